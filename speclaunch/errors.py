@@ -1,0 +1,79 @@
+"""What can go wrong, said with place, cause and remedy; and the exit codes that scripts rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+COMMAND_LINE = "command line"
+"""`Place.path` of a value that was given as an override and not in a file."""
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every verb (the contract of the command line)."""
+
+    CLEAN = 0
+    FAILED = 1
+    """Findings of error severity, or a launch that failed."""
+    USAGE = 2
+    """Usage, or input that cannot be read."""
+    NOTHING = 3
+    """Nothing to check."""
+    INTERNAL = 4
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value was written.
+
+    `line` and `column` count from 1. `length` is the number of characters to underline. `text`
+    is the override itself when `path` is `COMMAND_LINE`, otherwise None (the line is read from
+    the file when it is shown).
+    """
+
+    path: str
+    line: int = 1
+    column: int = 1
+    length: int = 1
+    text: str | None = None
+
+    def __str__(self) -> str:
+        if self.path == COMMAND_LINE:
+            return f"{COMMAND_LINE}: {self.text}"
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with the input: what, where, and what to do about it."""
+
+    message: str
+    place: Place | None = None
+    help: str | None = None
+
+
+class SpeclaunchError(Exception):
+    """Anything that we report to the user without a traceback."""
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, problems: Problem | Iterable[Problem]) -> None:
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("; ".join(problem.message for problem in self.problems))
+
+
+class InputError(SpeclaunchError):
+    """The recipe, an override or a file is wrong (exit 2). Carries every problem found."""
+
+    exit_code = ExitCode.USAGE
+
+
+class LaunchError(SpeclaunchError):
+    """The engine could not be started, failed, or does not serve what was asked (exit 1)."""
+
+    def __init__(self, message: str, *, help: str | None = None, log: Path | None = None) -> None:  # noqa: A002
+        super().__init__(Problem(message, help=help))
+        self.log = log

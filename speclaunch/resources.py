@@ -1,0 +1,23 @@
+"""Where the recipes and configuration groups that ship with speclaunch are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def _shipped(name: str) -> Path:
+    """In a wheel they lie inside the package, in a checkout beside it."""
+    inside = _PACKAGE / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name
+
+
+def recipes_dir() -> Path:
+    """The directory of the complete recipes, one Hydra primary config a file."""
+    return _shipped("recipes")
+
+
+def conf_dir() -> Path:
+    """The directory of the Hydra groups that the recipes are composed from."""
+    return _shipped("conf")
