@@ -1,0 +1,321 @@
+"""Every server argument of every SGLang release that speclaunch knows.
+
+The **name** of an argument is its flag as a recipe writes it: no leading dashes, dashes as
+underscores (``--cuda-graph-max-bs`` → ``cuda_graph_max_bs``).  The **dest** is where the engine
+stores the value; several flags can share one.  Names are what a user writes, so names come first.
+
+Loading is cheap (a few milliseconds, no third-party import), because linting does it for every
+version that it is asked about.  The data is made by ``tools/catalogue.py`` from released wheels;
+:func:`add_from_package` makes the same from an installed engine for versions not held here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from speclaunch.engine import timeline
+from speclaunch.engine.argument import (
+    Argument,
+    ArgumentKind,
+    Variable,
+    decode_argument,
+    decode_variable,
+    name_of,
+)
+from speclaunch.engine.versions import (
+    ResolvedVersion,
+    UnknownVersion,
+    ascending,
+    is_version,
+    resolve,
+)
+from speclaunch.errors import InputError, Problem
+
+__all__ = [
+    "Ambiguous",
+    "Argument",
+    "ArgumentKind",
+    "Catalogue",
+    "History",
+    "ResolvedVersion",
+    "Unknown",
+    "UnknownVersion",
+    "Variable",
+    "add_from_package",
+    "held_versions",
+    "history",
+    "load",
+    "name_of",
+    "resolve_version",
+]
+
+#: The files made by ``tools/catalogue.py``.
+DATA = Path(__file__).resolve().parent / "data"
+_HELP = Argument("--help", "help", ArgumentKind.HELP, type="bool", aliases=("-h",))
+
+
+@dataclass(frozen=True, slots=True)
+class Ambiguous:
+    """A shortened flag that several flags begin with: the engine exits with code 2."""
+
+    token: str
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A flag that the engine does not know; ``close`` are similar ones, the likeliest first."""
+
+    token: str
+    close: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """When a name existed, within the held versions.
+
+    ``spans`` are the (first, last) runs of versions.  ``current``: the newest held
+    version still has it.
+    """
+
+    name: str
+    spans: tuple[tuple[str, str], ...]
+    current: bool
+
+    @property
+    def first(self) -> str:
+        """The first version with the name."""
+        return self.spans[0][0]
+
+    @property
+    def last(self) -> str:
+        """The last version with the name."""
+        return self.spans[-1][1]
+
+    def __iter__(self) -> Iterator[str]:
+        """So that ``first, last = history(name)`` reads well."""
+        yield from (self.first, self.last)
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The arguments of one release by primary flag, and its environment variables."""
+
+    version: str
+    arguments: Mapping[str, Argument]
+    _variables_file: Path = field(default=DATA / "variables.json", repr=False, compare=False)
+
+    @cached_property
+    def variables(self) -> Mapping[str, Variable]:
+        """The environment variables by name (read from disk when first asked for)."""
+        records = _records(self._variables_file, "variables", self.version)
+        return MappingProxyType(
+            {name: decode_variable(name, record) for name, record in records.items()}
+        )
+
+    @cached_property
+    def _spellings(self) -> Mapping[str, Argument]:
+        """Every option string: primary flags, aliases, ``--no-x`` halves, ``--help``."""
+        return {
+            flag: argument
+            for argument in (*self.arguments.values(), _HELP)
+            for flag in argument.flags
+        }
+
+    @cached_property
+    def _names(self) -> Mapping[str, Argument]:
+        """Names of primary flags win over those of aliases, and both over destinations."""
+        found = {argument.name: argument for argument in self.arguments.values()}
+        for argument in self.arguments.values():
+            for alias in argument.aliases:
+                if alias.startswith("--") and not _is_negation(argument, alias):
+                    found.setdefault(name_of(alias), argument)
+        for argument in sorted(self.arguments.values(), key=lambda item: item.deprecated):
+            found.setdefault(argument.dest, argument)
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that :meth:`by_name` accepts."""
+        return tuple(self._names)
+
+    def by_name(self, name: str) -> Argument | None:
+        """The argument of a name, flag, alias or destination, exactly as spelled.
+
+        ``tp_size``, ``tp-size``, ``--tp-size``, ``tensor_parallel_size`` are all the same one.
+        Where a destination is shared, the argument that is not deprecated stands for it.
+        """
+        return self._names.get(name_of(name))
+
+    def resolve_flag(self, token: str) -> Argument | Ambiguous | Unknown:
+        """The argument that the engine's parser takes ``--token`` or ``--token=value`` for.
+
+        As argparse does it: an exact spelling first, then the only one that begins so.
+        """
+        found = self.spelling(token)
+        return self._spellings[found] if isinstance(found, str) else found
+
+    def spelling(self, token: str) -> str | Ambiguous | Unknown:
+        """The full option string that argparse reads ``token`` as (it may be a ``--no-x``)."""
+        if token in self._spellings:
+            return token
+        prefix = token.partition("=")[0]
+        if prefix in self._spellings:
+            return prefix
+        if prefix.startswith("--") and len(prefix) > 2:
+            found = tuple(flag for flag in self._spellings if flag.startswith(prefix))
+            if len(found) == 1:
+                return found[0]
+            if found:
+                return Ambiguous(token, found)
+        return Unknown(token, self.close(prefix))
+
+    def close(self, name: str, count: int = 3) -> tuple[str, ...]:
+        """Flags that ``name`` may be a misspelling of, the likeliest first."""
+        from difflib import get_close_matches  # noqa: PLC0415  only needed for a mistake
+
+        wanted = "--" + name_of(name).replace("_", "-")
+        return tuple(get_close_matches(wanted, self._spellings, n=count, cutoff=0.75))
+
+
+def held_versions(directory: Path | None = None) -> tuple[str, ...]:
+    """Every version with a catalogue, ascending: shipped ones and those in ``directory``.
+
+    ``directory`` is where the user's own catalogues lie (default: ``catalogue/`` in
+    :func:`speclaunch.home.speclaunch_home`).
+    """
+    added = tuple(_added(directory or _default_directory()))
+    shipped = _shipped_versions()
+    return ascending((*shipped, *added)) if set(added) - set(shipped) else shipped
+
+
+def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion:
+    """The held version that answers for ``text`` (``0.5.13``, ``v0.5.20``, ``sglang==0.5.9``).
+
+    A release that is not held is answered by the held one of its line (``0.5.13`` →
+    ``0.5.13.post1``, a release candidate too), one newer than all by the newest, both with a
+    note.  ``newest`` is a version.  Raises :class:`UnknownVersion` for anything else.
+    """
+    return resolve(text, held_versions(directory))
+
+
+def load(version: str, directory: Path | None = None) -> Catalogue:
+    """The catalogue of a version, resolved as :func:`resolve_version` does; cached.
+
+    A catalogue in ``directory`` wins over a shipped one.
+    """
+    place = directory or _default_directory()
+    held = version
+    if version not in _shipped_versions():
+        held = resolve_version(version, place).held
+    own = place / f"{held}.json"
+    return _load(held, str(own) if own.is_file() else None)
+
+
+def history(name: str) -> History | None:
+    """When a name, alias or destination existed; None for one that never did.
+
+    Only shipped versions count.  Read from a small index, without loading any catalogue.
+    """
+    index = _history_index()
+    spans = index["names"].get(name_of(name))
+    if spans is None:
+        return None
+    newest = index["versions"][-1]
+    full = tuple((span[0], span[-1] if len(span) > 1 else newest) for span in spans)
+    return History(name_of(name), full, current=len(spans[-1]) == 1)
+
+
+def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
+    """Make the catalogue of an installed ``sglang`` directory or a wheel, and keep it.
+
+    The package is read, never imported.  The file ``<version>.json`` appears whole or not at
+    all.  Raises :class:`~speclaunch.engine.extract.ExtractError`.
+    """
+    import os  # noqa: PLC0415  none of these is needed to load one
+    import tempfile  # noqa: PLC0415
+
+    from speclaunch.engine.build import catalogue_records  # noqa: PLC0415
+    from speclaunch.engine.extract import extract  # noqa: PLC0415
+
+    release = extract(package)
+    place = directory or _default_directory()
+    place.mkdir(parents=True, exist_ok=True)
+    arguments, variables = catalogue_records(release)
+    text = json.dumps(
+        {"version": release.version, "arguments": arguments, "variables": variables},
+        ensure_ascii=False,
+        indent=1,
+    )
+    handle, name = tempfile.mkstemp(prefix=f".{release.version}.", dir=place)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text + "\n")
+        Path(name).replace(place / f"{release.version}.json")
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    _load.cache_clear()
+    return load(release.version, place)
+
+
+def _is_negation(argument: Argument, alias: str) -> bool:
+    return argument.kind is ArgumentKind.BOOLEAN and alias.startswith("--no-")
+
+
+def _default_directory() -> Path:
+    from speclaunch.home import speclaunch_home  # noqa: PLC0415
+
+    return speclaunch_home() / "catalogue"
+
+
+def _added(directory: Path) -> Iterator[str]:
+    if directory.is_dir():
+        for file in sorted(directory.glob("*.json")):
+            if file.stem in _shipped_versions() or is_version(file.stem):
+                yield file.stem
+
+
+@lru_cache(maxsize=1)
+def _shipped_versions() -> tuple[str, ...]:
+    return tuple(json.loads((DATA / "versions.json").read_bytes()))
+
+
+@lru_cache(maxsize=1)
+def _history_index() -> Any:
+    return json.loads((DATA / "history.json").read_bytes())
+
+
+@lru_cache(maxsize=2)
+def _shipped(file: Path) -> Any:
+    return json.loads(file.read_bytes())
+
+
+def _records(file: Path, section: str, version: str) -> Mapping[str, timeline.Record]:
+    if file.parent == DATA:
+        return timeline.select(_shipped(file), version)
+    try:
+        found = json.loads(file.read_bytes())[section]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            Problem(f"{file}: not a catalogue: {error}", help="make it again, or delete it")
+        ) from error
+    return dict(found)
+
+
+@lru_cache(maxsize=64)
+def _load(version: str, own: str | None) -> Catalogue:
+    arguments = Path(own) if own else DATA / "arguments.json"
+    variables = Path(own) if own else DATA / "variables.json"
+    records = _records(arguments, "arguments", version)
+    return Catalogue(
+        version,
+        MappingProxyType({flag: decode_argument(flag, item) for flag, item in records.items()}),
+        variables,
+    )

@@ -1,0 +1,221 @@
+"""Who reads what: the arguments and variables that some code of the server still looks at.
+
+A read is an attribute load of the name, or the name as a string constant, anywhere but in its
+own declaration.  It is deliberately generous: a name counts as unread only when nothing that
+could be a read is left, because "nothing reads it" is told to a user as a fact.  Two things do
+not count: a value that only ends in a field which nothing loads (see :func:`_dead_locals`), and
+a variable that is looked at only to say that it has been removed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from speclaunch.engine.extraction.evaluate import Evaluator
+from speclaunch.engine.extraction.parser import SERVER_ARGS
+from speclaunch.engine.extraction.variables import (
+    ENVIRON,
+    DeclaredVariable,
+    declared_variables,
+    is_speculative_file,
+    names_speculation,
+    read_variables,
+)
+
+_WORD = re.compile(r"\w+")
+_ENVIRONMENT = re.compile(r"\benviron[.\[]|\bgetenv\b|\bget_(bool|int)_env_var\b|_deprecated_env")
+_WRITES = frozenset({"set", "clear", "override", "setdefault", "pop", "unset"})
+_CARRIER = ("PortArgs", "init_new")
+
+
+@dataclass(slots=True)
+class Usage:
+    """What a scan of the server's files found."""
+
+    read: set[str] = field(default_factory=set)
+    variables: dict[str, DeclaredVariable] = field(default_factory=dict)
+    speculative: set[str] = field(default_factory=set)
+
+
+def scan(evaluator: Evaluator, names: Iterable[str]) -> Usage:
+    """Which of ``names`` (destinations) are read, and every variable with its readers."""
+    source = evaluator.source
+    texts = {file: source.read(file) or "" for file in source.server_files()}
+    words = {file: frozenset(_WORD.findall(text)) for file, text in texts.items()}
+    usage = Usage()
+    for variable in declared_variables(evaluator):
+        usage.variables.setdefault(variable.name, variable)
+    carried = _fields_of_carrier(evaluator)
+    loaded = _loaded(evaluator, words, carried)
+    pending = set(names)
+    for file, text in texts.items():
+        unread = usage.variables.keys() - usage.read
+        direct = bool(_ENVIRONMENT.search(text))
+        environment = (
+            direct
+            or bool(unread & words[file])
+            or (is_speculative_file(file) and "envs" in words[file])
+        )
+        if not environment and not pending & words[file]:
+            continue
+        tree = source.parse(file, text)
+        if environment:
+            _scan_variables(evaluator, file, tree, usage, direct=direct)
+        if pending & words[file]:
+            skipped = _dead_locals(tree, carried - loaded) if file == SERVER_ARGS else frozenset()
+            found = _reads(tree, skipped) & pending
+            usage.read |= found
+            pending -= found
+    for variable in usage.variables.values():
+        # An old name that is forwarded to a new one works as long as the new one does.
+        if variable.deprecated and variable.replacement in usage.read:
+            usage.read.add(variable.name)
+    usage.speculative |= {name for name in usage.variables if names_speculation(name)}
+    return usage
+
+
+def _scan_variables(
+    evaluator: Evaluator, file: str, tree: ast.Module, usage: Usage, *, direct: bool
+) -> None:
+    """Add what one file reads; ``direct``: it may look variables up without a descriptor."""
+    nodes = list(ast.walk(tree))
+    found: set[str] = set()
+    if direct:
+        notices = set(_notices(nodes))
+        for variable, call in read_variables(evaluator, file, nodes):
+            usage.variables.setdefault(variable.name, variable)
+            if call not in notices and not variable.deprecated:
+                found.add(variable.name)
+        if file != ENVIRON:
+            looked_up = (part for node in nodes for part in _looked_up(node))
+            found |= {
+                part.value
+                for part in looked_up
+                if isinstance(part, ast.Constant)
+                and part.value in usage.variables
+                and part not in notices
+            }
+    written: set[ast.AST] = set()
+    for node in nodes:  # a parent comes before its children
+        if isinstance(node, ast.Attribute) and node.attr in _WRITES:
+            written.add(node.value)
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "envs"
+            and node not in written
+        ):
+            found.add(node.attr)
+    usage.read |= found
+    if is_speculative_file(file):
+        usage.speculative |= found
+
+
+def _looked_up(node: ast.AST) -> list[ast.expr]:
+    """The expressions that ``node`` may look a variable up by (and not set it)."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        return [node.slice]
+    if isinstance(node, ast.Call):
+        writes = isinstance(node.func, ast.Attribute) and node.func.attr in _WRITES
+        return [] if writes else [*node.args, *(word.value for word in node.keywords)]
+    return [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+
+
+def _notices(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Every node in the test of an ``if`` that does nothing but write to the log."""
+    for node in nodes:
+        if isinstance(node, ast.If) and not node.orelse and all(map(_is_message, node.body)):
+            yield from ast.walk(node.test)
+
+
+def _is_message(node: ast.stmt) -> bool:
+    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+        return False
+    words = ast.unparse(node.value.func).split(".")
+    return words[0] in ("logger", "logging", "warnings", "print", "print_deprecated_warning")
+
+
+def _reads(tree: ast.Module, skipped: frozenset[ast.AST]) -> set[str]:
+    """Every name that is loaded as an attribute or named in a string, declarations left out."""
+    found: set[str] = set()
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
+        match node:
+            case ast.FunctionDef(name="add_cli_args"):
+                continue
+            case ast.Assign(targets=[ast.Name(id=name)]) if "FIELD_ORDER" in name:
+                continue
+            case ast.AnnAssign(target=ast.Name(id=name)) if "FIELD_ORDER" in name:
+                continue
+            case ast.Attribute(attr=name, ctx=ast.Load()):
+                found.add(name)
+            case ast.Constant(value=str() as name):
+                found.add(name)
+            case _:
+                pass
+        if node not in skipped:
+            todo.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def _fields_of_carrier(evaluator: Evaluator) -> frozenset[str]:
+    """The fields of the record that carries ports and endpoints to the engine's processes."""
+    tree = evaluator.source.tree(SERVER_ARGS)
+    for node in [] if tree is None else tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == _CARRIER[0]:
+            return frozenset(
+                part.target.id
+                for part in node.body
+                if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+            )
+    return frozenset()
+
+
+def _loaded(
+    evaluator: Evaluator, words: dict[str, frozenset[str]], names: frozenset[str]
+) -> frozenset[str]:
+    """Which of ``names`` some file loads as an attribute."""
+    found: set[str] = set()
+    for file, known in words.items():
+        if (names - found) & known:
+            for node in ast.walk(evaluator.source.parse(file, evaluator.source.read(file) or "")):
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    found.add(node.attr)
+    return names & found
+
+
+def _dead_locals(tree: ast.Module, dead: frozenset[str]) -> frozenset[ast.AST]:
+    """The statements that only compute a carrier field which nothing loads.
+
+    ``--decoupled-spec-*`` (0.5.15 on) are so: ``PortArgs.init_new`` packs them into
+    ``decoupled_spec_ipc_config``, and no code ever looks at that field.
+    """
+    skipped: set[ast.AST] = set()
+    for owner in tree.body:
+        if not (isinstance(owner, ast.ClassDef) and owner.name == _CARRIER[0]):
+            continue
+        for function in owner.body:
+            if isinstance(function, ast.FunctionDef) and function.name == _CARRIER[1]:
+                doomed = {
+                    word.value.id
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.Call)
+                    for word in node.keywords
+                    if word.arg in dead and isinstance(word.value, ast.Name)
+                }
+                skipped.update(node for node in function.body if _only_binds(node, doomed))
+    return frozenset(skipped)
+
+
+def _only_binds(node: ast.stmt, names: set[str]) -> bool:
+    bound = {
+        part.id
+        for part in ast.walk(node)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    }
+    returns = any(isinstance(part, ast.Return) for part in ast.walk(node))
+    return bool(bound) and bound <= names and not returns

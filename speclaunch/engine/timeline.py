@@ -1,0 +1,67 @@
+"""Records of many versions in one JSON file: each with the span of versions that it holds for.
+
+The file is ``{"versions": […], "records": {key: [[first, record], [first, last, record], …]}}``.
+A span without ``last`` is open: it reaches the newest version, so that a new release only touches
+the lines of what it changes.  One key a line, sorted: the diff of a regenerated file reads as the
+change between two releases.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: A record: what one thing is in one version.
+Record = dict[str, Any]
+
+
+def encode(versions: Sequence[str], records: Mapping[str, Mapping[str, Record]]) -> str:
+    """The text of a file; ``records`` is by version (every one of ``versions``), then by key."""
+    lines = []
+    for key in sorted({key for version in versions for key in records[version]}):
+        spans = [list(span) for span in _spans(versions, records, key)]
+        lines.append(f"{_dump(key)}:{_dump(spans)}")
+    body = ",\n".join(lines)
+    return f'{{"versions":{_dump(list(versions))},\n"records":{{\n{body}\n}}}}\n'
+
+
+def _spans(
+    versions: Sequence[str], records: Mapping[str, Mapping[str, Record]], key: str
+) -> list[tuple[Any, ...]]:
+    spans: list[tuple[Any, ...]] = []
+    first, current, text = "", None, ""
+    previous = ""
+    for version in versions:
+        record = records[version].get(key)
+        written = "" if record is None else _dump(record)
+        if written != text:
+            if current is not None:
+                spans.append((first, previous, current))
+            first, current, text = version, record, written
+        previous = version
+    if current is not None:
+        spans.append((first, current))
+    return spans
+
+
+def decode(data: Mapping[str, Any]) -> dict[str, dict[str, Record]]:
+    """Every record of a file: by version, then by key."""
+    return {version: select(data, version) for version in data["versions"]}
+
+
+def select(data: Mapping[str, Any], version: str) -> dict[str, Record]:
+    """The records that hold for one version."""
+    place = {known: index for index, known in enumerate(data["versions"])}
+    wanted = place[version]
+    found: dict[str, Record] = {}
+    for key, spans in data["records"].items():
+        for span in spans:
+            if place[span[0]] <= wanted and (len(span) == 2 or wanted <= place[span[1]]):
+                found[key] = span[-1]
+                break
+    return found
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,105 @@
+"""Which held version answers for a version that somebody names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from speclaunch.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+_SPELLING = re.compile(r"^\s*(?:sglang\s*==\s*)?v?(?P<version>\S+)\s*$", re.IGNORECASE)
+_NEWEST = ("latest", "newest")
+
+
+class UnknownVersion(InputError):
+    """No held version can stand for the one that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedVersion:
+    """The held version that answers for ``asked``; ``note`` says why when it is another one."""
+
+    asked: str
+    held: str
+    exact: bool
+    note: str | None = None
+
+
+def ascending(versions: Iterable[str]) -> tuple[str, ...]:
+    """Versions in release order, each once."""
+    return tuple(sorted(set(versions), key=_parse))
+
+
+def is_version(text: str) -> bool:
+    """Whether ``text`` is a version at all."""
+    from packaging.version import InvalidVersion  # noqa: PLC0415
+
+    try:
+        return bool(_parse(text))
+    except InvalidVersion:
+        return False
+
+
+def resolve(text: str, held: Sequence[str]) -> ResolvedVersion:
+    """The version of ``held`` (ascending) for ``text``; see ``catalogue.resolve_version``."""
+    if text in held:
+        return ResolvedVersion(text, text, exact=True)
+    matched = _SPELLING.match(text)
+    spelled = matched["version"] if matched else text.strip()
+    if spelled.lower() in _NEWEST:
+        return ResolvedVersion(text, held[-1], exact=True)
+    if spelled in held:
+        return ResolvedVersion(text, spelled, exact=True)
+    asked = _asked(text, spelled, held)
+    known = [(_parse(version), version) for version in held]
+    for version, name in known:
+        if version.public == asked.public:
+            return _with_local_part(text, asked, name)
+    line = [name for version, name in known if version.release == asked.release]
+    if line:
+        note = f"SGLang {spelled} has no catalogue of its own; its line's {line[-1]} is used"
+        return ResolvedVersion(text, line[-1], exact=False, note=note)
+    newest, oldest = known[-1], known[0]
+    if asked > newest[0]:
+        note = f"SGLang {spelled} is newer than every known release; {newest[1]} is used"
+        return ResolvedVersion(text, newest[1], exact=False, note=note)
+    if asked < oldest[0]:
+        raise _unknown(
+            f"SGLang {spelled} is older than the oldest known release, {oldest[1]}", held
+        )
+    below = [name for version, name in known if version < asked][-1]
+    above = next(name for version, name in known if version > asked)
+    raise _unknown(f"no release of SGLang {spelled} is known; nearest: {below}, {above}", held)
+
+
+def _parse(version: str) -> Version:
+    from packaging.version import Version  # noqa: PLC0415  most callers never need it
+
+    return Version(version)
+
+
+def _asked(text: str, spelled: str, held: Sequence[str]) -> Version:
+    from packaging.version import InvalidVersion  # noqa: PLC0415
+
+    try:
+        return _parse(spelled)
+    except InvalidVersion:
+        raise _unknown(f"{text!r} is not a version of SGLang", held) from None
+
+
+def _with_local_part(text: str, asked: Version, name: str) -> ResolvedVersion:
+    if asked.local is None:
+        return ResolvedVersion(text, name, exact=True)
+    note = f"SGLang {asked} is a build of {name} with local changes, which are not known"
+    return ResolvedVersion(text, name, exact=False, note=note)
+
+
+def _unknown(message: str, held: Sequence[str]) -> UnknownVersion:
+    return UnknownVersion(
+        Problem(message, help=f"known releases go from {held[0]} to {held[-1]} (the newest)")
+    )
