@@ -1,0 +1,188 @@
+"""From server arguments under the engine's names to the command line of one engine version."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, history, name_of
+from speclaunch.engine.renames import dead_variable, other_names
+
+MODULE = "sglang.launch_server"
+
+_SECRET_ARGUMENTS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password"})
+_SECRET_VARIABLE = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|(^|_)KEY)($|_)", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentProblem:
+    """Why one argument of a recipe cannot be said to this engine version."""
+
+    name: str
+    message: str
+    help: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpelledArgument:
+    """One server argument as this engine version wants it: `--flag` and what follows it."""
+
+    name: str
+    flag: str
+    values: tuple[str, ...]
+    secret: bool = False
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The words of the command line."""
+        if len(self.values) == 1 and self.values[0].startswith("-"):
+            return (f"{self.flag}={self.values[0]}",)  # argparse would take it for a flag
+        return (self.flag, *self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """All arguments of a deployment for one engine version, and what was put differently."""
+
+    version: str
+    arguments: tuple[SpelledArgument, ...]
+    env: Mapping[str, str | None]
+    notes: tuple[str, ...] = ()
+    problems: tuple[ArgumentProblem, ...] = ()
+
+    def value(self, *names: str) -> str | None:
+        """The (first) value that was spelled for any of these argument names."""
+        for argument in self.arguments:
+            if argument.name in names:
+                return argument.values[0] if argument.values else "true"
+        return None
+
+
+@dataclass(slots=True)
+class _Speller:
+    catalogue: Catalogue
+    arguments: list[SpelledArgument] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[ArgumentProblem] = field(default_factory=list)
+    given: dict[str, str] = field(default_factory=dict)
+    """Destination of each argument so far, to the name it was given by."""
+
+
+def spell(args: Mapping[str, Any], env: Mapping[str, str | None], catalogue: Catalogue) -> Spelling:
+    """Spell `args` for the engine version of `catalogue`.
+
+    Renamed arguments get the name that this version knows; null means the engine's default and
+    is left out. What cannot be spelled is a problem, never dropped silently.
+    """
+    speller = _Speller(catalogue)
+    for name, value in args.items():
+        if value is not None:
+            _spell_one(speller, name, value)
+    live: dict[str, str | None] = {}
+    for name, text in env.items():
+        dead = dead_variable(name, catalogue.version)
+        if dead is None:
+            live[name] = text
+        else:
+            speller.notes.append(f"{name} is left out: {dead.afterwards}")
+    return Spelling(
+        catalogue.version,
+        tuple(speller.arguments),
+        live,
+        tuple(speller.notes),
+        tuple(speller.problems),
+    )
+
+
+def is_secret_variable(name: str) -> bool:
+    """Whether the value of an environment variable must not be shown."""
+    return bool(_SECRET_VARIABLE.search(name))
+
+
+def _spell_one(speller: _Speller, name: str, value: Any) -> None:
+    argument = _known(speller, name)
+    if argument is None:
+        speller.problems.append(_unknown(name, speller.catalogue))
+        return
+    before = speller.given.setdefault(argument.dest, name)
+    if before != name:
+        speller.problems.append(
+            ArgumentProblem(name, f"`{name}` and `{before}` are the same argument", "keep one")
+        )
+        return
+    try:
+        spelled = _words(argument, value)
+    except ValueError as error:
+        speller.problems.append(ArgumentProblem(name, f"{name}: {error}"))
+        return
+    if spelled is not None:
+        flag, *values = spelled
+        secret = argument.dest in _SECRET_ARGUMENTS
+        speller.arguments.append(SpelledArgument(argument.dest, flag, tuple(values), secret))
+
+
+def _known(speller: _Speller, name: str) -> Argument | None:
+    """The argument by the name given, or by another of its names when that one is current."""
+    found = speller.catalogue.by_name(name)
+    if found is not None and not found.deprecated:
+        return found
+    for other in other_names(name):
+        current = speller.catalogue.by_name(other)
+        if current is not None and (found is None or not current.deprecated):
+            speller.notes.append(f"{name} is called {other} in SGLang {speller.catalogue.version}")
+            return current
+    return found
+
+
+def _unknown(name: str, catalogue: Catalogue) -> ArgumentProblem:
+    past = history(name)
+    version = catalogue.version
+    if past is not None:
+        first, last = past
+        return ArgumentProblem(
+            name,
+            f"SGLang {version} has no server argument `{name}`",
+            f"it exists from {first} to {last}",
+        )
+    begun = [known for known in catalogue.names if known.startswith(f"{name_of(name)}_")]
+    close = get_close_matches(name_of(name), catalogue.names, n=2, cutoff=0.6) or begun[:2]
+    return ArgumentProblem(
+        name,
+        f"SGLang {version} has no server argument `{name}`",
+        f"did you mean {' or '.join(f'`{c}`' for c in close)}?" if close else None,
+    )
+
+
+def _words(argument: Argument, value: Any) -> list[str] | None:
+    """The flag and its values, or None for what is the engine's default by being left out."""
+    flag, kind = argument.flag, argument.kind
+    if kind is ArgumentKind.REFUSED:
+        raise ValueError(f"this version refuses it ({argument.replacement or 'it was removed'})")
+    if not kind.takes_value:
+        if not isinstance(value, bool):
+            raise ValueError(f"it is a switch: true or false, not {value!r}")
+        if kind is ArgumentKind.BOOLEAN:
+            return [flag if value else f"--no-{flag.removeprefix('--')}"]
+        return [flag] if value else None
+    if kind is ArgumentKind.OPTIONAL_VALUE and value is True:
+        return [flag]
+    if kind is ArgumentKind.LIST:
+        items = value if isinstance(value, list) else [value]
+        if not items:
+            raise ValueError("the list is empty; null leaves the engine's default")
+        return [flag, *(_text(item) for item in items)]
+    return [flag, _text(value)]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("the value holds a NUL character")
+        return value
+    if isinstance(value, bool | dict | list):
+        return json.dumps(value)
+    return str(value)

@@ -1,0 +1,1 @@
+"""What users read. Knows what happened, nothing of how it came about."""
