@@ -1,0 +1,93 @@
+"""What the installed engine makes on this machine: tiny models, and the compiled NGRAM corpus."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
+from speclaunch.cpu.process import locked, run_logged, write_atomically
+from speclaunch.cpu.steps import AGAIN, InstallError
+
+MAKE_MODELS = Path(__file__).with_name("make_models.py")
+
+_CORPUS = (
+    "from sglang.kernels.ops.speculative.ngram_corpus import get_ngram_corpus_cls;"
+    " get_ngram_corpus_cls()"
+)
+
+
+def ensure_model(engine: CpuEngine, name: str) -> Path:
+    """Return the folder of the tiny model ``name``, writing it on first use.
+
+    It is written anew when the recipe in ``make_models.py`` has changed. For the names see there.
+    """
+    _require_interpreter(engine)
+    folder = engine.model(name)
+    expected = hashlib.sha256(MAKE_MODELS.read_bytes()).hexdigest()
+    if _generator(folder) == expected:
+        return folder
+    with locked(engine.models / ".lock"):
+        if _generator(folder) != expected:
+            command: list[str | Path] = [engine.python, "-P", MAKE_MODELS, name, folder]
+            ended = run_logged(command, log=engine.log, environment=engine_environment(engine))
+            if ended.status != 0:
+                raise InstallError(
+                    f"the tiny model {name!r} could not be written: {ended.last_error()}",
+                    "see the log; `speclaunch engine install cpu` repairs the engine",
+                    engine.log,
+                )
+    return folder
+
+
+def ensure_corpus(engine: CpuEngine, *, keep_open: tuple[int, ...] = ()) -> None:
+    """Compile the extension that NGRAM speculation needs, unless this was done before.
+
+    SGLang would do so at the first start with NGRAM, which then takes 10 seconds longer.
+    """
+    _require_interpreter(engine)
+    mark = engine.cache / "ngram-corpus.done"
+    if mark.exists() and mark.read_text(encoding="utf-8") == SGLANG_VERSION:
+        return
+    ended = run_logged(
+        [engine.python, "-P", "-c", _CORPUS],
+        log=engine.log,
+        environment=engine_environment(engine),
+        keep_open=keep_open,
+    )
+    if ended.status != 0:
+        raise InstallError(
+            f"the NGRAM corpus did not compile: {ended.last_error()}",
+            f"see the log for what the C++ compiler said; then {AGAIN}",
+            engine.log,
+        )
+    write_atomically(mark, SGLANG_VERSION)
+
+
+def pip_environment() -> dict[str, str]:
+    """The user's environment, proxies and index included, without what would divert pip."""
+    diverting = {"PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX"}
+    return {name: value for name, value in os.environ.items() if name not in diverting}
+
+
+def engine_environment(engine: CpuEngine) -> dict[str, str]:
+    """The complete environment of a process of the engine."""
+    inherited = pip_environment()
+    return inherited | engine.environment(inherited)
+
+
+def _generator(folder: Path) -> str | None:
+    """The hash of the script that wrote the model in ``folder``."""
+    try:
+        content = json.loads((folder / "speclaunch-model.json").read_text(encoding="utf-8"))
+        return str(content["generator"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _require_interpreter(engine: CpuEngine) -> None:
+    if not engine.python.exists():
+        raise InstallError(
+            f"the CPU engine is not installed at {engine.root}",
+            "install it with `speclaunch engine install cpu`",
+        )

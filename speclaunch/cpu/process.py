@@ -1,0 +1,116 @@
+"""Running the programs of an installation: every line logged, nothing left behind."""
+
+import fcntl
+import os
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_TAIL = 200
+_GRACE_S = 5.0
+
+
+def ignore(line: str) -> None:
+    """The listener that does not listen."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a program ended: its exit status and the last lines it printed."""
+
+    status: int
+    lines: tuple[str, ...]
+
+    def last_error(self) -> str:
+        """The line that says why: pip's last ``ERROR:``, else the last line that isn't blank."""
+        said = [line for line in self.lines if line.strip()]
+        errors = [line for line in said if line.startswith("ERROR: ")]
+        if errors:
+            return errors[-1].removeprefix("ERROR: ")
+        return said[-1].strip() if said else f"exit status {self.status}, without a word"
+
+
+def run_logged(
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    environment: Mapping[str, str],
+    on_line: Callable[[str], None] = ignore,
+    keep_open: Sequence[int] = (),
+) -> Completed:
+    """Run ``command`` to its end, appending what it prints to ``log`` and telling ``on_line``.
+
+    The child has a session of its own: when this call is left by an exception, Ctrl-C included,
+    the child and all of its children are stopped first. ``keep_open`` are file descriptors the
+    child inherits, so that a lock outlives a parent that is killed.
+    """
+    tail: deque[str] = deque(maxlen=_TAIL)
+    with log.open("a", encoding="utf-8", errors="replace") as record:
+        record.write(f"\n$ {' '.join(str(part) for part in command)}\n")
+        record.flush()
+        child = subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            cwd=log.parent,  # ours: nobody's module is picked up from where the user stands
+            start_new_session=True,
+            pass_fds=tuple(keep_open),
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+        try:
+            for raw in child.stdout or ():
+                line = raw.rstrip()
+                record.write(line + "\n")
+                record.flush()
+                tail.append(line)
+                on_line(line)
+            return Completed(child.wait(), tuple(tail))
+        finally:
+            _stop(child)
+
+
+@contextmanager
+def locked(lock: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[int]:
+    """Hold the lock file for the time of the block; yields its file descriptor.
+
+    ``waiting`` is called once when another process holds it. The system releases the lock when its
+    last holder ends, however it ends, so a leftover file means nothing.
+    """
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle.fileno()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Give ``path`` this content at once: a reader sees the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_text(text, encoding="utf-8")
+    scratch.replace(path)
+
+
+def _stop(child: subprocess.Popen[str]) -> None:
+    """End the session of ``child`` if it still runs: asked first, then killed."""
+    if child.stdout is not None:
+        child.stdout.close()
+    if child.poll() is not None:
+        return
+    for sign, patience in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, None)):
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, sign)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(patience)
+            return

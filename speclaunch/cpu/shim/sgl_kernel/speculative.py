@@ -1,0 +1,42 @@
+"""NGRAM: reading a tree back from its mask."""
+
+import torch
+
+from sgl_kernel._links import child_and_sibling
+
+
+def reconstruct_indices_from_tree_mask(
+    tree_mask: torch.Tensor,
+    verified_seq_len: torch.Tensor,
+    positions: torch.Tensor,
+    retrive_index: torch.Tensor,
+    retrive_next_token: torch.Tensor,
+    retrive_next_sibling: torch.Tensor,
+    batch_size: int,
+    draft_token_num: int,
+) -> None:
+    """Derive positions and links of the corpus' trees from their masks.
+
+    ``tree_mask`` ``[bs * n * n]``: element ``i, j`` is true when node ``j`` is an ancestor of node
+    ``i``; ancestors have smaller indices, the last of them is the parent. ``verified_seq_len``
+    ``[bs]``. Written: ``positions``, ``retrive_*``, int64 with ``bs * n`` elements each. Called by
+    ``kernels/ops/speculative/reconstruct_tree.py``, whose docstring is the contract.
+    """
+    batch, n = int(batch_size), int(draft_token_num)
+    mask = tree_mask.reshape(-1)
+    if mask.numel() < batch * n * n:
+        raise ValueError(f"a mask of {mask.numel()} elements for {batch} trees of {n} nodes")
+    ancestors = mask[: batch * n * n].view(batch, n, n).bool().tril(-1)
+    index = torch.arange(n)
+    parent = torch.where(ancestors, index, -1).amax(-1)
+    level = ancestors.sum(-1)
+    next_token, next_sibling = child_and_sibling(parent)
+    _write(positions, level + verified_seq_len[:batch, None])
+    _write(retrive_index, torch.arange(batch * n))
+    _write(retrive_next_token, next_token)
+    _write(retrive_next_sibling, next_sibling)
+
+
+def _write(target: torch.Tensor, values: torch.Tensor) -> None:
+    """Copy ``values`` over the head of ``target``, whatever the shape of either."""
+    target.view(-1)[: values.numel()] = values.reshape(-1).to(target.dtype)

@@ -1,0 +1,16 @@
+"""Prepare every Python process of a CPU engine; read by ``site`` when this folder is on PYTHONPATH.
+
+Nothing heavy is imported here: import hooks wait for ``sglang`` (see ``speclaunch_shim``).
+A ``sitecustomize`` of the user's own, further down the path, is run as if this one were not here.
+"""
+
+import os
+
+if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":
+    from speclaunch_shim import import_hook
+
+    import_hook.install()
+
+from speclaunch_shim import chain
+
+chain.run_next("sitecustomize", after=os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120

@@ -1,0 +1,18 @@
+"""Run the module of the same name that a folder at the front of the path hides."""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+
+def run_next(name: str, *, after: str) -> None:
+    """Execute the first module ``name`` on ``sys.path`` that is not in the folder ``after``.
+
+    Its errors are its own: they rise to ``site``, which reports them as it always does.
+    """
+    rest = [entry for entry in sys.path if os.path.realpath(entry) != os.path.realpath(after)]
+    spec = importlib.machinery.PathFinder.find_spec(name, rest)
+    if spec is None or spec.loader is None:
+        return
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))

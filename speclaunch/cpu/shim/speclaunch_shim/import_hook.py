@@ -1,0 +1,85 @@
+# ruff: noqa: PLC0415 (nothing heavy is imported before the package that needs it is)
+"""Run the preparations around the first import of the packages that need them.
+
+Waiting for that import keeps every other Python process that inherits PYTHONPATH (compilers,
+helper tools) free of torch, and gives each preparation its moment: triton is there before
+SGLang's code looks for it, SGLang's facts are set as soon as its package is complete.
+"""
+
+import gc
+import importlib.machinery
+import sys
+import types
+from collections.abc import Callable, Sequence
+
+
+class PreparedImport:
+    """A meta-path finder that answers for one package until it is imported, then steps aside.
+
+    Merely looking for the package (``importlib.util.find_spec``) prepares nothing.
+    """
+
+    def __init__(
+        self,
+        package: str,
+        before: Callable[[types.ModuleType], None],
+        after: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.package = package
+        self.before = before
+        self.after = after
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: types.ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return the package's own spec with the preparations wrapped around its execution."""
+        if fullname != self.package:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.loader is None or spec.origin is None:
+            return None  # not installed: the usual ModuleNotFoundError follows
+        execute = spec.loader.exec_module
+
+        def prepared(module: types.ModuleType) -> None:
+            sys.meta_path.remove(self)  # type: ignore[arg-type]
+            self.before(module)
+            execute(module)
+            self.after()
+
+        spec.loader.exec_module = prepared  # type: ignore[method-assign]
+        return spec
+
+
+def before_torchvision(package: types.ModuleType) -> None:
+    """``torchvision`` is found, and not yet executed."""
+    from speclaunch_shim import torchvision_ops
+
+    torchvision_ops.declare(package)
+
+
+def before_sglang(package: types.ModuleType) -> None:
+    """``sglang`` is found, and not yet executed."""
+    from speclaunch_shim import cuda_sync, triton_stub
+
+    gc.disable()  # a tenth of the import is spent looking for garbage that isn't there
+    triton_stub.install(package)
+    cuda_sync.install()
+
+
+def after_sglang() -> None:
+    """``import sglang`` is complete."""
+    from speclaunch_shim import platform_facts
+
+    platform_facts.install()
+    gc.enable()
+
+
+def install() -> None:
+    """Put the hooks in front of the import system."""
+    sys.meta_path[:0] = [
+        PreparedImport("torchvision", before_torchvision),
+        PreparedImport("sglang", before_sglang, after_sglang),
+    ]

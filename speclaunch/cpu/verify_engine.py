@@ -1,0 +1,31 @@
+"""Say what is installed in the engine's interpreter, having imported the heart of it.
+
+Run by that interpreter, with the shim on its path; prints one JSON object on its last line.
+Fails with a traceback when the engine could not start.
+"""
+
+import importlib
+import importlib.metadata
+import json
+import sys
+
+MODULES = ("sgl_kernel", "sglang.srt.server_args", "sglang.srt.layers.attention.intel_amx_backend")
+
+
+def main() -> None:
+    """Import, then report."""
+    for name in MODULES:
+        importlib.import_module(name)
+    packages = {
+        distribution.metadata["Name"]: distribution.version
+        for distribution in importlib.metadata.distributions()
+    }
+    report = {
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+        "packages": dict(sorted(packages.items(), key=lambda item: item[0].lower())),
+    }
+    sys.stdout.write(json.dumps(report) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""What tests of several packages share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from speclaunch.cpu.environment import CpuEngine
+from speclaunch.cpu.install import install
+from speclaunch.home import speclaunch_home
+
+_HOME = speclaunch_home()
+"""Read when pytest starts: a test that sets SPECLAUNCH_HOME for itself doesn't move the engine."""
+
+
+@pytest.fixture(scope="session")
+def cpu_engine() -> CpuEngine:
+    """The real engine on the CPU, installed by the first run that asks for it.
+
+    With several workers one installs, and the others wait for its lock.
+    """
+    return install(_HOME)
+
+
+@pytest.fixture
+def cpu_environment(cpu_engine: CpuEngine) -> dict[str, str]:
+    """The complete environment of a process of that engine."""
+    inherited = dict(os.environ)
+    return inherited | cpu_engine.environment(inherited)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An empty home of speclaunch."""
+    return tmp_path / "home"
