@@ -1,0 +1,114 @@
+"""From a composed recipe to a validated Deployment, with every problem and its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from speclaunch.errors import InputError, Place, Problem
+from speclaunch.recipe.compose import Composition, compose
+from speclaunch.recipe.names import group_names, is_server_argument, suggest
+from speclaunch.recipe.schema import Deployment
+from speclaunch.recipe.source import KeyPath, Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A Deployment, the file it was asked for with, and where each of its values came from."""
+
+    deployment: Deployment
+    path: Path
+    provenance: Provenance
+
+    def place(self, *keys: str | int) -> Place:
+        """The place of a value, or the recipe's own first line."""
+        return self.provenance.find(keys) or Place(str(self.path))
+
+
+def load(recipe: str, overrides: Sequence[str] = (), config_dirs: Sequence[Path] = ()) -> Recipe:
+    """Compose and validate. Raises InputError that names every problem."""
+    return validate(compose(recipe, overrides, config_dirs))
+
+
+def validate(composition: Composition) -> Recipe:
+    """Check a composition against the schema of a recipe."""
+    values = {"name": composition.name, **composition.values}
+    try:
+        deployment = Deployment.model_validate(values)
+    except ValidationError as error:
+        found = [_problem(detail, composition) for detail in error.errors(include_url=False)]
+        raise InputError(sorted(found, key=_position)) from None
+    return Recipe(deployment, composition.path, composition.provenance)
+
+
+def _position(problem: Problem) -> tuple[str, int, int]:
+    place = problem.place or Place("")
+    return (place.path, place.line, place.column)
+
+
+def _problem(detail: ErrorDetails, composition: Composition) -> Problem:
+    path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
+    # pydantic appends the member of a union that it tried (`args.x.str`): not a key of ours.
+    while len(path) > 1 and not _exists(composition.values, path) and detail["type"] != "missing":
+        path = path[:-1]
+    place = composition.provenance.find(path) or Place(str(composition.path))
+    key = ".".join(str(part) for part in path)
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key(path, composition)
+    if detail["type"] in ("model_type", "dict_type"):
+        return Problem(f"{key}: expected `key: value` lines below it", place)
+    if detail["type"] == "missing":
+        return Problem(f"{key!r} is missing", place)
+    message = detail["msg"].removeprefix("Value error, ")
+    return Problem(f"{key}: {message[0].lower()}{message[1:]}", place)
+
+
+def _unknown_key(path: KeyPath, composition: Composition) -> Problem:
+    key = ".".join(str(part) for part in path)
+    provenance = composition.provenance
+    place = provenance.places.get(path) or provenance.first_below(path)
+    if place is not None and key in group_names() and Path(place.path).parent.name == key:
+        return Problem(
+            f"the values of this option land under `{key}`, which is no section of a recipe",
+            place,
+            "write `# @package args` on the first line of the file",
+        )
+    place = place or provenance.find(path) or Place(str(composition.path))
+    return Problem(f"unknown key {key!r}", place, _known_keys(path))
+
+
+def _exists(values: object, path: KeyPath) -> bool:
+    for part in path:
+        try:
+            values = values[part]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
+
+def _known_keys(path: KeyPath) -> str | None:
+    """What may stand where an unknown key stands, the nearest first."""
+    model: Any = Deployment
+    for part in path[:-1]:
+        model = model.model_fields[str(part)].annotation
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return None
+    known = sorted(model.model_fields)
+    prefix = "".join(f"{part}." for part in path[:-1])
+    name = str(path[-1])
+    if len(path) == 1 and is_server_argument(name):
+        return f"server arguments of the engine go under `args`: args.{name}"
+    near = suggest(name, [*known, "defaults"] if len(path) == 1 else known)
+    if near:
+        return near
+    if len(path) == 1:
+        return (
+            f"a recipe has {', '.join(f'`{name}`' for name in known)}; "
+            "server arguments of the engine go under `args`"
+        )
+    return f"`{prefix[:-1]}` has {', '.join(f'`{name}`' for name in known)}"

@@ -1,0 +1,47 @@
+"""The keys a recipe may have, and the near misses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from functools import cache
+
+from pydantic import BaseModel
+
+from speclaunch.engine.catalogue import held_versions
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.recipe.schema import Deployment
+from speclaunch.resources import conf_dir
+
+
+@cache
+def schema_paths() -> frozenset[str]:
+    """Every key that a recipe may have, dotted (`launch.verify.prompt`), sections included."""
+    return frozenset(_paths(Deployment, ""))
+
+
+@cache
+def group_names() -> tuple[str, ...]:
+    """The groups that come with speclaunch: model, speculation, …"""
+    return tuple(sorted(path.name for path in conf_dir().iterdir() if path.is_dir()))
+
+
+def is_server_argument(name: str) -> bool:
+    """Whether the newest engine that we know has a server argument of this name."""
+    return load_catalogue(held_versions()[-1]).by_name(name) is not None
+
+
+def suggest(word: str, known: Iterable[str]) -> str | None:
+    """`did you mean …?`, or None when nothing known is close."""
+    close = get_close_matches(word, sorted(known), n=2, cutoff=0.6)
+    if not close:
+        return None
+    return "did you mean " + " or ".join(f"`{name}`" for name in close) + "?"
+
+
+def _paths(model: type[BaseModel], prefix: str) -> Iterable[str]:
+    for name, field in model.model_fields.items():
+        yield f"{prefix}{name}"
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            yield from _paths(section, f"{prefix}{name}.")

@@ -1,0 +1,157 @@
+"""Where each key of a YAML file stands, and where each value of a recipe came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from speclaunch.errors import InputError, Place, Problem
+
+KeyPath = tuple[str | int, ...]
+"""The keys that lead to a value, e.g. `("args", "cuda_graph_bs", 0)`."""
+
+MAX_FILE_BYTES = 1 << 20
+MAX_NODES = 50_000
+_MAX_DEPTH = 60
+
+try:  # the C loader is about ten times faster
+    from yaml import CSafeLoader as _Loader
+except ImportError:  # pragma: no cover - PyYAML built without libyaml
+    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """For each value of a composed recipe the place that gave it."""
+
+    places: Mapping[KeyPath, Place]
+
+    def first_below(self, path: KeyPath) -> Place | None:
+        """The first place that was written down below `path`."""
+        return next((p for key, p in self.places.items() if key[: len(path)] == path), None)
+
+    def find(self, path: KeyPath) -> Place | None:
+        """The place of `path`, or of the nearest key above it that was written down."""
+        while path:
+            place = self.places.get(path)
+            if place is not None:
+                return place
+            path = path[:-1]
+        return None
+
+
+def read_positions(path: Path, shown_as: str | None = None) -> dict[KeyPath, Place]:
+    """The place of every key (and list item) in the YAML file `path`.
+
+    Raises InputError for a file that cannot be read, is not YAML, or is larger or deeper than
+    any recipe (so that a hostile file costs nothing).
+    """
+    shown = shown_as or str(path)
+    root = _compose(path, shown)
+    if root is None:
+        return {}
+    if not isinstance(root, yaml.MappingNode):
+        raise InputError(
+            Problem(
+                "expected `key: value` lines, found something else",
+                _place(root, shown),
+                "a recipe is a YAML mapping; see `speclaunch recipes ls` for examples",
+            )
+        )
+    _check_defaults(root, shown)
+    positions: dict[KeyPath, Place] = {}
+    for key_path, node in _walk(root, (), 0):
+        positions[key_path] = _place(node, shown)
+        if len(positions) > MAX_NODES:
+            raise InputError(Problem(f"more than {MAX_NODES} values", Place(shown)))
+    return positions
+
+
+def _check_defaults(root: yaml.MappingNode, shown: str) -> None:
+    """A defaults list holds names and `group: option` lines; Hydra trips over anything else."""
+    for key, value in root.value:
+        if not (isinstance(key, yaml.ScalarNode) and key.value == "defaults"):
+            continue
+        items = value.value if isinstance(value, yaml.SequenceNode) else [None]
+        for item in items:
+            name = isinstance(item, yaml.ScalarNode)
+            choice = isinstance(item, yaml.MappingNode) and len(item.value) == 1
+            if not (name or choice):
+                raise InputError(
+                    Problem(
+                        "a defaults list has items such as `- base` and `- model: llama31_8b`",
+                        _place(item if isinstance(item, yaml.Node) else key, shown),
+                    )
+                )
+
+
+def _compose(path: Path, shown: str) -> yaml.Node | None:
+    try:
+        if not path.is_file():
+            what = "is a directory" if path.is_dir() else "no such file"
+            raise InputError(Problem(f"cannot read {shown}: {what}"))
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise InputError(Problem(f"{shown} has {size} bytes; a recipe has at most 1 MiB"))
+        text = path.read_text(encoding="utf-8")
+        _refuse_deep(text, shown)
+        # yaml.compose builds nodes only: it constructs no objects and runs nothing.
+        node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
+    except OSError as error:
+        raise InputError(Problem(f"cannot read {shown}: {error.strerror}")) from error
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(f"{shown} is not UTF-8 text (byte {error.start})")) from error
+    except yaml.YAMLError as error:
+        raise InputError(yaml_problem(error, shown, text)) from error
+    return node
+
+
+def _refuse_deep(text: str, shown: str) -> None:
+    """Composing recurses, in C: a file of a hundred thousand brackets would end the process."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_DEPTH:
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                raise InputError(Problem(f"nested more than {_MAX_DEPTH} deep", Place(shown, line)))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def yaml_problem(error: yaml.YAMLError, shown: str, text: str = "") -> Problem:
+    """A YAML syntax error (in `text`) as a problem with its place."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    place = Place(shown, mark.line + 1, mark.column + 1) if mark else Place(shown)
+    what = getattr(error, "problem", None) or str(error).splitlines()[0]
+    context = getattr(error, "context", None)
+    lines = text.splitlines()
+    line = lines[mark.line] if mark and mark.line < len(lines) else ""
+    hint = "YAML is indented with spaces, not tabs" if "\t" in line else None
+    return Problem(f"not valid YAML: {f'{context}, ' if context else ''}{what}", place, hint)
+
+
+def _walk(node: yaml.Node, prefix: KeyPath, depth: int) -> Iterator[tuple[KeyPath, yaml.Node]]:
+    if depth > _MAX_DEPTH:  # also ends an alias that contains itself
+        return
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                # OmegaConf reads `a.b:` as one key named "a.b", and so do we.
+                here = (*prefix, key.value)
+                yield here, key
+                yield from _walk(value, here, depth + 1)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            here = (*prefix, index)
+            yield here, item
+            yield from _walk(item, here, depth + 1)
+
+
+def _place(node: yaml.Node, shown: str) -> Place:
+    start, end = node.start_mark, node.end_mark
+    length = end.column - start.column if end.line == start.line else 1
+    return Place(shown, start.line + 1, start.column + 1, max(length, 1))
