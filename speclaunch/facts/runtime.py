@@ -1,0 +1,127 @@
+"""Which Python has an engine, and which versions of what it has. Nothing is imported for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from speclaunch.errors import LaunchError
+
+_PROBE = """
+import importlib.metadata as m, json, platform, sys
+names = ("sglang", "torch", "sgl-kernel", "sglang-kernel", "flashinfer-python", "transformers")
+found = {}
+for name in names:
+    try: found[name] = m.version(name)
+    except m.PackageNotFoundError: pass
+print(json.dumps({"python": platform.python_version(), "packages": found}))
+"""
+_PROBE_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """An interpreter and the engine packages in its environment."""
+
+    interpreter: Path
+    python_version: str
+    packages: Mapping[str, str]
+
+    @property
+    def sglang(self) -> str | None:
+        """The version of the installed SGLang, if there is one."""
+        return self.packages.get("sglang")
+
+
+def probe(interpreter: Path) -> Runtime:
+    """Read the package versions of an interpreter's environment from their metadata.
+
+    Raises LaunchError when it cannot be run.
+    """
+    try:
+        done = subprocess.run(
+            [str(interpreter), "-c", _PROBE],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_SECONDS,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+        found = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        reason = getattr(error, "stderr", None) or str(error)
+        raise LaunchError(
+            f"{interpreter} cannot be run: {reason.strip().splitlines()[-1]}",
+            help="give the engine's Python: engine.python=/path/to/python",
+        ) from error
+    return Runtime(interpreter, found["python"], found["packages"])
+
+
+def find_runtime(wanted: str | None) -> Runtime:
+    """The engine's interpreter: the one that was named, else the first that has sglang.
+
+    The order: `engine.python`; the active virtual environment (VIRTUAL_ENV, CONDA_PREFIX); the
+    Python that runs speclaunch; `python3` and `python` on PATH. Raises LaunchError when the one
+    named has no sglang, or none has.
+    """
+    if wanted:
+        interpreter = _named(wanted)
+        runtime = probe(interpreter)
+        if runtime.sglang is None:
+            raise LaunchError(
+                f"{interpreter} has no sglang",
+                help=f"install it there: {interpreter} -m pip install sglang",
+            )
+        return runtime
+    tried: list[Path] = []
+    for interpreter in _candidates():
+        tried.append(interpreter)
+        try:
+            runtime = probe(interpreter)
+        except LaunchError:
+            continue
+        if runtime.sglang is not None:
+            return runtime
+    raise LaunchError(
+        "no Python with sglang was found (tried " + ", ".join(str(path) for path in tried) + ")",
+        help="name it: engine.python=/path/to/python; or try the CPU engine: "
+        "`speclaunch engine install cpu`, then `speclaunch recipe=cpu_ngram`",
+    )
+
+
+def _named(wanted: str) -> Path:
+    path = Path(wanted).expanduser()
+    if path.is_dir():  # a virtual environment
+        path = path / "bin" / "python"
+    found = shutil.which(str(path))
+    if found is None:
+        raise LaunchError(
+            f"engine.python: {wanted} is not a program",
+            help="give a path to a Python interpreter, or to its virtual environment",
+        )
+    return Path(found).absolute()  # not resolved: a virtual environment's python is a link
+
+
+def _candidates() -> Iterator[Path]:
+    seen: set[Path] = set()
+    for base in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX")):
+        if base:
+            yield from _new(Path(base) / "bin" / "python", seen)
+    yield from _new(Path(sys.executable), seen)
+    for name in ("python3", "python"):
+        found = shutil.which(name)
+        if found:
+            yield from _new(Path(found), seen)
+
+
+def _new(path: Path, seen: set[Path]) -> Iterator[Path]:
+    path = path.absolute()
+    if path.exists() and path not in seen:
+        seen.add(path)
+        yield path

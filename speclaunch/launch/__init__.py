@@ -1,0 +1,1 @@
+"""One engine from its start to its end."""

@@ -1,0 +1,77 @@
+"""The engine's own last word: which line of its log says why it failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+TAIL_BYTES = 256 * 1024
+
+_HEADER = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^\]]*\] ")
+_EXCEPTION = re.compile(
+    r"^(?:[A-Za-z_][\w.]*\.)?[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|NotFound|Iteration)"
+    r"(?P<text>: .*)?$"
+)
+_ARGPARSE = re.compile(r"^[\w./ -]+: error: .+")
+_BIND = re.compile(r"\[Errno \d+\] .*")
+_FRAME = re.compile(r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
+
+_CONSEQUENCES = (
+    # Lines that follow a failure and never are its cause (engine.py, watchdog.py of 0.5.23).
+    "Initialization failed. Please see the error messages above",
+    "Received sigquit from a child process",
+    "SIGQUIT received",
+    "kill_process_tree called",
+    "EOFError",
+    "crashed with exit code",
+    "scheduler died during initialization",
+    "asyncio.exceptions.CancelledError",
+    "KeyboardInterrupt",
+    "BrokenPipeError",
+    "ConnectionResetError",
+)
+
+
+def read_tail(log: Path) -> list[str]:
+    """The last lines of a log; none when it cannot be read."""
+    try:
+        with log.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - TAIL_BYTES))
+            return file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def last_error(lines: Sequence[str]) -> str | None:
+    """The line that says why the engine failed, or None when none does.
+
+    An exception without a message (`AssertionError`) gets the source line that raised it.
+    """
+    for index in range(len(lines) - 1, -1, -1):
+        line = _HEADER.sub("", lines[index]).rstrip()
+        if any(consequence in line for consequence in _CONSEQUENCES):
+            continue
+        if "Ignore import error" in line:  # printed for every model that lacks a package
+            continue
+        match = _EXCEPTION.match(line)
+        if match:
+            return line if match["text"] else _with_source(line, lines, index)
+        if _ARGPARSE.match(line):
+            return line
+        bind = _BIND.search(line)
+        if bind and "rror" in line:
+            return bind[0]
+    return None
+
+
+def _with_source(line: str, lines: Sequence[str], index: int) -> str:
+    """`AssertionError` becomes `AssertionError: assert x (file.py:12)`."""
+    for above in range(index - 1, max(-1, index - 8), -1):
+        frame = _FRAME.match(lines[above])
+        if frame:
+            source = lines[above + 1].strip() if above + 1 < index else ""
+            place = f"{Path(frame['file']).name}:{frame['line']}"
+            return f"{line}: {source} ({place})" if source else f"{line} ({place})"
+    return line

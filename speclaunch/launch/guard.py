@@ -1,0 +1,304 @@
+"""The process between speclaunch and the engine: a script that needs the standard library only.
+
+It exists so that an engine never outlives its supervisor, however that ends: speclaunch holds the
+other end of this process's standard input, and when that closes - even by `kill -9` - the guard
+stops the engine. It adopts every orphan below it (PR_SET_CHILD_SUBREAPER), so that nothing the
+engine started is left, not even what moved into a session of its own. Should the guard itself be
+killed, the engine's parent is killed with it (PR_SET_PDEATHSIG).
+
+Protocol. Standard input: one JSON line (`Order`), then `stop` or `kill` lines; end of file is
+`stop`. Standard output: JSON lines `{"pid": n}`, `{"log_error": "…"}`, `{"exit": n}`; an exit code
+below zero is the number of the signal that ended the engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+RUN_VARIABLE = "SPECLAUNCH_RUN"
+"""Set in the environment of an engine and all its processes, so that they can be found."""
+
+_POLL_SECONDS = 0.05
+_CHUNK = 1 << 16
+
+
+def _prctl(option: int, value: int) -> None:
+    """Linux only; elsewhere the process group is all that we have."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of every orphan below it."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def descendants(root: int) -> list[int]:
+    """The process ids below `root`, zombies left out, children before their parents."""
+    parents = _parents()
+    found: list[int] = []
+    level = [root]
+    while level:
+        level = [pid for pid, parent in parents.items() if parent in level]
+        found = level + found
+    return found
+
+
+def marked(run: str) -> list[int]:
+    """The process ids of everything that carries `SPECLAUNCH_RUN=run` in its environment."""
+    mark = f"{RUN_VARIABLE}={run}".encode()
+    found: list[int] = []
+    for pid in _parents():
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    found.append(pid)
+        except OSError:
+            continue  # it ended, or is somebody else's
+    return found
+
+
+def _parents() -> dict[int, int]:
+    """Every living process and its parent."""
+    found: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue  # it ended while we looked
+        if fields[0] not in (b"Z", b"X"):
+            found[int(name)] = int(fields[1])
+    return found
+
+
+def kill_all(root: int, seconds: float = 5.0) -> list[int]:
+    """Kill everything below `root`, again and again until nothing is left; returns what is."""
+    deadline = time.monotonic() + seconds
+    while True:
+        left = descendants(root)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        reap()
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(_POLL_SECONDS)
+
+
+def reap() -> dict[int, int]:
+    """Collect every child that has ended: process id to exit code (negative: by that signal)."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = os.waitstatus_to_exitcode(status)
+
+
+class Log:
+    """The engine's output in a file, secrets blotted out. A full disk loses text, nothing else."""
+
+    def __init__(self, path: str, secrets: list[str]) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._secrets = [secret.encode() for secret in secrets if secret]
+        self._held = b""
+        self.error: str | None = None
+
+    def write(self, data: bytes) -> None:
+        """Write what the engine printed, but for what may be the beginning of a secret."""
+        data = self._held + data
+        for secret in self._secrets:
+            data = data.replace(secret, b"***")
+        keep = max((_overlap(data, secret) for secret in self._secrets), default=0)
+        self._held = data[len(data) - keep :] if keep else b""
+        self._put(data[: len(data) - keep])
+
+    def close(self) -> None:
+        """Write what was held back."""
+        self._put(self._held)
+        self._held = b""
+
+    def _put(self, data: bytes) -> None:
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+            self.error = None
+        except OSError as error:
+            self.error = error.strerror
+
+
+def _overlap(data: bytes, secret: bytes) -> int:
+    """How many bytes at the end of `data` are the beginning of `secret`."""
+    return next(
+        (n for n in range(min(len(secret) - 1, len(data)), 0, -1) if data.endswith(secret[:n])), 0
+    )
+
+
+class Guard:
+    """Runs one engine to its end."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._grace: float = order["grace_seconds"]
+        self._log = Log(order["log"], order["secrets"])
+        self._deadline: float | None = None
+        self._told_error: str | None = None
+        adopt_orphans()
+        me = os.getpid()
+
+        def in_child() -> None:
+            _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != me:  # the guard died before the line above
+                os._exit(1)
+
+        self._output, engine_end = os.pipe()
+        try:
+            engine = subprocess.Popen(
+                order["argv"],
+                stdin=subprocess.DEVNULL,
+                stdout=engine_end,
+                stderr=engine_end,
+                env=order["env"],
+                cwd=order["cwd"],
+                process_group=0,
+                preexec_fn=in_child,  # noqa: PLW1509 - the guard has one thread
+            )
+        finally:
+            os.close(engine_end)
+        self._pid = engine.pid
+        engine.returncode = 0  # reaped here, not by Popen
+        say({"pid": self._pid})
+
+    def run(self) -> int:
+        """Carry out orders until the engine has ended; returns its exit code."""
+        wake, notify = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(notify, False)
+        signal.set_wakeup_fd(notify, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: self.stop())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is speclaunch's to handle
+        listening = [0, self._output, wake]
+        while True:
+            ready, _, _ = select.select(listening, [], [], self._patience())
+            if wake in ready:
+                drain(wake)
+            if self._output in ready and not self._pump():
+                listening.remove(self._output)
+            if 0 in ready and not self._obey():
+                listening.remove(0)
+            code = reap().get(self._pid)
+            if code is not None:
+                return self._finish(code)
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                self._kill()
+
+    def stop(self) -> None:
+        """Ask the engine to finish; it is killed when its grace time is over."""
+        if self._deadline is None:
+            self._deadline = time.monotonic() + self._grace
+            try:
+                # The parent alone: it drains requests and ends its children. Signalled together
+                # they take each other for crashed (measured on 0.5.23: exit -9 instead of 0).
+                os.kill(self._pid, signal.SIGTERM)
+                os.kill(self._pid, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
+
+    def _patience(self) -> float | None:
+        if self._deadline is None:
+            return None
+        return max(0.0, min(self._deadline - time.monotonic(), 1.0))
+
+    def _obey(self) -> bool:
+        orders = os.read(0, _CHUNK)
+        if b"kill" in orders:
+            self._kill()
+        else:
+            self.stop()  # told to, or speclaunch is gone
+        return bool(orders)
+
+    def _kill(self) -> None:
+        self._deadline = float("inf")
+        for pid in descendants(os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _pump(self) -> bool:
+        data = os.read(self._output, _CHUNK)
+        self._log.write(data)
+        if self._log.error != self._told_error:
+            self._told_error = self._log.error
+            say({"log_error": self._log.error})
+        return bool(data)
+
+    def _finish(self, code: int) -> int:
+        kill_all(os.getpid())
+        os.set_blocking(self._output, False)
+        try:
+            while self._pump():
+                pass
+        except BlockingIOError:
+            pass
+        self._log.close()
+        return code
+
+
+def say(message: dict[str, Any]) -> None:
+    """Tell speclaunch, if it is still there."""
+    with contextlib.suppress(OSError):
+        os.write(1, json.dumps(message).encode() + b"\n")
+
+
+def drain(fd: int) -> None:
+    """Empty a non-blocking pipe."""
+    try:
+        while os.read(fd, _CHUNK):
+            pass
+    except BlockingIOError:
+        pass
+
+
+def read_order() -> dict[str, Any]:
+    """The first line of standard input, byte by byte so that no later order is swallowed."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        chunk = os.read(0, 1)
+        if not chunk:
+            sys.exit(0)  # speclaunch ended before it asked for anything
+        line += chunk
+    order: dict[str, Any] = json.loads(line)
+    return order
+
+
+def main() -> None:
+    """Run the guard."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    order = read_order()
+    try:
+        guard = Guard(order)
+    except OSError as error:
+        say({"error": f"{error.strerror}: {error.filename or order['argv'][0]}"})
+        sys.exit(0)
+    say({"exit": guard.run()})
+
+
+if __name__ == "__main__":
+    main()

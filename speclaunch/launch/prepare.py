@@ -1,0 +1,224 @@
+"""From a recipe to everything needed to start it: interpreter, engine version, command."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
+from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.command import MODULE, Spelling, is_secret_variable, spell
+from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
+from speclaunch.facts.runtime import Runtime, find_runtime
+from speclaunch.home import speclaunch_home
+from speclaunch.launch.client import Address
+from speclaunch.recipe.load import Recipe
+
+CPU = "cpu"
+"""What `engine.python` says for the CPU engine."""
+
+_UNKNOWN_PYTHON = "python3"
+_DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A recipe made ready for one engine."""
+
+    recipe: Recipe
+    version: str
+    """The engine version that the command is for."""
+    python: str
+    cpu: CpuEngine | None
+    """The CPU engine, when it serves."""
+    spelling: Spelling
+    overlay: Mapping[str, str | None]
+    """Environment variables on top of our own; None takes one away."""
+    address: Address
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """What is run, without the server arguments."""
+        return (self.python, "-m", MODULE)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that no log may show."""
+        found = [v for a in self.spelling.arguments if a.secret for v in a.values]
+        found += [v for n, v in self.overlay.items() if v and is_secret_variable(n)]
+        return tuple(found)
+
+    @property
+    def model(self) -> str:
+        """The name that clients call the model by."""
+        args = self.recipe.deployment.args
+        return str(args.get("served_model_name") or args.get("model_path") or "default")
+
+    def environment(self) -> dict[str, str]:
+        """The whole environment of the engine."""
+        env = {**os.environ, **{name: v for name, v in self.overlay.items() if v is not None}}
+        for name, value in self.overlay.items():
+            if value is None:
+                env.pop(name, None)
+        return env
+
+    def command(self, secrets_file: Path | None) -> list[str]:
+        """The command line, its secrets in `secrets_file` when one is given."""
+        argv = list(self.program)
+        if secrets_file is not None:
+            argv += ["--config", str(secrets_file)]
+        for argument in self.spelling.arguments:
+            if not (argument.secret and secrets_file is not None):
+                argv += argument.tokens
+        return argv
+
+
+def prepare(
+    recipe: Recipe, engine_version: str | None = None, *, dry_run: bool = False
+) -> Prepared:
+    """Choose interpreter and version, and spell the arguments for it.
+
+    The version is `engine_version`, else the recipe's pin, else the installed engine's, else (in
+    a dry run) the newest known. Raises InputError for what the version cannot be told, and
+    LaunchError when no engine is there to start.
+    """
+    deployment = recipe.deployment
+    cpu = CpuEngine(speclaunch_home()) if deployment.engine.python == CPU else None
+    if cpu is not None:
+        python, version = str(cpu.python), SGLANG_VERSION
+        if engine_version and engine_version != version:
+            raise InputError(
+                _version_problem(f"the CPU engine is SGLang {version}", engine_version)
+            )
+    elif dry_run and (engine_version or deployment.engine.pinned):
+        python, version = deployment.engine.python or _UNKNOWN_PYTHON, ""
+    else:
+        runtime = _runtime(deployment.engine.python, dry_run)
+        python = str(runtime.interpreter) if runtime else _UNKNOWN_PYTHON
+        version = (runtime.sglang if runtime else None) or held_versions()[-1]
+    if cpu is None:
+        version = engine_version or deployment.engine.pinned or version
+        if not dry_run:
+            _require_installed(version, runtime)
+    _require_served(recipe, version, engine_version)
+    catalogue, notes = _catalogue(version, engine_version)
+    spelling = spell(deployment.args, deployment.engine.env, catalogue)
+    if spelling.problems:
+        raise InputError(
+            Problem(problem.message, recipe.place("args", problem.name), problem.help)
+            for problem in spelling.problems
+        )
+    overlay = {**(cpu.environment(os.environ) if cpu else {}), **spelling.env}
+    return Prepared(
+        recipe,
+        version,
+        python,
+        cpu,
+        Spelling(version, spelling.arguments, spelling.env, (*notes, *spelling.notes)),
+        overlay,
+        _address(recipe),
+    )
+
+
+def new_run_dir(recipe: Recipe) -> Path:
+    """A fresh directory for the log of one launch, readable by this user only."""
+    base = recipe.deployment.launch.log_dir
+    parent = Path(base).expanduser().absolute() if base else speclaunch_home() / "runs"
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for attempt in range(100):
+        suffix = f"-{attempt}" if attempt else ""
+        path = parent / f"{stamp}-{recipe.deployment.name}{suffix}"
+        try:
+            path.mkdir(parents=True, mode=0o700)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise LaunchError(
+                f"cannot create {path}: {error.strerror}",
+                help="choose a directory: launch.log_dir=…, or SPECLAUNCH_HOME",
+            ) from error
+        return path
+    raise LaunchError(f"cannot create a directory for this launch in {parent}")
+
+
+def write_secrets(prepared: Prepared, directory: Path) -> Path | None:
+    """Put secret arguments where `ps` does not show them: a file for the engine's `--config`.
+
+    None when there are no secrets, or the version (before 0.5.3) has no `--config`.
+    """
+    secrets = {
+        a.flag.removeprefix("--"): a.values[0] for a in prepared.spelling.arguments if a.secret
+    }
+    catalogue, _ = _catalogue(prepared.version, None)
+    taken = catalogue.by_name("config") is None or prepared.spelling.value("config")
+    if not secrets or taken:
+        return None
+    path = directory / "secrets.yaml"
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(fd, "w") as file:
+        yaml.safe_dump(secrets, file)
+    return path
+
+
+def _runtime(wanted: str | None, dry_run: bool) -> Runtime | None:
+    try:
+        return find_runtime(wanted)
+    except LaunchError:
+        if dry_run and wanted is None:
+            return None  # there is nothing to start: the newest version is as good as any
+        raise
+
+
+def _require_installed(version: str, runtime: Runtime | None) -> None:
+    if runtime is not None and runtime.sglang != version:
+        raise LaunchError(
+            f"SGLang {version} was asked for, {runtime.interpreter} has {runtime.sglang}",
+            help="install that version there, or name another interpreter: engine.python=…",
+        )
+
+
+def _require_served(recipe: Recipe, version: str, engine_version: str | None) -> None:
+    wanted = recipe.deployment.engine
+    if not wanted.specifier.contains(version):
+        message = (
+            f"{recipe.deployment.name} cannot be served by SGLang {version}: "
+            f"it needs {wanted.version}"
+        )
+        if engine_version:
+            raise InputError(_version_problem(message, engine_version))
+        raise LaunchError(message, help="engine.python=… names another engine")
+
+
+def _catalogue(version: str, engine_version: str | None) -> tuple[Catalogue, tuple[str, ...]]:
+    try:
+        resolved = resolve_version(version)
+    except UnknownVersion as error:
+        raise InputError(_version_problem(str(error), engine_version or version)) from error
+    notes = (resolved.note,) if resolved.note else ()
+    return load_catalogue(resolved.held), notes
+
+
+def _version_problem(message: str, version: str) -> Problem:
+    return Problem(message, Place(COMMAND_LINE, text=f"--engine {version}"))
+
+
+def _address(recipe: Recipe) -> Address:
+    args = recipe.deployment.args
+    port = args.get("port") or _DEFAULT_PORT
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+        raise InputError(
+            Problem(f"port: {port!r} is not a port (1 to 65535)", recipe.place("args", "port"))
+        )
+    key = args.get("api_key")
+    return Address(
+        host=str(args.get("host") or _DEFAULT_HOST),
+        port=port,
+        tls=bool(args.get("ssl_certfile")),
+        api_key=str(key) if key is not None else None,
+    )

@@ -1,0 +1,167 @@
+"""The engine as seen from speclaunch: started, watched and stopped through its guard."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from speclaunch.errors import LaunchError
+from speclaunch.launch import guard
+
+_GUARD_SLACK_SECONDS = 3.0
+"""How much longer than the engine's grace time its guard may take before it is killed too."""
+
+
+class EngineProcess:
+    """One running engine. Use `close()` (or a `with` block) on every way out."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        log: Path,
+        *,
+        grace_seconds: float,
+        secrets: Sequence[str] = (),
+    ) -> None:
+        """Start `argv` with exactly `env`; its output goes to the file `log`.
+
+        Raises LaunchError when the interpreter cannot be run.
+        """
+        self.grace_seconds = grace_seconds
+        self.run = uuid.uuid4().hex
+        self.pid: int | None = None
+        self.exit_code: int | None = None
+        self.log_error: str | None = None
+        self._buffer = b""
+        guard.adopt_orphans()  # should the guard be killed, its orphans come to us
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={guard.RUN_VARIABLE: self.run},
+            start_new_session=True,
+        )
+        order = {
+            "argv": list(argv),
+            "env": {**env, guard.RUN_VARIABLE: self.run},
+            "cwd": str(Path.cwd()),
+            "log": str(log),
+            "grace_seconds": grace_seconds,
+            "secrets": list(secrets),
+        }
+        self._send(json.dumps(order) + "\n")
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def fileno(self) -> int:
+        """Readable when the guard has something to say."""
+        assert self._guard.stdout is not None  # noqa: S101 - for the type checker
+        return self._guard.stdout.fileno()
+
+    @property
+    def running(self) -> bool:
+        """Whether the engine has not ended yet, as far as was heard."""
+        return self.exit_code is None
+
+    def poll(self, seconds: float = 0, wake: int | None = None) -> None:
+        """Hear what the guard has to say, waiting at most `seconds`.
+
+        A byte in the (non-blocking) pipe `wake` ends the wait.
+        """
+        if not self.running:
+            return
+        listening = [self.fileno] if wake is None else [self.fileno, wake]
+        ready, _, _ = select.select(listening, [], [], seconds)
+        if wake in ready and wake is not None:
+            guard.drain(wake)
+        if self.fileno not in ready:
+            return
+        data = os.read(self.fileno, 1 << 16)
+        if not data:
+            self._lost()
+            return
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self._hear(json.loads(line))
+
+    def stop(self) -> None:
+        """Ask for a graceful stop; the guard kills what is left after the grace time."""
+        self._send("stop\n")
+
+    def kill(self) -> None:
+        """End the engine at once."""
+        self._send("kill\n")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end of the engine; whether it came in time."""
+        deadline = time.monotonic() + seconds
+        while self.running and (left := deadline - time.monotonic()) > 0:
+            self.poll(min(left, 0.5))
+        return not self.running
+
+    def close(self) -> None:
+        """Leave nothing behind, whatever state the engine and its guard are in."""
+        if self.running:
+            self.stop()
+            if not self.wait(self.grace_seconds + _GUARD_SLACK_SECONDS):
+                self._lost()
+        for stream in (self._guard.stdin, self._guard.stdout):
+            if stream is not None and not stream.closed:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        try:
+            self._guard.wait(_GUARD_SLACK_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._guard.kill()
+            self._guard.wait()
+
+    def _hear(self, message: dict[str, int | str]) -> None:
+        if "pid" in message:
+            self.pid = int(message["pid"])
+        elif "log_error" in message:
+            self.log_error = str(message["log_error"]) if message["log_error"] else None
+        elif "exit" in message:
+            self.exit_code = int(message["exit"])
+        elif "error" in message:
+            self.exit_code = 127
+            raise LaunchError(f"the engine's interpreter cannot be run: {message['error']}")
+
+    def _lost(self) -> None:
+        """The guard is gone or hangs: end it and everything it started ourselves."""
+        pids = {self._guard.pid, *guard.descendants(self._guard.pid)}
+        deadline = time.monotonic() + _GUARD_SLACK_SECONDS
+        while pids and time.monotonic() < deadline:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            self._guard.poll()
+            for pid in pids - {self._guard.pid}:  # orphans of the guard are our children now
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.02)
+            pids = set(guard.marked(self.run))
+        self.exit_code = -signal.SIGKILL
+
+    def _send(self, text: str) -> None:
+        assert self._guard.stdin is not None  # noqa: S101 - for the type checker
+        try:
+            self._guard.stdin.write(text.encode())
+            self._guard.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            pass  # it has ended; poll() will say so

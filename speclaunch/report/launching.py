@@ -1,0 +1,118 @@
+"""A start as it happens: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from speclaunch.launch.phases import Phase, PhaseTracker, Step
+from speclaunch.launch.verify import Verification
+
+OnReady = Callable[[Verification | None, float], None]
+
+
+class PlainObserver:
+    """One line for each phase, for logs and pipes."""
+
+    def __init__(self, console: Console, on_ready: OnReady, *, verbose: bool = False) -> None:
+        self._console = console
+        self._on_ready = on_ready
+        self._verbose = verbose
+        self._shown = 0
+
+    def spawned(self, pid: int | None, log: Path) -> None:
+        """Name the process and its log."""
+        self._console.print(f"engine started (process {pid}), log: {log}", markup=False)
+
+    def progress(self, tracker: PhaseTracker, seconds: float) -> None:  # noqa: ARG002
+        """Print each phase once, when it begins."""
+        for step in tracker.steps[self._shown :]:
+            self._console.print(f"[{step.started:6.1f} s] {step.phase.value}", markup=False)
+        self._shown = len(tracker.steps)
+
+    def output(self, lines: Sequence[str]) -> None:
+        """Pass the engine's output through when asked to."""
+        if self._verbose:
+            for line in lines:
+                self._console.print(line, markup=False)
+
+    def ready(self, verification: Verification | None, seconds: float) -> None:
+        """Hand over to the report."""
+        self._on_ready(verification, seconds)
+
+    def stopping(self, why: str) -> None:
+        """Say so."""
+        self._console.print(f"stopping the engine{f': {why}' if why else ''}", markup=False)
+
+
+class LiveObserver(PlainObserver):
+    """Phases that fill in while one watches."""
+
+    def __init__(
+        self, console: Console, on_ready: OnReady, title: str, *, verbose: bool = False
+    ) -> None:
+        super().__init__(console, on_ready, verbose=verbose)
+        self._title = title
+        self._log: Path | None = None
+        self._last: tuple[PhaseTracker, float] | None = None
+        self._checked = False
+        self._spinner = Spinner("dots", style="cyan")
+        self._live = Live(
+            console=console, refresh_per_second=8, transient=False, vertical_overflow="crop"
+        )
+
+    def spawned(self, pid: int | None, log: Path) -> None:  # noqa: ARG002
+        """Begin the display."""
+        self._log = log
+        self._live.start()
+
+    def progress(self, tracker: PhaseTracker, seconds: float) -> None:
+        """Draw where the start has got to."""
+        self._last = (tracker, seconds)
+        if self._live.is_started:
+            self._live.update(self._draw(tracker, seconds))
+
+    def ready(self, verification: Verification | None, seconds: float) -> None:
+        """Leave the finished table on the screen."""
+        self._checked = True
+        if self._last is not None:
+            self._live.update(self._draw(*self._last))
+        self._live.stop()
+        super().ready(verification, seconds)
+
+    def stopping(self, why: str) -> None:
+        """Leave the table as it is and say that the engine is being stopped."""
+        self._live.stop()
+        super().stopping(why)
+
+    def close(self) -> None:
+        """Give the terminal back, whatever happened."""
+        self._live.stop()
+
+    def _draw(self, tracker: PhaseTracker, seconds: float) -> RenderableType:
+        table = Table.grid(padding=(0, 1))
+        table.add_column(width=1)
+        table.add_column(min_width=22)
+        table.add_column(justify="right", min_width=7)
+        table.add_column(style="dim", overflow="ellipsis", no_wrap=True)
+        for step in tracker.steps:
+            table.add_row(*self._row(step, seconds))
+        head = Text.assemble((self._title, "bold"), (f"   log: {self._log}", "dim"))
+        head.no_wrap, head.overflow = True, "ellipsis"
+        return Group(head, table)
+
+    def _row(self, step: Step, seconds: float) -> tuple[RenderableType, str, str, str]:
+        if step.phase is Phase.READY:
+            # The engine answers; what still runs is our own check of it.
+            mark: RenderableType = Text("✓", "green") if self._checked else self._spinner
+            return (mark, "check speculation", f"{seconds - step.started:.1f} s", "")
+        if step.ended is None:
+            return (self._spinner, step.phase.value, f"{seconds - step.started:.1f} s", step.detail)
+        took = f"{step.ended - step.started:.1f} s"
+        return (Text("✓", "green"), step.phase.value, took, step.detail)

@@ -1,0 +1,61 @@
+"""Problems as a compiler shows them: what, where with the line and a caret, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from speclaunch.errors import COMMAND_LINE, Place, Problem
+
+_LONGEST_LINE = 160
+
+
+def show_problems(console: Console, problems: Iterable[Problem], severity: str = "error") -> None:
+    """Print each problem; the text of a file is never taken for markup."""
+    for problem in problems:
+        console.print(render(problem, severity))
+
+
+def render(problem: Problem, severity: str = "error") -> Text:
+    """One problem as text."""
+    color = "bold red" if severity == "error" else "bold yellow"
+    text = Text.assemble((f"{severity}", color), (f": {problem.message}", "bold"))
+    if problem.place is not None:
+        text.append("\n")
+        text.append_text(_located(problem.place))
+    if problem.help:
+        text.append("\n  help", "bold cyan")
+        text.append(f": {problem.help}")
+    return text
+
+
+def _located(place: Place) -> Text:
+    text = Text.assemble(("  --> ", "bold blue"), str(place))
+    line = _line(place)
+    if line is None or len(line) > _LONGEST_LINE:
+        return text
+    number = str(place.line)
+    margin = " " * len(number)
+    shown = line.replace("\t", " ")
+    under = " " * (place.column - 1) + "^" * min(place.length, max(1, len(shown)))
+    text.append(f"\n{margin} |\n{number} | ", "bold blue")
+    text.append(shown)
+    text.append(f"\n{margin} | ", "bold blue")
+    text.append(under, "bold red")
+    return text
+
+
+def _line(place: Place) -> str | None:
+    if place.path == COMMAND_LINE or place.line < 1:
+        return None
+    try:
+        with Path(place.path).open(encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                if number == place.line:
+                    return line.rstrip("\n")
+    except OSError:
+        pass
+    return None

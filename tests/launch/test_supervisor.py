@@ -1,0 +1,212 @@
+"""Real processes, real signals: what a launch comes to, and that nothing is left of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from speclaunch.errors import LaunchError
+from speclaunch.launch import guard
+from speclaunch.launch.supervisor import Ending, Order, supervise
+
+from .conftest import Recorder
+
+Make = Callable[..., Order]
+
+
+def alive(pids: list[int]) -> list[int]:
+    def runs(pid: int) -> bool:
+        try:
+            return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    return [pid for pid in pids if runs(pid)]
+
+
+def test_a_smoke_test_serves_reports_and_leaves_nothing(order: Make) -> None:
+    below: list[int] = []
+    recorder = Recorder()
+    recorder.on_ready = lambda: below.extend([recorder.pid, *guard.descendants(recorder.pid)])
+    outcome = supervise(order("serve", smoke=True), recorder)
+    assert outcome.ending is Ending.STOPPED
+    assert outcome.verification is not None and outcome.verification.ok
+    assert outcome.verification.generation is not None
+    assert outcome.verification.generation.acceptance_length == pytest.approx(3.2)
+    changes = [(c.name, c.asked, c.effective) for c in outcome.verification.changes]
+    assert changes == [("max_running_requests", "8", "4")]
+    assert recorder.phases == [
+        "import SGLang",
+        "start scheduler",
+        "load target weights",
+        "allocate KV cache",
+        "warm up",
+        "ready",
+    ]
+    assert len(below) == 3
+    assert alive(below) == []
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        ("bad-flag", "error: unrecognized arguments: --no-such-flag"),
+        (
+            "bare-assertion",
+            "AssertionError: assert cfg.speculative_eagle_topk is None (speculative_hook.py:1162)",
+        ),
+        ("silent-kill", "SIGKILL"),
+        ("port-taken", "was taken while the engine was starting"),
+        ("speculation-off", "speculation is off: NGRAM was asked for"),
+        ("generation-fails", "/generate answered 500"),
+    ],
+)
+def test_a_failed_start_says_why(order: Make, behaviour: str, reason: str) -> None:
+    recorder = Recorder()
+    outcome = supervise(order(behaviour), recorder)
+    assert outcome.ending is Ending.FAILED
+    assert outcome.reason is not None and reason in outcome.reason
+    assert alive([recorder.pid]) == []
+
+
+def test_an_engine_that_is_never_ready_is_given_up(order: Make) -> None:
+    outcome = supervise(order("stuck", ready_timeout_seconds=1), Recorder())
+    assert outcome.ending is Ending.FAILED
+    assert outcome.reason is not None
+    assert "not ready after 1 s" in outcome.reason
+    assert "load target weights" in outcome.reason
+
+
+def test_an_engine_that_dies_while_serving_is_reported_with_its_last_error(order: Make) -> None:
+    outcome = supervise(order("dies-serving"), Recorder())
+    assert outcome.ending is Ending.DIED
+    assert outcome.engine_exit_code == 1
+    assert outcome.reason is not None and "CUDA out of memory" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("number", "ending"),
+    [(signal.SIGINT, Ending.INTERRUPTED), (signal.SIGTERM, Ending.STOPPED)],
+)
+def test_a_signal_while_serving_stops_the_engine(
+    order: Make, number: signal.Signals, ending: Ending
+) -> None:
+    below: list[int] = []
+    recorder = Recorder()
+
+    def interrupt() -> None:
+        below.extend([recorder.pid, *guard.descendants(recorder.pid)])
+        os.kill(os.getpid(), number)
+
+    recorder.on_ready = interrupt
+    outcome = supervise(order("serve"), recorder)
+    assert outcome.ending is ending
+    assert outcome.engine_exit_code == 0
+    assert alive(below) == []
+
+
+def test_a_signal_while_starting_interrupts(order: Make) -> None:
+    recorder = Recorder(on_spawn=lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    outcome = supervise(order("stuck"), recorder)
+    assert outcome.ending is Ending.INTERRUPTED
+    assert alive([recorder.pid]) == []
+
+
+def test_an_engine_that_ignores_sigterm_is_killed_after_its_grace_time(order: Make) -> None:
+    below: list[int] = []
+    recorder = Recorder()
+    recorder.on_ready = lambda: below.extend([recorder.pid, *guard.descendants(recorder.pid)])
+    started = time.monotonic()
+    outcome = supervise(order("ignores-term", smoke=True, grace_seconds=1), recorder)
+    assert outcome.engine_exit_code == -signal.SIGKILL
+    assert time.monotonic() - started < 8
+    assert alive(below) == []
+
+
+def test_a_second_signal_ends_the_grace_time(order: Make) -> None:
+    recorder = Recorder()
+
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -INT {os.getpid()}"])
+
+    recorder.on_ready = twice
+    started = time.monotonic()
+    outcome = supervise(order("ignores-term", grace_seconds=60), recorder)
+    assert outcome.engine_exit_code == -signal.SIGKILL
+    assert time.monotonic() - started < 20
+
+
+def test_secrets_do_not_reach_the_log(order: Make) -> None:
+    supervise(order("serve", smoke=True, secrets=["sk-very-secret"]), Recorder())
+    log = order("serve").log.read_text()
+    assert "the key is ***" in log
+    assert "sk-very-secret" not in log
+
+
+def test_an_interpreter_that_cannot_be_run_is_one_clear_error(order: Make, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    missing = replace(order("serve"), argv=[str(tmp_path / "python"), "x"])
+    with pytest.raises(LaunchError, match="cannot be run: No such file"):
+        supervise(missing, Recorder())
+
+
+_LAUNCHER = textwrap.dedent(
+    """
+    import os, pathlib, sys
+    sys.path.insert(0, {tests!r})
+    from launch.conftest import Recorder
+    from speclaunch.engine.command import Spelling
+    from speclaunch.launch.client import Address
+    from speclaunch.launch.supervisor import Order, supervise
+    from speclaunch.recipe.schema import Launch
+    port = {port}
+    recorder = Recorder(on_ready=lambda: print("ready", flush=True))
+    recorder.on_spawn = lambda pid: print(pid, flush=True)
+    supervise(Order([sys.executable, {fake!r}, {behaviour!r}, str(port)], dict(os.environ),
+        pathlib.Path({log!r}), Address("127.0.0.1", port), Spelling("0.5.23", (), {{}}),
+        Launch(grace_seconds=1)), recorder)
+    """
+)
+
+
+@pytest.mark.parametrize("behaviour", ["serve", "ignores-term", "stuck"])
+@pytest.mark.parametrize("victim", ["speclaunch", "guard"])
+def test_kill_9_leaves_no_engine(
+    order: Make, port: int, tmp_path: Path, behaviour: str, victim: str
+) -> None:
+    code = _LAUNCHER.format(
+        tests=str(Path(__file__).parent.parent),
+        fake=order("serve").argv[1],
+        behaviour=behaviour,
+        port=port,
+        log=str(tmp_path / "engine.log"),
+    )
+    speclaunch = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert speclaunch.stdout is not None
+    engine = int(speclaunch.stdout.readline())
+    if behaviour == "stuck":
+        time.sleep(0.3)
+    else:
+        assert speclaunch.stdout.readline() == "ready\n"
+    guard_pid = psutil.Process(engine).ppid()
+    below = [guard_pid, engine, *guard.descendants(engine)]
+    os.kill(speclaunch.pid if victim == "speclaunch" else guard_pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while alive(below) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert alive(below) == []
+    speclaunch.kill()
+    speclaunch.communicate()
