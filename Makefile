@@ -1,0 +1,50 @@
+# The two commands of the README set everything up on a fresh machine:
+#   make run    a recipe launches the real SGLang on the CPU and shows its acceptance length
+#   make test   the fast tests, then the end-to-end tests on the real engine
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+RECIPE ?= cpu_ngram
+JOBS ?= auto
+
+.PHONY: run test test-fast test-e2e lint format bench clean help
+.DEFAULT_GOAL := help
+
+help: ## Show this.
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+$(BIN)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "speclaunch needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 …"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+run: $(BIN)/.ready ## Launch a recipe (RECIPE=cpu_ngram) on the CPU engine and check it.
+	@$(BIN)/speclaunch engine install cpu
+	@$(BIN)/speclaunch recipe=$(RECIPE) --smoke
+
+test: test-fast test-e2e ## All tests.
+
+test-fast: $(BIN)/.ready ## The tests that need no engine.
+	$(BIN)/python -m pytest -q -m 'not e2e' -n $(JOBS)
+
+test-e2e: $(BIN)/.ready ## The tests on the real engine on the CPU.
+	@$(BIN)/speclaunch engine install cpu
+	$(BIN)/python -m pytest -q -m e2e
+
+lint: $(BIN)/.ready ## ruff and mypy.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(BIN)/.ready ## Format the code.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(BIN)/.ready ## speclaunch's own overhead, as ratios in one run.
+	@$(BIN)/speclaunch engine install cpu
+	$(BIN)/python tools/bench.py
+
+clean: ## Remove what was built here (not the CPU engine, which is in the cache directory).
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

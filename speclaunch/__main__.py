@@ -1,0 +1,5 @@
+"""`python -m speclaunch`."""
+
+from speclaunch.cli.app import main
+
+main()

@@ -1,0 +1,116 @@
+"""`speclaunch engine`: the engines on this machine, and the CPU engine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
+from speclaunch.cpu.install import Step, StepState, install, is_installed
+from speclaunch.errors import InputError, LaunchError, Problem
+from speclaunch.facts.runtime import find_runtime
+from speclaunch.home import speclaunch_home
+from speclaunch.recipe.names import suggest
+from speclaunch.report.console import err, out
+
+app = typer.Typer(help="The engines on this machine, and the CPU engine.", no_args_is_help=True)
+
+_INSTALLABLE = ("cpu",)
+
+
+@app.command()
+def ls() -> None:
+    """List the engines that a launch would find."""
+    table = Table.grid(padding=(0, 2))
+    try:
+        runtime = find_runtime(None)
+        table.add_row(
+            Text("installed", "bold"), f"SGLang {runtime.sglang}", str(runtime.interpreter)
+        )
+    except LaunchError:
+        table.add_row(Text("installed", "bold"), "none found", "name one: engine.python=…")
+    cpu = CpuEngine(speclaunch_home())
+    if is_installed(cpu):
+        table.add_row(Text("cpu", "bold"), f"SGLang {SGLANG_VERSION}", str(cpu.python))
+    else:
+        table.add_row(Text("cpu", "bold"), "not installed", "speclaunch engine install cpu")
+    out().print(table)
+
+
+@app.command("install")
+def install_engine(
+    name: Annotated[str, typer.Argument(help="Which engine: cpu.")],
+    torch_index: Annotated[
+        str | None,
+        typer.Option(
+            "--torch-index",
+            metavar="URL",
+            help="The package index that has torch's CPU build; the default one may have only"
+            " builds for GPUs, of several GB.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Build it anew.")] = False,
+) -> None:
+    """Install the real SGLang for the CPU (2 minutes, 1.6 GB). Safe to repeat or interrupt."""
+    if name not in _INSTALLABLE:
+        raise InputError(
+            Problem(f"no engine is called {name!r}", help=suggest(name, _INSTALLABLE) or "try: cpu")
+        )
+    engine = CpuEngine(speclaunch_home())
+    if is_installed(engine) and not force:
+        out().print(
+            f"SGLang {SGLANG_VERSION} for the CPU is installed: {engine.python}", markup=False
+        )
+        return
+    show = _LiveSteps(err()) if err().is_terminal else _PlainSteps(err())
+    with show:
+        engine = install(speclaunch_home(), report=show, torch_index=torch_index, force=force)
+    out().print(f"SGLang {SGLANG_VERSION} for the CPU is installed: {engine.python}", markup=False)
+
+
+class _PlainSteps:
+    """A line when a step begins, and one when it is over."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last: tuple[int, StepState] | None = None
+
+    def __enter__(self) -> _PlainSteps:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was opened."""
+
+    def __call__(self, step: Step) -> None:
+        if (step.index, step.state) != self._last:
+            self._last = (step.index, step.state)
+            self._console.print(
+                f"[{step.index}/{step.total}] {step.title}: {step.state.value}", markup=False
+            )
+
+
+class _LiveSteps(_PlainSteps):
+    """The same with a spinner and what pip is doing."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._status = console.status("")
+
+    def __enter__(self) -> _LiveSteps:
+        self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+    def __call__(self, step: Step) -> None:
+        if step.state in (StepState.RUNNING, StepState.WAITING):
+            text = Text(f"[{step.index}/{step.total}] {step.title}  ")
+            text.append(step.detail[: max(20, self._console.width - len(text) - 6)], "dim")
+            self._status.update(text)
+        else:
+            super().__call__(step)

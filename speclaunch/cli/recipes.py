@@ -1,0 +1,75 @@
+"""`speclaunch recipes`: list the recipes, and copy one to change it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+from rich.table import Table
+from rich.text import Text
+
+from speclaunch.errors import InputError, Problem
+from speclaunch.recipe.compose import find_recipe, recipe_names
+from speclaunch.report.console import err, out
+
+app = typer.Typer(
+    help="List the recipes that come with speclaunch, and copy one.", invoke_without_command=True
+)
+
+ConfigDirs = Annotated[
+    list[Path] | None, typer.Option("--config-dir", help="Your own recipes and groups. Repeatable.")
+]
+
+
+@app.callback()
+def recipes(ctx: typer.Context, config_dir: ConfigDirs = None) -> None:
+    """List the recipes when no verb is given."""
+    if ctx.invoked_subcommand is None:
+        ls(config_dir)
+
+
+@app.command()
+def ls(config_dir: ConfigDirs = None) -> None:
+    """List the recipes with a line on each."""
+    table = Table.grid(padding=(0, 2))
+    for name, path in sorted(recipe_names(config_dir or ()).items()):
+        table.add_row(Text(name, "bold"), Text(_description(path)))
+    out().print(table)
+    err().print("\nspeclaunch recipe=NAME --dry-run shows the command of one.", style="dim")
+
+
+@app.command()
+def cp(
+    name: Annotated[str, typer.Argument(help="A recipe's name.")],
+    dest: Annotated[Path, typer.Argument(help="The file to write, or the directory to put it in.")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Copy a recipe to a file of your own; launch it with recipe=path/to/file.yaml."""
+    source = find_recipe(name)
+    target = dest / source.name if dest.is_dir() else dest
+    if target.suffix != ".yaml":
+        raise InputError(Problem(f"{target}: a recipe is a file that ends in .yaml"))
+    if target.exists() and not force:
+        raise InputError(Problem(f"{target} exists", help="--force overwrites it"))
+    text = source.read_text(encoding="utf-8").replace(f"recipe={source.stem}", f"recipe={target}")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InputError(Problem(f"cannot write {target}: {error.strerror}")) from error
+    out().print(f"{target}", markup=False)
+    err().print(f"speclaunch recipe={target} launches it.", style="dim")
+
+
+def _description(path: Path) -> str:
+    """The `description:` of a recipe; its own file says it, no composition is needed."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return f"(cannot be read: {str(error).splitlines()[0]})"
+    return str(data.get("description", "")) if isinstance(data, dict) else ""

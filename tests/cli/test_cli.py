@@ -1,0 +1,162 @@
+"""The command line as a script uses it: words, streams, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import speclaunch
+from speclaunch.launch.prepare import new_run_dir, prepare, write_secrets
+from speclaunch.recipe.load import load
+
+
+def run(*words: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "speclaunch", *words],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+
+
+def test_a_dry_run_prints_a_command_on_standard_output_and_nothing_else(tmp_path: Path) -> None:
+    done = run("recipe=eagle3_llama8b", "--dry-run", "--engine", "0.5.23", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "python3 -m sglang.launch_server" in done.stdout
+    assert "--speculative-algorithm EAGLE3" in done.stdout
+    syntax = subprocess.run(["bash", "-n"], input=done.stdout, text=True, check=False)
+    assert syntax.returncode == 0
+
+
+def test_launch_is_the_verb_that_may_be_left_out() -> None:
+    words = ["recipe=ngram_qwen7b", "--dry-run", "--engine", "0.5.23", "args.port=31000"]
+    short = run(*words)
+    assert short.stdout == run("launch", *words).stdout
+    assert short.stdout == run("--dry-run", *(word for word in words if word != "--dry-run")).stdout
+    assert "--port 31000" in short.stdout
+
+
+def test_a_dry_run_as_json() -> None:
+    done = run("recipe=eagle3_llama8b", "--dry-run", "--engine=0.5.11", "--output-format", "json")
+    document = json.loads(done.stdout)
+    assert document["version"] == 1
+    assert document["engine"] == "0.5.11"
+    assert "--cuda-graph-max-bs" in document["argv"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["recipe=eagle3_lama8b"], "did you mean `eagle3_llama8b`"),
+        (["recipe=ngram_qwen7b", "model=nope", "--dry-run"], "'model' has no option 'nope'"),
+        (["recipe=ngram_qwen7b", "nope.x=1", "--dry-run"], "unknown key 'nope.x'"),
+        (["recipe=ngram_qwen7b", "args.tpp=1", "--dry-run"], "no server argument `tpp`"),
+        (["recipe=ngram_qwen7b", "args.port=x", "--dry-run"], "'x' is not a port"),
+        (["recipe=ngram_qwen7b", "--engine", "0.5.99x", "--dry-run"], "0.5.99x"),
+        (["recipe=ngram_qwen7b", "--engine", "0.4.6", "--dry-run"], "cannot be served by"),
+        (["recipe=cpu_ngram", "--engine", "0.5.11", "--dry-run"], "the CPU engine is SGLang"),
+        (["args.port=3"], "no recipe was given"),
+        (["launch", "eagle3_llama8b"], "speclaunch recipe=eagle3_llama8b"),
+        (["launch"], "Missing argument"),
+        (["no-such-verb"], "No such command"),
+        (["recipe=ngram_qwen7b", "--dryrun"], "No such option"),
+        (["recipe=none.yaml"], "no such file"),
+        (["recipe=ngram_qwen7b", "--config-dir", "/nonexistent"], "no such directory"),
+        (["engine", "install", "gpu"], "no engine is called 'gpu'"),
+        (["recipes", "cp", "nope", "x.yaml"], "no recipe is called 'nope'"),
+    ],
+)
+def test_a_wrong_command_line_is_one_clear_error_and_exit_2(words: list[str], said: str) -> None:
+    done = run(*words, COLUMNS="200")
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_typo_in_a_file_is_shown_with_its_line(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("defaults:\n  - ngram_qwen7b\n  - _self_\nargs:\n  mem_fracton_static: 0.8\n")
+    done = run(f"recipe={recipe}", "--dry-run", "--engine", "0.5.23")
+    assert done.returncode == 2
+    assert f"--> {recipe}:5:3" in done.stderr
+    assert "5 |   mem_fracton_static: 0.8" in done.stderr
+    assert "^^^^^^^^^^^^^^^^^^" in done.stderr
+    assert "did you mean `mem_fraction_static`" in done.stderr
+
+
+def test_an_engine_that_is_not_there_is_exit_1(tmp_path: Path) -> None:
+    missing = run("recipe=ngram_qwen7b", "engine.python=/nonexistent/python")
+    assert missing.returncode == 1
+    assert "/nonexistent/python is not a program" in missing.stderr
+    without = run("recipe=ngram_qwen7b", f"engine.python={sys.executable}")
+    assert without.returncode == 1
+    assert "has no sglang" in without.stderr and "pip install sglang" in without.stderr
+    cpu = run("recipe=cpu_ngram", "args.port=31999", SPECLAUNCH_HOME=str(tmp_path / "empty"))
+    assert cpu.returncode == 1
+    assert "speclaunch engine install cpu" in cpu.stderr
+    assert not (tmp_path / "empty" / "runs").exists()
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout == f"speclaunch {speclaunch.__version__}\n"
+    for words in ([], ["--help"], ["-h"], ["launch", "--help"], ["recipes", "--help"]):
+        assert "Usage" in run(*words, COLUMNS="100").stdout
+
+
+def test_recipes_are_listed_and_copied(tmp_path: Path) -> None:
+    listing = run("recipes", "ls")
+    assert listing.returncode == 0
+    assert "eagle3_llama8b" in listing.stdout
+    assert run("recipes").stdout == listing.stdout
+    copied = run("recipes", "cp", "ngram_qwen7b", "mine.yaml", cwd=tmp_path)
+    assert copied.returncode == 0 and copied.stdout == "mine.yaml\n"
+    assert "recipe=mine.yaml" in (tmp_path / "mine.yaml").read_text()
+    again = run("recipes", "cp", "ngram_qwen7b", "mine.yaml", cwd=tmp_path)
+    assert again.returncode == 2 and "exists" in again.stderr
+    ours = run("recipe=ngram_qwen7b", "--dry-run", "--engine", "0.5.23").stdout
+    theirs = run("recipe=mine.yaml", "--dry-run", "--engine", "0.5.23", cwd=tmp_path).stdout
+    assert ours.replace("ngram_qwen7b", "mine") == theirs
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m speclaunch recipes ls | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Traceback" not in done.stderr and "Error" not in done.stderr
+
+
+def test_secrets_go_into_a_private_file_and_not_into_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECLAUNCH_HOME", str(tmp_path))
+    recipe = load("ngram_qwen7b", ["args.api_key=sk-secret", "engine.env.HF_TOKEN=hf_secret"])
+    prepared = prepare(recipe, "0.5.23", dry_run=True)
+    assert set(prepared.secrets) == {"sk-secret", "hf_secret"}
+    directory = new_run_dir(recipe)
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert new_run_dir(recipe) != directory
+    file = write_secrets(prepared, directory)
+    assert file is not None and file.stat().st_mode & 0o777 == 0o600
+    assert file.read_text() == "api-key: sk-secret\n"
+    command = prepared.command(file)
+    assert command[3:5] == ["--config", str(file)]
+    assert not any("secret" in word for word in command if word != str(file))
+    old = prepare(recipe, "0.5.3", dry_run=True)
+    assert write_secrets(old, new_run_dir(recipe)) is not None
+    for words in (["--dry-run"], ["--dry-run", "--output-format", "json"]):
+        done = run("recipe=ngram_qwen7b", "args.api_key=sk-secret", "--engine=0.5.23", *words)
+        assert "sk-secret" not in done.stdout

@@ -1,0 +1,63 @@
+"""Starts that fail, and ends of every kind: the real engine, real signals, nothing left."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import free_port, serving, speclaunch, survivors
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+PHASES = ["import SGLang", "start scheduler", "load target weights", "warm up", "ready"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (["args.model_path=/nonexistent/model"], "OSError: Repo id must be in the form"),
+        (
+            ["+args.dp_size=2", "+args.tp_size=2", "+args.enable_dp_attention=true"],
+            "ValueError: Currently ngram speculative decoding does not support dp attention.",
+        ),
+        (["args.speculative_algorithm=FOO"], "Unknown speculative algorithm name: FOO"),
+    ],
+)
+def test_a_failed_start_says_the_engines_own_last_word(overrides: list[str], reason: str) -> None:
+    done = speclaunch("recipe=cpu_ngram", *overrides, f"args.port={free_port()}")
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr
+    log = Path(done.stderr.rsplit("log: ", 1)[1].strip())
+    assert reason in log.read_text()
+
+
+def test_a_busy_port_is_refused_before_anything_starts() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        started = time.monotonic()
+        done = speclaunch("recipe=cpu_ngram", f"args.port={server.getsockname()[1]}")
+    assert done.returncode == 1
+    assert "cannot listen on" in done.stderr and "held by" in done.stderr
+    assert "engine started" not in done.stderr
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_engine_is_left_ten_seconds_after(number: signal.Signals, phase: str) -> None:
+    with serving("recipe=cpu_standalone") as launch:
+        launch.wait_for(phase)
+        time.sleep(1 if phase == "import SGLang" else 0)
+        processes = launch.engine_processes()
+        assert processes
+        launch.send(number)
+        assert survivors(processes, seconds=10) == []
+        code = launch.end()
+    if number is signal.SIGKILL:
+        assert code == -signal.SIGKILL
+    else:
+        assert code == 130 or (number is signal.SIGTERM and phase == "ready" and code in (0, 130))
