@@ -15,13 +15,13 @@ from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import MODULE, Spelling, is_secret_variable, spell
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
-from speclaunch.facts.runtime import Runtime, find_runtime
+from speclaunch.facts.runtime import find_runtime
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.client import Address
 from speclaunch.recipe.load import Recipe
 
 CPU = "cpu"
-"""What `engine.python` says for the CPU engine."""
+"""What `engine.python` and `hardware.name` say for the CPU engine."""
 
 _UNKNOWN_PYTHON = "python3"
 _DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
@@ -89,23 +89,19 @@ def prepare(
     LaunchError when no engine is there to start.
     """
     deployment = recipe.deployment
-    cpu = CpuEngine(speclaunch_home()) if deployment.engine.python == CPU else None
+    wanted = deployment.engine.python or (CPU if deployment.hardware.name == CPU else None)
+    cpu = CpuEngine(speclaunch_home()) if wanted == CPU else None
+    asked = engine_version or deployment.engine.pinned
     if cpu is not None:
         python, version = str(cpu.python), SGLANG_VERSION
         if engine_version and engine_version != version:
             raise InputError(
                 _version_problem(f"the CPU engine is SGLang {version}", engine_version)
             )
-    elif dry_run and (engine_version or deployment.engine.pinned):
-        python, version = deployment.engine.python or _UNKNOWN_PYTHON, ""
+    elif dry_run and asked:
+        python, version = wanted or _UNKNOWN_PYTHON, asked
     else:
-        runtime = _runtime(deployment.engine.python, dry_run)
-        python = str(runtime.interpreter) if runtime else _UNKNOWN_PYTHON
-        version = (runtime.sglang if runtime else None) or held_versions()[-1]
-    if cpu is None:
-        version = engine_version or deployment.engine.pinned or version
-        if not dry_run:
-            _require_installed(version, runtime)
+        python, version = _installed(recipe, wanted, asked, dry_run)
     _require_served(recipe, version, engine_version)
     catalogue, notes = _catalogue(version, engine_version)
     spelling = spell(deployment.args, deployment.engine.env, catalogue)
@@ -166,21 +162,28 @@ def write_secrets(prepared: Prepared, directory: Path) -> Path | None:
     return path
 
 
-def _runtime(wanted: str | None, dry_run: bool) -> Runtime | None:
+def _installed(
+    recipe: Recipe, wanted: str | None, asked: str | None, dry_run: bool
+) -> tuple[str, str]:
+    """The interpreter and version of an engine on this machine, which must be the one asked for.
+
+    A dry run without any engine gets the newest version that can serve the recipe.
+    """
     try:
-        return find_runtime(wanted)
+        runtime = find_runtime(wanted)
     except LaunchError:
-        if dry_run and wanted is None:
-            return None  # there is nothing to start: the newest version is as good as any
-        raise
-
-
-def _require_installed(version: str, runtime: Runtime | None) -> None:
-    if runtime is not None and runtime.sglang != version:
+        fitting = recipe.deployment.engine.specifier.filter(held_versions())
+        newest = next(reversed(list(fitting)), None)
+        if not dry_run or wanted is not None or newest is None:
+            raise
+        return _UNKNOWN_PYTHON, newest
+    installed = runtime.sglang or ""
+    if asked and installed != asked:
         raise LaunchError(
-            f"SGLang {version} was asked for, {runtime.interpreter} has {runtime.sglang}",
+            f"SGLang {asked} was asked for, {runtime.interpreter} has {installed}",
             help="install that version there, or name another interpreter: engine.python=…",
         )
+    return str(runtime.interpreter), installed
 
 
 def _require_served(recipe: Recipe, version: str, engine_version: str | None) -> None:

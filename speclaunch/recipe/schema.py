@@ -100,7 +100,7 @@ class Engine(_Section):
 class Hardware(_Section):
     """What it runs on."""
 
-    name: str = "auto"
+    name: Literal["auto", "cpu"] = "auto"
     """`auto` (this machine's GPUs) or `cpu`."""
 
 
