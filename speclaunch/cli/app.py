@@ -57,9 +57,10 @@ def _root(
 
 
 def _register() -> None:
-    from speclaunch.cli import engine, launch, recipes
+    from speclaunch.cli import engine, launch, recipes, render
 
     app.command("launch")(launch.launch)
+    app.command("render")(render.render)
     app.add_typer(recipes.app, name="recipes")
     app.add_typer(engine.app, name="engine")
 

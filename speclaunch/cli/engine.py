@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,8 +13,15 @@ from rich.text import Text
 
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.cpu.install import Step, StepState, install, is_installed
+from speclaunch.engine.catalogue import (
+    Argument,
+    add_from_package,
+    held_versions,
+    history,
+)
+from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError, LaunchError, Problem
-from speclaunch.facts.runtime import find_runtime
+from speclaunch.facts.runtime import download_wheel, find_runtime
 from speclaunch.home import speclaunch_home
 from speclaunch.recipe.names import suggest
 from speclaunch.report.console import err, out
@@ -20,6 +29,7 @@ from speclaunch.report.console import err, out
 app = typer.Typer(help="The engines on this machine, and the CPU engine.", no_args_is_help=True)
 
 _INSTALLABLE = ("cpu",)
+_SHOWN_CHOICES = 80
 
 
 @app.command()
@@ -70,6 +80,80 @@ def install_engine(
     with show:
         engine = install(speclaunch_home(), report=show, torch_index=torch_index, force=force)
     out().print(f"SGLang {SGLANG_VERSION} for the CPU is installed: {engine.python}", markup=False)
+
+
+catalogue_app = typer.Typer(
+    help="The server arguments of each SGLang version that speclaunch knows.", no_args_is_help=True
+)
+app.add_typer(catalogue_app, name="catalogue")
+
+
+@catalogue_app.command("ls")
+def list_catalogues() -> None:
+    """List the versions, and how many server arguments each has."""
+    for version in held_versions():
+        out().print(f"{version:<14} {len(load_catalogue(version).arguments)} arguments")
+
+
+@catalogue_app.command("show")
+def show_catalogue(
+    name: Annotated[str, typer.Argument(help="A server argument: its flag or its name.")],
+) -> None:
+    """Show one server argument through the versions."""
+    span = history(name)
+    if span is None:
+        close = load_catalogue(held_versions()[-1]).close(name)
+        hint = f"did you mean {' or '.join(f'`{flag}`' for flag in close)}?" if close else None
+        raise InputError(
+            Problem(f"no SGLang that we know has a server argument {name!r}", help=hint)
+        )
+    table = Table.grid(padding=(0, 2))
+    before: tuple[str, ...] | None = None
+    for version in held_versions():
+        argument = load_catalogue(version).by_name(name)
+        row = _argument_row(argument) if argument else ("absent", "", "", "")
+        if row != before:
+            table.add_row(Text(version, "bold"), *row)
+        before = row
+    out().print(table)
+
+
+@catalogue_app.command("add")
+def add_catalogue(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="VERSION|installed|PATH",
+            help="A released version (its wheel is downloaded), the installed engine, or a wheel or"
+            " package directory.",
+        ),
+    ],
+    python: Annotated[
+        str | None, typer.Option("--python", help="The interpreter of the installed engine.")
+    ] = None,
+) -> None:
+    """Read the server arguments of an engine that is newer than speclaunch. Nothing is imported."""
+    with tempfile.TemporaryDirectory() as directory:
+        if what == "installed":
+            package = find_runtime(python).sglang_path
+        elif Path(what).exists():
+            package = Path(what)
+        else:
+            package = download_wheel(what, Path(directory))
+        if package is None:
+            raise LaunchError("the installed sglang has no directory that could be read")
+        catalogue = add_from_package(package)
+    out().print(f"SGLang {catalogue.version}: {len(catalogue.arguments)} server arguments")
+
+
+def _argument_row(argument: Argument) -> tuple[str, str, str, str]:
+    choices = ", ".join(str(choice) for choice in argument.choices or ())
+    return (
+        argument.flag + (" (deprecated)" if argument.deprecated else ""),
+        argument.type if argument.kind.takes_value else argument.kind.value,
+        f"default {argument.default}",
+        choices if len(choices) <= _SHOWN_CHOICES else choices[:_SHOWN_CHOICES] + "…",
+    )
 
 
 class _PlainSteps:

@@ -20,7 +20,10 @@ found = {}
 for name in names:
     try: found[name] = m.version(name)
     except m.PackageNotFoundError: pass
-print(json.dumps({"python": platform.python_version(), "packages": found}))
+import importlib.util
+spec = importlib.util.find_spec("sglang")  # finds it, also where it is a checkout; runs nothing
+place = list(spec.submodule_search_locations or [None])[0] if spec else None
+print(json.dumps({"python": platform.python_version(), "packages": found, "sglang": place}))
 """
 _PROBE_SECONDS = 30
 
@@ -32,6 +35,8 @@ class Runtime:
     interpreter: Path
     python_version: str
     packages: Mapping[str, str]
+    sglang_path: Path | None = None
+    """The directory of the installed package."""
 
     @property
     def sglang(self) -> str | None:
@@ -60,7 +65,8 @@ def probe(interpreter: Path) -> Runtime:
             f"{interpreter} cannot be run: {reason.strip().splitlines()[-1]}",
             help="give the engine's Python: engine.python=/path/to/python",
         ) from error
-    return Runtime(interpreter, found["python"], found["packages"])
+    place = Path(found["sglang"]) if found["sglang"] else None
+    return Runtime(interpreter, found["python"], found["packages"], place)
 
 
 def find_runtime(wanted: str | None) -> Runtime:
@@ -93,6 +99,29 @@ def find_runtime(wanted: str | None) -> Runtime:
         help="name it: engine.python=/path/to/python; or try the CPU engine: "
         "`speclaunch engine install cpu`, then `speclaunch recipe=cpu_ngram`",
     )
+
+
+def download_wheel(version: str, directory: Path) -> Path:
+    """Fetch the wheel of a released SGLang, without what it depends on.
+
+    Raises LaunchError with pip's last word.
+    """
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    done = subprocess.run(
+        [*command, "--disable-pip-version-check", "-d", str(directory), f"sglang=={version}"],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    wheels = sorted(directory.glob("sglang-*.whl"))
+    if done.returncode != 0 or not wheels:
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        raise LaunchError(
+            f"SGLang {version} cannot be downloaded: {(said or ['no wheel'])[-1]}",
+            help="name a released version, `installed`, or a path to a wheel",
+        )
+    return wheels[0]
 
 
 def _named(wanted: str) -> Path:

@@ -1,4 +1,4 @@
-"""A command and its environment as text to paste into a shell. Secrets are asked for, not shown."""
+"""Commands and environments as text for a shell. Secrets are asked for, not shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def shell_command(
     *,
     notes: Sequence[str] = (),
 ) -> str:
-    """One environment variable and one server argument a line.
+    """One command: an environment variable or a server argument a line, ready to paste.
 
     A secret becomes `"${API_KEY:?}"`: the shell refuses to go on until it is set.
     """
@@ -25,20 +25,34 @@ def shell_command(
     if removed:
         parts.append(" ".join(["env", *(f"-u {name}" for name in removed)]))
     parts.extend(
-        f"{name}={_hidden(name) if is_secret_variable(name) else shlex.quote(value)}"
-        for name, value in env.items()
-        if value is not None
+        f"{name}={shell_value(name, value)}" for name, value in env.items() if value is not None
     )
     parts.append(shlex.join(program))
-    parts.extend(f"  {_words(argument)}" for argument in arguments)
+    parts.extend(f"  {argument_words(argument)}" for argument in arguments)
     return "\n".join([*lines, " \\\n".join(parts)]) + "\n"
 
 
-def _words(argument: SpelledArgument) -> str:
+def exports(env: Mapping[str, str | None]) -> str:
+    """The same environment as `export` and `unset` lines."""
+    return "".join(
+        f"unset {name}\n" if value is None else f"export {name}={shell_value(name, value)}\n"
+        for name, value in env.items()
+    )
+
+
+def shell_value(name: str, value: str) -> str:
+    """A variable's value, quoted; a secret is taken from the shell's own environment."""
+    return _asked_for(name) if is_secret_variable(name) else shlex.quote(value)
+
+
+def argument_words(argument: SpelledArgument, flag: str | None = None) -> str:
+    """A server argument, quoted; with another flag than its own where one is given."""
+    flag = flag or argument.flag
     if argument.secret:
-        return f"{argument.flag} {_hidden(argument.name)}"
-    return shlex.join(argument.tokens)
+        return f"{flag} {_asked_for(argument.name)}"
+    first, *rest = argument.tokens
+    return shlex.join([first.replace(argument.flag, flag, 1), *rest])
 
 
-def _hidden(name: str) -> str:
+def _asked_for(name: str) -> str:
     return f'"${{{name.upper()}:?}}"'

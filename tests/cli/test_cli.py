@@ -160,3 +160,42 @@ def test_secrets_go_into_a_private_file_and_not_into_the_command(
     for words in (["--dry-run"], ["--dry-run", "--output-format", "json"]):
         done = run("recipe=ngram_qwen7b", "args.api_key=sk-secret", "--engine=0.5.23", *words)
         assert "sk-secret" not in done.stdout
+
+
+def test_render() -> None:
+    done = run("render", "recipe=slime_mtp_glm46", "--to", "slime", "--engine", "0.5.23")
+    assert done.returncode == 0 and done.stderr == ""
+    assert "SGLANG_ARGS=(" in done.stdout
+    assert "--sglang-speculative-num-steps 3" in done.stdout
+    wrong = run("render", "recipe=slime_mtp_glm46", "--to", "slimes")
+    assert wrong.returncode == 2
+    assert "did you mean `slime`" in wrong.stderr and "shell" in wrong.stderr
+
+
+def test_a_catalogue_is_shown_and_added_from_a_package(tmp_path: Path) -> None:
+    shown = run("engine", "catalogue", "show", "cuda_graph_max_bs")
+    assert shown.returncode == 0
+    assert "0.5.14" in shown.stdout and "deprecated" in shown.stdout and "absent" in shown.stdout
+    unknown = run("engine", "catalogue", "show", "cuda_graph_maxbs")
+    assert unknown.returncode == 2 and "--cuda-graph-max-bs-decode" in unknown.stderr
+    assert "0.5.23" in run("engine", "catalogue", "ls").stdout
+
+    package = tmp_path / "sglang"
+    (package / "srt").mkdir(parents=True)
+    (package / "version.py").write_text('__version__ = "0.5.99"\n')
+    (package / "srt" / "server_args.py").write_text(
+        "import argparse\n\n\nclass ServerArgs:\n"
+        "    @staticmethod\n    def add_cli_args(parser: argparse.ArgumentParser):\n"
+        '        parser.add_argument("--model-path", type=str, required=True)\n'
+        '        parser.add_argument("--brand-new", type=int, default=3)\n'
+    )
+    home = {"SPECLAUNCH_HOME": str(tmp_path / "home")}
+    added = run("engine", "catalogue", "add", str(package), **home)
+    assert added.returncode == 0, added.stderr
+    assert added.stdout == "SGLang 0.5.99: 2 server arguments\n"
+    recipe = tmp_path / "new.yaml"
+    recipe.write_text("args: {model_path: x, brand_new: 4}\n")
+    done = run(f"recipe={recipe}", "--dry-run", "--engine", "0.5.99", **home)
+    assert "--brand-new 4" in done.stdout, done.stderr
+    old = run(f"recipe={recipe}", "--dry-run", "--engine", "0.5.23", **home)
+    assert old.returncode == 2 and "brand_new" in old.stderr

@@ -1,0 +1,59 @@
+"""`speclaunch render`: a recipe as a script for other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from speclaunch.cli.launch import split_recipe
+from speclaunch.deploy import RENDERERS
+from speclaunch.deploy.interface import Rendering
+from speclaunch.errors import InputError, Problem
+from speclaunch.launch.prepare import prepare
+from speclaunch.recipe.load import load
+from speclaunch.recipe.names import suggest
+
+
+def render(
+    overrides: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="recipe=NAME [key=value]…",
+            help="The recipe (a name or a path to a YAML file) and Hydra overrides.",
+        ),
+    ],
+    to: Annotated[str, typer.Option("--to", help=f"What to write: {', '.join(RENDERERS)}.")],
+    config_dir: Annotated[
+        list[Path] | None,
+        typer.Option("--config-dir", help="Your own recipes and groups. Repeatable."),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", metavar="VERSION", help="The SGLang version to write it for."),
+    ] = None,
+) -> None:
+    """Write a recipe in the language of another tool, for one engine version."""
+    renderer = RENDERERS.get(to)
+    if renderer is None:
+        known = f"--to can be: {', '.join(RENDERERS)}"
+        near = suggest(to, RENDERERS)
+        raise InputError(
+            Problem(f"nothing is called {to!r}", help=f"{near} {known}" if near else known)
+        )
+    name, changes = split_recipe(overrides)
+    prepared = prepare(load(name, changes, config_dir or ()), engine, dry_run=True)
+    deployment = prepared.recipe.deployment
+    typer.echo(
+        renderer().render(
+            Rendering(
+                name=deployment.name,
+                description=deployment.description,
+                program=prepared.program,
+                spelling=prepared.spelling,
+                env=prepared.overlay,
+            )
+        ),
+        nl=False,
+    )

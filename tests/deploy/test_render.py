@@ -1,0 +1,87 @@
+"""What is rendered means the same: bash itself reads it back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from speclaunch.deploy import RENDERERS
+from speclaunch.deploy.interface import Rendering
+from speclaunch.deploy.slime import PREFIX, SET_BY_SLIME
+from speclaunch.launch.prepare import prepare
+from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.load import load
+
+STUB = "#!/bin/sh\npython3 -c 'import json,os,sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))' \"$@\"\n"
+
+
+def rendering(name: str, *overrides: str) -> Rendering:
+    prepared = prepare(load(name, overrides), dry_run=True)
+    deployment = prepared.recipe.deployment
+    return Rendering(
+        deployment.name,
+        deployment.description,
+        prepared.program,
+        prepared.spelling,
+        prepared.overlay,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPECLAUNCH_HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.parametrize("name", sorted(recipe_names()))
+def test_a_rendered_script_runs_the_command_that_a_launch_runs(name: str, tmp_path: Path) -> None:
+    wanted = rendering(name)
+    program = tmp_path / "engine"
+    program.write_text(STUB)
+    program.chmod(0o755)
+    script = RENDERERS["shell"]().render(
+        Rendering(wanted.name, wanted.description, (str(program),), wanted.spelling, wanted.env)
+    )
+    done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
+    argv, env = json.loads(done.stdout)
+    assert argv == [token for argument in wanted.spelling.arguments for token in argument.tokens]
+    for variable, value in wanted.env.items():
+        if variable not in ("PATH", "PYTHONPATH"):
+            assert env.get(variable) == value
+
+
+@pytest.mark.parametrize("name", sorted(recipe_names()))
+def test_a_slime_array_holds_every_argument_that_slime_takes(name: str) -> None:
+    wanted = rendering(name, "+args.pp_size=1")
+    text = RENDERERS["slime"]().render(wanted)
+    script = f"{text}\nprintf '%s\\0' \"${{SGLANG_ARGS[@]}}\""
+    done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
+    words = done.stdout.split("\0")[:-1]
+    gpus = wanted.spelling.value("tp_size") or "1"
+    assert words[:2] == ["--rollout-num-gpus-per-engine", gpus]
+    expected: list[str] = []
+    for argument in wanted.spelling.arguments:
+        if argument.name in SET_BY_SLIME:
+            assert f"# left out: {argument.flag} (" in text
+        elif argument.name != "tp_size":
+            first, *rest = argument.tokens
+            expected += [first.replace("--", PREFIX, 1), *rest]
+    assert words[2:] == expected
+    assert "--debug-rollout-only" in text
+
+
+@pytest.mark.parametrize("target", sorted(RENDERERS))
+def test_secrets_are_asked_for_and_odd_values_are_quoted(target: str) -> None:
+    wanted = rendering(
+        "ngram_qwen7b",
+        "args.api_key=sk-secret",
+        "engine.env.HF_TOKEN=hf_secret",
+        "args.served_model_name='a $(id) b'",
+    )
+    text = RENDERERS[target]().render(wanted)
+    assert "secret" not in text
+    assert '"${API_KEY:?}"' in text and '"${HF_TOKEN:?}"' in text
+    assert "'a $(id) b'" in text
+    assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0
