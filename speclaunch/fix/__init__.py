@@ -1,0 +1,1 @@
+"""Changes to a user's file that leave everything else of it as it is."""

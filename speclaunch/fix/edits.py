@@ -1,0 +1,114 @@
+"""Edits of a text by line and column, applied all at once, and shown as a diff."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from speclaunch.errors import InputError, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace `length` characters at a line and column (both from 1) by `new`."""
+
+    line: int
+    column: int
+    length: int
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """A whole line to be put in front of line `line`; it gets that line's indentation."""
+
+    line: int
+    text: str
+
+
+Change = Edit | Insertion
+
+
+def apply(text: str, changes: Iterable[Change]) -> str:
+    """The text with every change made; line ends and a missing last one stay as they are.
+
+    A line that an edit leaves with nothing but a continuation (`\\`) goes away, and with it the
+    continuation that led to it if it was the last one. Raises ValueError when edits overlap.
+    """
+    lines = text.splitlines(keepends=True)
+    edits = sorted(
+        {change for change in changes if isinstance(change, Edit)},
+        key=lambda edit: (edit.line, edit.column),
+    )
+    for before, after in pairwise(edits):
+        if before.line == after.line and before.column + before.length > after.column:
+            raise ValueError(f"edits overlap in line {after.line}")
+    emptied: set[int] = set()
+    for edit in reversed(edits):
+        line = lines[edit.line - 1]
+        start = edit.column - 1
+        if start + edit.length > len(line.rstrip("\r\n")):
+            raise ValueError(f"line {edit.line} is shorter than the edit")
+        rest = line[start + edit.length :]
+        if not edit.new:
+            rest = rest.removeprefix(" ")
+        lines[edit.line - 1] = line[:start] + edit.new + rest
+        if not edit.new and lines[edit.line - 1].strip() in ("", "\\"):
+            emptied.add(edit.line)
+    _drop_emptied(lines, emptied)
+    inserted: dict[int, list[str]] = {}
+    for change in changes:
+        if isinstance(change, Insertion):
+            inserted.setdefault(change.line, []).append(change.text)
+    for number in sorted(inserted, reverse=True):
+        line = lines[number - 1] if number <= len(lines) else ""
+        indent = line[: len(line) - len(line.lstrip())].rstrip("\r\n")
+        end = "\r\n" if text.count("\r\n") > text.count("\n") // 2 else "\n"
+        lines[number - 1 : number - 1] = [f"{indent}{added}{end}" for added in inserted[number]]
+    return "".join(lines)
+
+
+def _drop_emptied(lines: list[str], emptied: set[int]) -> None:
+    for number in sorted(emptied, reverse=True):
+        last = not lines[number - 1].strip()
+        lines[number - 1] = ""
+        if not last:
+            continue
+        above = number - 1
+        while above >= 1 and not lines[above - 1]:
+            above -= 1
+        if above >= 1:
+            before = lines[above - 1]
+            body = before.rstrip()
+            if body.endswith("\\") and not body.endswith("\\\\"):
+                lines[above - 1] = body[:-1].rstrip() + before[len(body) :]
+
+
+def diff(before: str, after: str, name: str) -> str:
+    """A unified diff that `patch -p1` and `git apply` take."""
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True),
+        after.splitlines(keepends=True),
+        f"a/{name.lstrip('/')}",
+        f"b/{name.lstrip('/')}",
+    )
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file by a text, whole or not at all, keeping its mode. Raises InputError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(text.encode())
+        if path.exists():
+            temporary.chmod(path.stat().st_mode & 0o777)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error

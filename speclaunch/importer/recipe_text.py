@@ -1,0 +1,137 @@
+"""A recipe as YAML text that reuses our groups where they say the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import yaml
+
+from speclaunch.resources import conf_dir
+
+_PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
+_ARGS_GROUPS = ("model", "speculation", "serving")
+"""Groups whose options give server arguments (`# @package args`)."""
+_BASE = {"serving": "local", "engine": "default"}
+"""What `base` chooses for a group that a recipe does not name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One value of a recipe, and a comment to stand behind it."""
+
+    value: Any
+    comment: str | None = None
+
+
+def recipe_text(
+    *,
+    header: Sequence[str],
+    description: str,
+    args: Mapping[str, Line],
+    env: Mapping[str, Line],
+    version: str | None = None,
+) -> str:
+    """A complete recipe. Values that an option of a group already gives are left to it."""
+    plain_args = {name: line.value for name, line in args.items()}
+    plain_env = {name: line.value for name, line in env.items()}
+    defaults = ["base"]
+    given: dict[str, Any] = dict(_option("serving", _BASE["serving"]))
+    for group in _ARGS_GROUPS:
+        option = _fitting(group, plain_args)
+        if option and option != _BASE.get(group):
+            override = "override " if group in _BASE else ""
+            defaults.append(f"{override}{group}: {option}")
+            given |= _option(group, option)
+    engine = _fitting("engine", plain_env)
+    inherited_env: dict[str, Any] = {}
+    if engine and engine != _BASE["engine"]:
+        defaults.append(f"override engine: {engine}")
+        inherited_env = _option("engine", engine)
+    own_args = {n: line for n, line in args.items() if not _same(given.get(n), line.value)}
+    own_env = {n: line for n, line in env.items() if not _same(inherited_env.get(n), line.value)}
+    parts = [*(f"# {text}".rstrip() for text in header), "defaults:"]
+    parts += [f"  - {item}" for item in [*defaults, "_self_"]]
+    parts += ["", f"description: {scalar(description)}"]
+    if version or own_env:
+        parts += ["", "engine:"]
+        parts += [f"  version: {scalar(version)}"] if version else []
+        parts += ["  env:", *_lines(own_env, "    ")] if own_env else []
+    parts += ["", "args:", *_lines(own_args, "  ")] if own_args else ["", "args: {}"]
+    return "\n".join(parts) + "\n"
+
+
+def scalar(value: Any) -> str:
+    """A value on one line of YAML that OmegaConf reads back as it is."""
+    text = yaml.safe_dump(
+        _escaped(value), default_flow_style=True, width=1 << 30, allow_unicode=True, sort_keys=False
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _escaped(value: Any) -> Any:
+    """OmegaConf takes `${…}` in a text for one of its interpolations."""
+    if isinstance(value, Interpolation):
+        return str(value)
+    if isinstance(value, str):
+        return value.replace("${", "\\${")
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _escaped(item) for key, item in value.items()}
+    return value
+
+
+class Interpolation(str):
+    """A text whose `${…}` is meant for OmegaConf."""
+
+    __slots__ = ()
+
+
+def _lines(lines: Mapping[str, Line], indent: str) -> Iterable[str]:
+    for name, line in lines.items():
+        comment = f"  # {line.comment}" if line.comment else ""
+        yield f"{indent}{name}: {scalar(line.value)}{comment}"
+
+
+def _fitting(group: str, values: Mapping[str, Any]) -> str | None:
+    """The option of a group all of whose values are in `values`; the one that says the most."""
+    best: tuple[int, str] | None = None
+    for name in _options(group):
+        said = _option(group, name)
+        if said and all(key in values and _same(values[key], value) for key, value in said.items()):
+            best = max(best or (0, ""), (len(said), name))
+    return best[1] if best else None
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal as a value, and of the same kind: 1 is not true."""
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+@cache
+def _options(group: str) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in (conf_dir() / group).glob("*.yaml")))
+
+
+@cache
+def _option(group: str, name: str) -> dict[str, Any]:
+    """The server arguments that an option gives; for `engine` the environment variables.
+
+    Empty for an option that says anything else besides, so that choosing it adds nothing unasked.
+    """
+    text = (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
+    package = _PACKAGE.search(text)
+    data: dict[str, Any] = yaml.safe_load(text) or {}
+    said: dict[str, Any] = {}
+    for base in data.pop("defaults", []):
+        if base != "_self_":
+            said |= _option(group, base)
+    if group != "engine":
+        return said | data if package and package[1] == "args" else {}
+    if any(value is not None for key, value in data.items() if key != "env"):
+        return {}
+    return said | {key: str(value) for key, value in (data.get("env") or {}).items()}
