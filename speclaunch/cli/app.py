@@ -30,6 +30,12 @@ class _Verbs(TyperGroup):
             args = [_DEFAULT_VERB, *args]
         return super().parse_args(ctx, args)
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # the framework would say "Aborted!" and exit 1
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+
 
 app = typer.Typer(
     cls=_Verbs,
@@ -80,8 +86,6 @@ def main() -> None:
         if log is not None:
             err().print(f"  log: {log}", markup=False)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:  # `speclaunch … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.CLEAN)

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from speclaunch.cli.options import ConfigDirs, EngineVersion, Overrides
 from speclaunch.errors import ExitCode, InputError, LaunchError, Problem
 from speclaunch.launch.ports import require_free
 from speclaunch.launch.prepare import Prepared, new_run_dir, prepare, write_secrets
@@ -31,21 +32,9 @@ class OutputFormat(StrEnum):
 
 
 def launch(
-    overrides: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="recipe=NAME [key=value]…",
-            help="The recipe (a name or a path to a YAML file) and Hydra overrides.",
-        ),
-    ],
-    config_dir: Annotated[
-        list[Path] | None,
-        typer.Option("--config-dir", help="Your own recipes and groups. Repeatable."),
-    ] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option("--engine", metavar="VERSION", help="The SGLang version to serve with."),
-    ] = None,
+    overrides: Overrides,
+    config_dir: ConfigDirs = None,
+    engine: EngineVersion = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Print the exact command and environment; start nothing."),

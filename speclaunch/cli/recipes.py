@@ -11,6 +11,7 @@ import yaml
 from rich.table import Table
 from rich.text import Text
 
+from speclaunch.cli.options import ConfigDirs
 from speclaunch.errors import InputError, Problem
 from speclaunch.recipe.compose import find_recipe, recipe_names
 from speclaunch.report.console import err, out
@@ -18,10 +19,6 @@ from speclaunch.report.console import err, out
 app = typer.Typer(
     help="List the recipes that come with speclaunch, and copy one.", invoke_without_command=True
 )
-
-ConfigDirs = Annotated[
-    list[Path] | None, typer.Option("--config-dir", help="Your own recipes and groups. Repeatable.")
-]
 
 
 @app.callback()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from speclaunch.cli.launch import split_recipe
+from speclaunch.cli.options import ConfigDirs, EngineVersion, Overrides
 from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.interface import Rendering
 from speclaunch.errors import InputError, Problem
@@ -17,22 +17,10 @@ from speclaunch.recipe.names import suggest
 
 
 def render(
-    overrides: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="recipe=NAME [key=value]…",
-            help="The recipe (a name or a path to a YAML file) and Hydra overrides.",
-        ),
-    ],
+    overrides: Overrides,
     to: Annotated[str, typer.Option("--to", help=f"What to write: {', '.join(RENDERERS)}.")],
-    config_dir: Annotated[
-        list[Path] | None,
-        typer.Option("--config-dir", help="Your own recipes and groups. Repeatable."),
-    ] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option("--engine", metavar="VERSION", help="The SGLang version to write it for."),
-    ] = None,
+    config_dir: ConfigDirs = None,
+    engine: EngineVersion = None,
 ) -> None:
     """Write a recipe in the language of another tool, for one engine version."""
     renderer = RENDERERS.get(to)

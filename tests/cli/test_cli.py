@@ -199,3 +199,24 @@ def test_a_catalogue_is_shown_and_added_from_a_package(tmp_path: Path) -> None:
     assert "--brand-new 4" in done.stdout, done.stderr
     old = run(f"recipe={recipe}", "--dry-run", "--engine", "0.5.23", **home)
     assert old.returncode == 2 and "brand_new" in old.stderr
+
+
+def test_ctrl_c_before_the_engine_is_started_is_exit_130(tmp_path: Path) -> None:
+    import signal
+    import time
+
+    slow = tmp_path / "python"
+    slow.write_text("#!/bin/sh\nsleep 20\n")
+    slow.chmod(0o755)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "speclaunch", "recipe=ngram_qwen7b", f"engine.python={slow}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(3)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "Traceback" not in err and out == ""

@@ -1,0 +1,24 @@
+"""Arguments and options that several verbs share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Overrides = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="recipe=NAME [key=value]…",
+        help="The recipe (a name or a path to a YAML file) and Hydra overrides.",
+    ),
+]
+ConfigDirs = Annotated[
+    list[Path] | None,
+    typer.Option("--config-dir", help="Your own recipes and groups. Repeatable."),
+]
+EngineVersion = Annotated[
+    str | None,
+    typer.Option("--engine", metavar="VERSION", help="The SGLang version to spell it for."),
+]
