@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, history, name_of
-from speclaunch.engine.renames import dead_variable, other_names
+from speclaunch.engine.renames import REMOVALS, conversion, dead_variable, other_names
 
 MODULE = "sglang.launch_server"
 
@@ -141,20 +141,23 @@ def _known(speller: _Speller, name: str) -> Argument | None:
 def _unknown(name: str, catalogue: Catalogue) -> ArgumentProblem:
     past = history(name)
     version = catalogue.version
+    message = f"SGLang {version} has no server argument `{name}`"
     if past is not None:
         first, last = past
-        return ArgumentProblem(
-            name,
-            f"SGLang {version} has no server argument `{name}`",
-            f"it exists from {first} to {last}",
-        )
+        return ArgumentProblem(name, message, f"it exists from {first} to {last}{_instead(name)}")
     begun = [known for known in catalogue.names if known.startswith(f"{name_of(name)}_")]
     close = get_close_matches(name_of(name), catalogue.names, n=2, cutoff=0.6) or begun[:2]
-    return ArgumentProblem(
-        name,
-        f"SGLang {version} has no server argument `{name}`",
-        f"did you mean {' or '.join(f'`{c}`' for c in close)}?" if close else None,
-    )
+    hint = f"did you mean {' or '.join(f'`{c}`' for c in close)}?" if close else None
+    return ArgumentProblem(name, message, hint)
+
+
+def _instead(name: str) -> str:
+    """What took the place of an argument that is gone."""
+    became = conversion(name_of(name))
+    if became is not None:
+        return f"; write {became.new}: {became.value}"
+    reason = REMOVALS.get(name_of(name))
+    return f"; {reason}" if reason else ""
 
 
 def _words(argument: Argument, value: Any) -> list[str] | None:
