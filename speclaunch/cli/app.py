@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -63,9 +64,11 @@ def _root(
 
 
 def _register() -> None:
-    from speclaunch.cli import engine, launch, recipes, render
+    from speclaunch.cli import engine, import_, launch, migrate, recipes, render
 
     app.command("launch")(launch.launch)
+    app.command("import")(import_.import_)
+    app.command("migrate")(migrate.migrate)
     app.command("render")(render.render)
     app.add_typer(recipes.app, name="recipes")
     app.add_typer(engine.app, name="engine")
@@ -74,6 +77,9 @@ def _register() -> None:
 def main() -> None:
     """Run the command line and end the process with the contract's exit code."""
     gc.disable()  # imports and composition make no garbage; a tenth of the time to the spawn
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by who called us: `speclaunch … >&-`
+            setattr(sys, stream, Path(os.devnull).open("w"))  # noqa: SIM115 - for good
     _register()
     try:
         app(prog_name="speclaunch")
@@ -89,6 +95,12 @@ def main() -> None:
     except BrokenPipeError:  # `speclaunch … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.CLEAN)
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO):
+            sys.stderr.write(_internal(error))
+            sys.exit(ExitCode.INTERNAL)
+        sys.stderr.write(f"error: cannot write the output: {error.strerror}\n")
+        sys.exit(ExitCode.FAILED)
     except Exception as error:  # the last line of defence: never a traceback at the user
         sys.stderr.write(_internal(error))
         sys.exit(ExitCode.INTERNAL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from typing import Annotated
 import typer
 
 from speclaunch.cli.options import ConfigDirs, EngineVersion, Overrides
+from speclaunch.engine.command import is_secret_key
 from speclaunch.errors import ExitCode, InputError, LaunchError, Problem
 from speclaunch.launch.ports import require_free
 from speclaunch.launch.prepare import Prepared, new_run_dir, prepare, write_secrets
@@ -50,6 +52,7 @@ def launch(
     ] = OutputFormat.TEXT,
 ) -> None:
     """Start the engine of a recipe, check that it speculates, and stay until it ends."""
+    _hide_secrets(overrides)
     name, changes = split_recipe(overrides)
     recipe = load(name, changes, config_dir or ())
     prepared = prepare(recipe, engine, dry_run=dry_run)
@@ -57,6 +60,19 @@ def launch(
         _show_command(prepared, output_format)
         return
     raise typer.Exit(_run(prepared, smoke=smoke, verbose=verbose, output_format=output_format))
+
+
+def _hide_secrets(overrides: list[str]) -> None:
+    """`ps` shows our own command line: blot out what is secret in it."""
+    shown = [
+        f"{key}=***" if equals and is_secret_key(key) else word
+        for word in overrides
+        for key, equals, _ in [word.partition("=")]
+    ]
+    if shown != overrides:
+        import setproctitle
+
+        setproctitle.setproctitle(shlex.join(["speclaunch", *shown]))
 
 
 def split_recipe(words: list[str]) -> tuple[str, list[str]]:
@@ -118,6 +134,7 @@ def _run(
         asked=prepared.spelling,
         settings=prepared.recipe.deployment.launch,
         secrets=prepared.secrets,
+        private_files=(secrets_file,) if secrets_file else (),
         smoke=smoke,
     )
     as_json = output_format is OutputFormat.JSON
@@ -149,6 +166,9 @@ def _run(
         if secrets_file is not None:
             with contextlib.suppress(OSError):
                 secrets_file.unlink()
+    if as_json and outcome.reason and not (outcome.verification and not outcome.verification.ok):
+        failure = {**_command_json(prepared), "error": outcome.reason, "log": str(log)}
+        out().print_json(json.dumps(failure))
     return _conclude(outcome, prepared, log)
 
 

@@ -43,9 +43,10 @@ def cp(
     name: Annotated[str, typer.Argument(help="A recipe's name.")],
     dest: Annotated[Path, typer.Argument(help="The file to write, or the directory to put it in.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    config_dir: ConfigDirs = None,
 ) -> None:
     """Copy a recipe to a file of your own; launch it with recipe=path/to/file.yaml."""
-    source = find_recipe(name)
+    source = find_recipe(name, config_dir or ())
     target = dest / source.name if dest.is_dir() else dest
     if target.suffix != ".yaml":
         raise InputError(Problem(f"{target}: a recipe is a file that ends in .yaml"))

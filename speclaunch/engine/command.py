@@ -15,7 +15,9 @@ from speclaunch.engine.renames import REMOVALS, conversion, dead_variable, other
 MODULE = "sglang.launch_server"
 
 _SECRET_ARGUMENTS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password"})
-_SECRET_VARIABLE = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|(^|_)KEY)($|_)", re.I)
+_SECRET_VARIABLE = re.compile(
+    r"(TOKENS?|SECRETS?|PASSWORDS?|PASSWD|CREDENTIALS?|(^|_)KEYS?)($|_)", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class SpelledArgument:
     flag: str
     values: tuple[str, ...]
     secret: bool = False
+    given: str = ""
+    """The name that the recipe used."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -98,6 +102,14 @@ def spell(args: Mapping[str, Any], env: Mapping[str, str | None], catalogue: Cat
     )
 
 
+def is_secret_key(key: str) -> bool:
+    """Whether an override's key (`args.api_key`, `++engine.env.HF_TOKEN`) holds a secret."""
+    section, _, name = key.lstrip("+~").rpartition(".")
+    return (section == "args" and name in _SECRET_ARGUMENTS) or (
+        section == "engine.env" and is_secret_variable(name)
+    )
+
+
 def is_secret_variable(name: str) -> bool:
     """Whether the value of an environment variable must not be shown."""
     return bool(_SECRET_VARIABLE.search(name))
@@ -122,7 +134,7 @@ def _spell_one(speller: _Speller, name: str, value: Any) -> None:
     if spelled is not None:
         flag, *values = spelled
         secret = argument.dest in _SECRET_ARGUMENTS
-        speller.arguments.append(SpelledArgument(argument.dest, flag, tuple(values), secret))
+        speller.arguments.append(SpelledArgument(argument.dest, flag, tuple(values), secret, name))
 
 
 def _known(speller: _Speller, name: str) -> Argument | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -25,7 +27,8 @@ spec = importlib.util.find_spec("sglang")  # finds it, also where it is a checko
 place = list(spec.submodule_search_locations or [None])[0] if spec else None
 print(json.dumps({"python": platform.python_version(), "packages": found, "sglang": place}))
 """
-_PROBE_SECONDS = 30
+_PROBE_SECONDS = 15
+_SHOWN_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +52,33 @@ def probe(interpreter: Path) -> Runtime:
 
     Raises LaunchError when it cannot be run.
     """
+    with subprocess.Popen(
+        [str(interpreter), "-c", _PROBE],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, said = process.communicate(timeout=_PROBE_SECONDS)
+        except subprocess.TimeoutExpired:
+            out, said = "", f"no answer within {_PROBE_SECONDS} s"
+        finally:  # also on Ctrl-C: whatever it is, it leaves no process behind
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
     try:
-        done = subprocess.run(
-            [str(interpreter), "-c", _PROBE],
-            capture_output=True,
-            text=True,
-            timeout=_PROBE_SECONDS,
-            check=True,
-            stdin=subprocess.DEVNULL,
-        )
-        found = json.loads(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        reason = getattr(error, "stderr", None) or str(error)
+        found = json.loads(out.strip().splitlines()[-1])
+        packages = dict(found["packages"])
+    except (ValueError, IndexError, KeyError, TypeError) as error:
+        lines = said.strip().splitlines()
+        reason = lines[-1][:_SHOWN_CHARACTERS] if lines else "it printed something else"
         raise LaunchError(
-            f"{interpreter} cannot be run: {reason.strip().splitlines()[-1]}",
+            f"{interpreter} is not a Python interpreter that works: {reason}",
             help="give the engine's Python: engine.python=/path/to/python",
         ) from error
     place = Path(found["sglang"]) if found["sglang"] else None
-    return Runtime(interpreter, found["python"], found["packages"], place)
+    return Runtime(interpreter, found["python"], packages, place)
 
 
 def find_runtime(wanted: str | None) -> Runtime:
@@ -128,6 +140,8 @@ def _named(wanted: str) -> Path:
     path = Path(wanted).expanduser()
     if path.is_dir():  # a virtual environment
         path = path / "bin" / "python"
+    if "/" in wanted:
+        path = path.absolute()  # `./python` is not looked up on PATH
     found = shutil.which(str(path))
     if found is None:
         raise LaunchError(

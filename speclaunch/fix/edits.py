@@ -57,7 +57,7 @@ def apply(text: str, changes: Iterable[Change]) -> str:
         if not edit.new:
             rest = rest.removeprefix(" ")
         lines[edit.line - 1] = line[:start] + edit.new + rest
-        if not edit.new and lines[edit.line - 1].strip() in ("", "\\"):
+        if not edit.new and lines[edit.line - 1].strip() in ("", "\\", "-"):
             emptied.add(edit.line)
     _drop_emptied(lines, emptied)
     inserted: dict[int, list[str]] = {}
@@ -74,7 +74,7 @@ def apply(text: str, changes: Iterable[Change]) -> str:
 
 def _drop_emptied(lines: list[str], emptied: set[int]) -> None:
     for number in sorted(emptied, reverse=True):
-        last = not lines[number - 1].strip()
+        last = not lines[number - 1].strip()  # not a list item, and nothing continues behind it
         lines[number - 1] = ""
         if not last:
             continue

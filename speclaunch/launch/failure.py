@@ -17,6 +17,10 @@ _ARGPARSE = re.compile(r"^[\w./ -]+: error: .+")
 _BIND = re.compile(r"\[Errno \d+\] .*")
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
 
+_DEAD_PROCESS = re.compile(
+    r"Subprocess (?P<name>\S+) \(pid=(?P<pid>\d+)\) crashed with exit code (?P<code>-?\d+)"
+)
+
 _CONSEQUENCES = (
     # Lines that follow a failure and never are its cause (engine.py, watchdog.py of 0.5.23).
     "Initialization failed. Please see the error messages above",
@@ -63,6 +67,17 @@ def last_error(lines: Sequence[str]) -> str | None:
         bind = _BIND.search(line)
         if bind and "rror" in line:
             return bind[0]
+    return None
+
+
+def dead_process(lines: Sequence[str]) -> str | None:
+    """Which process of the engine ended first, when its watchdog says so (utils/watchdog.py)."""
+    for line in lines:
+        found = _DEAD_PROCESS.search(line)
+        if found:
+            code = int(found["code"])
+            how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+            return f"its {found['name']} (process {found['pid']}) ended: {how}"
     return None
 
 

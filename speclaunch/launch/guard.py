@@ -157,6 +157,7 @@ class Guard:
     def __init__(self, order: dict[str, Any]) -> None:
         self._grace: float = order["grace_seconds"]
         self._log = Log(order["log"], order["secrets"])
+        self._private: list[str] = order["private_files"]
         self._deadline: float | None = None
         self._told_error: str | None = None
         adopt_orphans()
@@ -258,6 +259,9 @@ class Guard:
         except BlockingIOError:
             pass
         self._log.close()
+        for path in self._private:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
         return code
 
 

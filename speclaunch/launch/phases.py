@@ -86,11 +86,11 @@ class PhaseTracker:
             self._weights += 1
             self.enter(Phase.WEIGHTS if self._weights == 1 else Phase.DRAFT_WEIGHTS, now)
         elif match := _WEIGHTS_END.match(text):
-            self._describe(_weights_detail(match))
-            self.enter(Phase.KV_POOL, now)
+            last = self.steps[-1]
+            self.steps[-1] = Step(last.phase, last.started, now, _weights_detail(match))
         elif match := _KV.match(text):
-            if self.current.phase is Phase.KV_POOL:
-                self._describe(f"{int(match['tokens']):,} tokens")
+            self.enter(Phase.KV_POOL, self.current.ended or now)
+            self._describe(f"{int(match['tokens']):,} tokens")
         elif _CAPTURE.match(text):
             self.enter(Phase.GRAPHS, now)
         elif match := _SUMMARY.match(text):
@@ -104,14 +104,11 @@ class PhaseTracker:
 
     def enter(self, phase: Phase, now: float) -> None:
         """Begin a phase, ending the one before; does nothing when it is in it already."""
-        last = self.steps.pop()
-        if last.phase is phase:
-            self.steps.append(last)
-            return
-        if last.phase is not Phase.KV_POOL or last.detail or phase is not Phase.DRAFT_WEIGHTS:
-            self.steps.append(Step(last.phase, last.started, now, last.detail))
-        # else: from 0.5.14 the draft is loaded before any KV cache is allocated
-        self.steps.append(Step(phase, now))
+        last = self.steps[-1]
+        if last.phase is not phase:
+            if last.ended is None:
+                self.steps[-1] = Step(last.phase, last.started, now, last.detail)
+            self.steps.append(Step(phase, now))
 
     def _describe(self, detail: str) -> None:
         last = self.steps[-1]

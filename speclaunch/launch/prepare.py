@@ -13,6 +13,7 @@ import yaml
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.check import check_values
 from speclaunch.engine.command import MODULE, Spelling, is_secret_variable, spell
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.facts.runtime import find_runtime
@@ -91,6 +92,8 @@ def prepare(
     deployment = recipe.deployment
     wanted = deployment.engine.python or (CPU if deployment.hardware.name == CPU else None)
     cpu = CpuEngine(speclaunch_home()) if wanted == CPU else None
+    if engine_version is not None:
+        engine_version = _normal(engine_version)
     asked = engine_version or deployment.engine.pinned
     if cpu is not None:
         python, version = str(cpu.python), SGLANG_VERSION
@@ -109,6 +112,12 @@ def prepare(
         raise InputError(
             Problem(problem.message, recipe.place("args", problem.name), problem.help)
             for problem in spelling.problems
+        )
+    refused = check_values(spelling, catalogue)
+    if refused:
+        raise InputError(
+            Problem(problem.message, recipe.place("args", problem.name), problem.help)
+            for problem in refused
         )
     overlay = {**(cpu.environment(os.environ) if cpu else {}), **spelling.env}
     return Prepared(
@@ -162,6 +171,15 @@ def write_secrets(prepared: Prepared, directory: Path) -> Path | None:
     return path
 
 
+def _normal(version: str) -> str:
+    """`v0.5.11` is 0.5.11; what is no version is refused."""
+    try:
+        resolved = resolve_version(version)
+    except UnknownVersion as error:
+        raise InputError(_version_problem(str(error), version)) from error
+    return resolved.held if resolved.exact else resolved.asked.strip().removeprefix("v")
+
+
 def _installed(
     recipe: Recipe, wanted: str | None, asked: str | None, dry_run: bool
 ) -> tuple[str, str]:
@@ -213,7 +231,8 @@ def _version_problem(message: str, version: str) -> Problem:
 
 def _address(recipe: Recipe) -> Address:
     args = recipe.deployment.args
-    port = args.get("port") or _DEFAULT_PORT
+    port = args.get("port")
+    port = _DEFAULT_PORT if port is None else port
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
         raise InputError(
             Problem(f"port: {port!r} is not a port (1 to 65535)", recipe.place("args", "port"))

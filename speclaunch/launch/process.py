@@ -32,8 +32,12 @@ class EngineProcess:
         *,
         grace_seconds: float,
         secrets: Sequence[str] = (),
+        private_files: Sequence[Path] = (),
     ) -> None:
         """Start `argv` with exactly `env`; its output goes to the file `log`.
+
+        `secrets` are blotted out of the log; `private_files` are deleted when the engine has ended,
+        even if speclaunch was killed.
 
         Raises LaunchError when the interpreter cannot be run.
         """
@@ -42,6 +46,7 @@ class EngineProcess:
         self.pid: int | None = None
         self.exit_code: int | None = None
         self.log_error: str | None = None
+        self.guard_lost = False
         self._buffer = b""
         guard.adopt_orphans()  # should the guard be killed, its orphans come to us
         self._guard = subprocess.Popen(
@@ -59,6 +64,7 @@ class EngineProcess:
             "log": str(log),
             "grace_seconds": grace_seconds,
             "secrets": list(secrets),
+            "private_files": [str(path) for path in private_files],
         }
         self._send(json.dumps(order) + "\n")
 
@@ -144,6 +150,7 @@ class EngineProcess:
 
     def _lost(self) -> None:
         """The guard is gone or hangs: end it and everything it started ourselves."""
+        self.guard_lost = True
         pids = {self._guard.pid, *guard.descendants(self._guard.pid)}
         deadline = time.monotonic() + _GUARD_SLACK_SECONDS
         while pids and time.monotonic() < deadline:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Protocol
 
 from speclaunch.engine.command import Spelling
 from speclaunch.launch.client import Address, EngineClient
-from speclaunch.launch.failure import last_error, read_tail
+from speclaunch.launch.failure import dead_process, last_error, read_tail
 from speclaunch.launch.phases import Phase, PhaseTracker, Step
 from speclaunch.launch.process import EngineProcess
 from speclaunch.launch.verify import Verification, verify
@@ -38,6 +38,8 @@ class Order:
     asked: Spelling
     settings: Launch
     secrets: Sequence[str] = ()
+    private_files: Sequence[Path] = ()
+    """Files with secrets, deleted as soon as the engine has read them."""
     smoke: bool = False
     """Stop as soon as the engine was checked."""
 
@@ -83,6 +85,23 @@ class Observer(Protocol):
 
     def stopping(self, why: str) -> None:
         """The engine is being stopped."""
+
+    def warn(self, text: str) -> None:
+        """Something is not as it should be, and the engine runs on."""
+
+
+class _Undisturbed:
+    """An observer whose terminal may go away: that must not take the engine down."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def tell(self, call: Callable[[Observer], None]) -> None:
+        """Call the observer, unless it can no longer show anything."""
+        try:
+            call(self._observer)
+        except (OSError, ValueError):  # the terminal was closed, its pipe has no reader
+            return
 
 
 class Interrupts:
@@ -167,6 +186,7 @@ def supervise(order: Order, observer: Observer) -> Outcome:
             order.log,
             grace_seconds=order.settings.grace_seconds,
             secrets=order.secrets,
+            private_files=order.private_files,
         ) as engine,
     ):
         run = _Run(order, observer, interrupts, engine)
@@ -183,7 +203,8 @@ class _Run:
         self, order: Order, observer: Observer, interrupts: Interrupts, engine: EngineProcess
     ) -> None:
         self._order = order
-        self._observer = observer
+        self._tell = _Undisturbed(observer).tell
+        self._log_error: str | None = None
         self._interrupts = interrupts
         self._engine = engine
         self._tracker = PhaseTracker()
@@ -202,19 +223,22 @@ class _Run:
                 self._engine.poll(_STARTING_SECONDS, wake=self._interrupts.wake)
                 if not told and self._engine.pid is not None:
                     told = True
-                    self._observer.spawned(self._engine.pid, self._order.log)
+                    self._tell(lambda o: o.spawned(self._engine.pid, self._order.log))
                 self._read_log()
                 if prober.healthy.is_set() and self._ready_seconds is None:
                     self._ready_seconds = self._seconds
+                    for path in self._order.private_files:
+                        path.unlink(missing_ok=True)
                     self._tracker.enter(Phase.READY, self._seconds)
-                self._observer.progress(self._tracker, self._seconds)
+                self._tell(lambda o: o.progress(self._tracker, self._seconds))
                 failed = self._failed_start()
                 if failed is not None:
                     return failed
         finally:
             prober.stop()
         self._verification = prober.verification
-        self._observer.ready(self._verification, self._ready_seconds or self._seconds)
+        seconds = self._ready_seconds or self._seconds
+        self._tell(lambda o: o.ready(self._verification, seconds))
         if self._verification is not None and not self._verification.ok:
             return self._stop(Ending.FAILED, "; ".join(self._verification.problems))
         if self._order.smoke:
@@ -229,27 +253,37 @@ class _Run:
             if self._interrupts.received:
                 interrupted = self._interrupts.received[0] is signal.SIGINT
                 return self._stop(Ending.INTERRUPTED if interrupted else Ending.STOPPED, None)
-        reason = last_error(read_tail(self._order.log))
-        return self._end(Ending.DIED, reason or describe_exit(self._engine.exit_code))
+        return self._end(Ending.DIED, self._why_it_ended())
 
     @property
     def _seconds(self) -> float:
         return time.monotonic() - self._spawned
 
     def _read_log(self) -> None:
+        if self._engine.log_error != self._log_error:
+            self._log_error = self._engine.log_error
+            if self._log_error:
+                text = f"the engine's log cannot be written: {self._log_error}"
+                self._tell(lambda o: o.warn(text))
         lines = self._follower.lines()
         for line in lines:
             self._tracker.feed(line, self._seconds)
         if lines:
-            self._observer.output(lines)
+            self._tell(lambda o: o.output(lines))
+
+    def _why_it_ended(self) -> str:
+        if self._engine.guard_lost:
+            return "its guard process was killed, and the engine with it"
+        tail = read_tail(self._order.log)
+        code = self._engine.exit_code
+        return last_error(tail) or dead_process(tail) or describe_exit(code)
 
     def _failed_start(self) -> Outcome | None:
         if self._interrupts.received:
             return self._stop(Ending.INTERRUPTED, None)
         if not self._engine.running:
             self._read_log()
-            reason = last_error(read_tail(self._order.log))
-            return self._end(Ending.FAILED, reason or describe_exit(self._engine.exit_code))
+            return self._end(Ending.FAILED, self._why_it_ended())
         if self._tracker.port_taken:
             address = self._order.address
             return self._stop(
@@ -266,7 +300,7 @@ class _Run:
 
     def _stop(self, ending: Ending, reason: str | None) -> Outcome:
         """End the engine; a second Ctrl-C or SIGTERM ends its grace time."""
-        self._observer.stopping(reason or "")
+        self._tell(lambda o: o.stopping(reason or ""))
         before = len(self._interrupts.received)
         deadline = time.monotonic() + self._order.settings.grace_seconds + 1
         self._engine.stop()

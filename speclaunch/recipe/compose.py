@@ -75,7 +75,8 @@ def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for directory in _recipe_dirs(config_dirs):
         for path in sorted(directory.glob(f"*{SUFFIX}")):
-            found.setdefault(path.stem, path)
+            if path.is_file():  # no directory, no pipe
+                found.setdefault(path.stem, path)
     return found
 
 
@@ -109,7 +110,9 @@ def compose(
         raise InputError(odd_choice(error, overrides, shown)) from error
     provenance, files = _provenance(defaults, repository, parsed, path, shown)
     values = _plain(config, provenance, shown)
-    values.pop("hydra", None)
+    if "hydra" in values:
+        place = provenance.find(("hydra",)) or Place(shown)
+        raise InputError(Problem("Hydra itself cannot be configured here", place))
     return Composition(path.stem, path, values, provenance, files)
 
 
@@ -131,18 +134,25 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
                 )
             )
         if not path.is_file():
-            raise InputError(Problem(f"cannot read {recipe}: no such file"))
+            what = "it is no regular file" if path.exists() else "no such file"
+            raise InputError(Problem(f"cannot read {recipe}: {what}"))
         return path.resolve()
     names = recipe_names(config_dirs)
     if recipe not in names:
         raise InputError(
             Problem(
                 f"no recipe is called {recipe!r}",
-                Place(COMMAND_LINE, text=f"recipe={recipe}"),
-                suggest(recipe, names) or "`speclaunch recipes ls` lists them",
+                help=_nearby_file(recipe)
+                or suggest(recipe, names)
+                or "`speclaunch recipes ls` lists them",
             )
         )
     return names[recipe].resolve()
+
+
+def _nearby_file(recipe: str) -> str | None:
+    file = f"{recipe}{SUFFIX}"
+    return f"a file is named with its ending: recipe={file}" if Path(file).is_file() else None
 
 
 def _recipe_dirs(config_dirs: Sequence[Path]) -> list[Path]:

@@ -126,10 +126,15 @@ class Launch(_Section):
     verify: Verification = Verification()
 
 
+def _off(value: object) -> object:
+    """YAML reads a plain `off` as false."""
+    return "off" if value is False else value
+
+
 class Recovery(_Section):
     """What to do when the engine runs out of memory."""
 
-    policy: Literal["off"] = "off"
+    policy: Annotated[Literal["off"], BeforeValidator(_off)] = "off"
     """`off`: a start that fails is reported and not tried again."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -45,6 +46,10 @@ class PlainObserver:
     def ready(self, verification: Verification | None, seconds: float) -> None:
         """Hand over to the report."""
         self._on_ready(verification, seconds)
+
+    def warn(self, text: str) -> None:
+        """Say it in a line of its own."""
+        self._console.print(f"warning: {text}", style="yellow", markup=False)
 
     def stopping(self, why: str) -> None:
         """Say so."""
@@ -93,7 +98,8 @@ class LiveObserver(PlainObserver):
 
     def close(self) -> None:
         """Give the terminal back, whatever happened."""
-        self._live.stop()
+        with contextlib.suppress(OSError):  # it may have gone away
+            self._live.stop()
 
     def _draw(self, tracker: PhaseTracker, seconds: float) -> RenderableType:
         table = Table.grid(padding=(0, 1))

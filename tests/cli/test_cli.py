@@ -60,7 +60,10 @@ def test_a_dry_run_as_json() -> None:
         (["recipe=ngram_qwen7b", "model=nope", "--dry-run"], "'model' has no option 'nope'"),
         (["recipe=ngram_qwen7b", "nope.x=1", "--dry-run"], "unknown key 'nope.x'"),
         (["recipe=ngram_qwen7b", "args.tpp=1", "--dry-run"], "no server argument `tpp`"),
-        (["recipe=ngram_qwen7b", "args.port=x", "--dry-run"], "'x' is not a port"),
+        (["recipe=ngram_qwen7b", "args.port=x", "--dry-run"], "invalid int value: 'x'"),
+        (["recipe=ngram_qwen7b", "args.port=0", "--dry-run"], "0 is not a port"),
+        (["recipe=ngram_qwen7b", "args.dtype=foo", "--dry-run"], "invalid choice: 'foo'"),
+        (["recipe=ngram_qwen7b", "--engine", "nonsense", "--dry-run"], "is not a version"),
         (["recipe=ngram_qwen7b", "--engine", "0.5.99x", "--dry-run"], "0.5.99x"),
         (["recipe=ngram_qwen7b", "--engine", "0.4.6", "--dry-run"], "cannot be served by"),
         (["recipe=cpu_ngram", "--engine", "0.5.11", "--dry-run"], "the CPU engine is SGLang"),
@@ -220,3 +223,72 @@ def test_ctrl_c_before_the_engine_is_started_is_exit_130(tmp_path: Path) -> None
     out, err = process.communicate(timeout=10)
     assert process.returncode == 130
     assert "Traceback" not in err and out == ""
+
+
+def test_import_of_a_command_a_file_and_standard_input(tmp_path: Path) -> None:
+    words = ["python", "-m", "sglang.launch_server", "--model-path", "x", "--tp", "2"]
+    done = run("import", "--", *words)
+    assert done.returncode == 0, done.stderr
+    assert "tp_size: 2" in done.stdout
+    script = tmp_path / "run.sh"
+    script.write_text(" ".join(words) + " --speculative-algorithm NGRAM\n")
+    imported = run("import", "run.sh", cwd=tmp_path)
+    assert "speculative_algorithm: NGRAM" in imported.stdout
+    (tmp_path / "mine.yaml").write_text(imported.stdout)
+    launched = run("recipe=mine.yaml", "--dry-run", "--engine", "0.5.23", cwd=tmp_path)
+    assert "--speculative-algorithm NGRAM" in launched.stdout
+    piped = subprocess.run(
+        [sys.executable, "-m", "speclaunch", "import", "-"],
+        input=script.read_text(),
+        capture_output=True,
+        text=True,
+    )
+    assert "tp_size: 2" in piped.stdout
+
+    script.write_text(f"{' '.join(words)}\n{' '.join(words)} --disaggregation-mode decode\n")
+    several = run("import", "run.sh", cwd=tmp_path)
+    assert several.returncode == 2 and "--command N" in several.stderr
+    second = run("import", "run.sh", "--command", "2", cwd=tmp_path)
+    assert "disaggregation_mode: decode" in second.stdout
+    (tmp_path / "out").mkdir()
+    both = run("import", "run.sh", "--to-dir", "out", cwd=tmp_path)
+    assert both.returncode == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "run_1.yaml",
+        "run_2.yaml",
+    ]
+
+
+def test_import_says_what_it_cannot(tmp_path: Path) -> None:
+    (tmp_path / "empty.sh").write_text("echo hello\n")
+    assert run("import", "empty.sh", cwd=tmp_path).returncode == 3
+    assert run("import", "none.sh", cwd=tmp_path).returncode == 2
+    (tmp_path / "bad.sh").write_text("python -m sglang.launch_server --model-path 'x\n")
+    bad = run("import", "bad.sh", cwd=tmp_path)
+    assert bad.returncode == 2 and "bad.sh:1:" in bad.stderr
+    unknown = run("import", "--", "sglang", "serve", "--model-path", "x", "--nope", "3")
+    assert unknown.returncode == 1 and "--nope" in unknown.stderr
+    assert "model_path: x" in unknown.stdout
+    owned = tmp_path / "owned"
+    (tmp_path / "evil.sh").write_text(
+        f"X=$(touch {owned})\nsglang serve --model-path $X `touch {owned}`\n"
+    )
+    run("import", "evil.sh", cwd=tmp_path)
+    assert not owned.exists()
+
+
+def test_migrate_in_place_and_as_a_patch(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    text = "sglang serve --model-path x --cuda-graph-max-bs 8\n"
+    script.write_text(text)
+    shown = run("migrate", "run.sh", "--to", "0.5.23", "--diff", cwd=tmp_path)
+    assert shown.returncode == 0
+    assert "+sglang serve --model-path x --cuda-graph-max-bs-decode 8" in shown.stdout
+    assert script.read_text() == text
+    done = run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
+    assert done.returncode == 0 and "is --cuda-graph-max-bs-decode now" in done.stderr
+    assert script.read_text() == text.replace("max-bs", "max-bs-decode")
+    again = run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
+    assert "needs no change" in again.stderr
+    assert run("migrate", "run.sh", "--to", "x.7", cwd=tmp_path).returncode == 2
+    assert run("migrate", "none.sh", "--to", "0.5.23", cwd=tmp_path).returncode == 2

@@ -92,7 +92,7 @@ def test_a_variable_that_nothing_reads_is_left_out_and_said(version: str, kept: 
 
 
 def test_secrets_are_known_by_name() -> None:
-    for name in ("HF_TOKEN", "OPENAI_API_KEY", "KEY", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY"):
+    for name in ("HF_TOKEN", "OPENAI_API_KEY", "KEY", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY", "MY_CREDENTIALS"):
         assert is_secret_variable(name), name
     for name in ("SGLANG_ENABLE_SPEC_V2", "TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY_PATCH"):
         assert not is_secret_variable(name), name

@@ -84,3 +84,6 @@ class Recorder:
 
     def stopping(self, why: str) -> None:
         self.stops.append(why)
+
+    def warn(self, text: str) -> None:
+        self.stops.append(text)

@@ -1,0 +1,123 @@
+"""`speclaunch import`: somebody's command or file as a recipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
+from speclaunch.fix.edits import write_atomically
+from speclaunch.importer.deployment import Imported, recipe_name, to_deployment
+from speclaunch.importer.files import read_file, read_text, read_words
+from speclaunch.importer.interface import Reading
+from speclaunch.report.console import err
+from speclaunch.report.problems import show_problems
+
+STDIN = "-"
+
+
+def import_(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE | - | -- COMMAND…",
+            help="A shell script, docker-compose or Kubernetes file, a document, `-` for standard"
+            " input, or a command after `--`.",
+        ),
+    ],
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="VERSION",
+            help="The version that the command is for; default: the newest that takes it.",
+        ),
+    ] = None,
+    command: Annotated[
+        int | None,
+        typer.Option("--command", metavar="N", help="Which command of a file that has several."),
+    ] = None,
+    to_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--to-dir", help="Write every command of the file as a recipe in this directory."
+        ),
+    ] = None,
+) -> None:
+    """Write the recipe of an existing server command to standard output. Nothing is executed."""
+    reading, source, stem = read(words)
+    show_problems(err(), reading.problems, "warning")
+    if not reading.invocations:
+        raise NothingFoundError(Problem(f"no SGLang server command in {source}"))
+    if to_dir is not None:
+        _write_all(reading, source, stem, engine, to_dir)
+        return
+    number = _chosen(reading, source, command)
+    imported = to_deployment(reading.invocations[number - 1], recipe_name(stem), engine)
+    typer.echo(imported.recipe(source), nl=False)
+    _conclude([imported])
+
+
+class NothingFoundError(SpeclaunchError):
+    """There is no server command in the input (exit 3)."""
+
+    exit_code = ExitCode.NOTHING
+
+
+def read(words: Sequence[str]) -> tuple[Reading, str, str]:
+    """What the words name: a file, standard input or a command; its source and its stem."""
+    if len(words) > 1:
+        return read_words(words), "the command line", "imported"
+    if words[0] == STDIN:
+        return read_text(sys.stdin.buffer.read(), "<stdin>"), "standard input", "imported"
+    path = Path(words[0])
+    return read_file(path, words[0]), words[0], path.stem
+
+
+def _chosen(reading: Reading, source: str, command: int | None) -> int:
+    count = len(reading.invocations)
+    if command is None and count > 1:
+        listing = "; ".join(
+            f"{number}: {invocation.name or invocation.place}"
+            for number, invocation in enumerate(reading.invocations, 1)
+        )
+        raise InputError(
+            Problem(
+                f"{source} holds {count} server commands ({listing})",
+                help="--command N chooses one, --to-dir DIR writes them all",
+            )
+        )
+    if command is not None and not 1 <= command <= count:
+        raise InputError(Problem(f"{source} holds {count} server commands: --command 1 to {count}"))
+    return command or 1
+
+
+def _write_all(
+    reading: Reading, source: str, stem: str, engine: str | None, directory: Path
+) -> None:
+    if not directory.is_dir():
+        raise InputError(Problem(f"--to-dir {directory}: no such directory"))
+    several = len(reading.invocations) > 1
+    written: list[Imported] = []
+    for number, invocation in enumerate(reading.invocations, 1):
+        name = recipe_name(invocation.name or stem, number if several else None)
+        target = directory / f"{name}.yaml"
+        if target.exists():
+            raise InputError(Problem(f"{target} exists", help="choose another directory"))
+        imported = to_deployment(invocation, name, engine)
+        write_atomically(target, imported.recipe(source))
+        typer.echo(str(target))
+        written.append(imported)
+    _conclude(written)
+
+
+def _conclude(imported: Sequence[Imported]) -> None:
+    """Warn about what the recipe cannot carry; exit 1 when it is not the same deployment."""
+    problems = [problem for one in imported for problem in one.problems]
+    if problems:
+        show_problems(err(), problems)
+        raise typer.Exit(ExitCode.FAILED)

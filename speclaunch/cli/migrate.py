@@ -1,0 +1,89 @@
+"""`speclaunch migrate`: a script or recipe carried to another engine version."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from speclaunch.cli.import_ import STDIN, NothingFoundError
+from speclaunch.engine.catalogue import UnknownVersion, resolve_version
+from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
+from speclaunch.fix.edits import diff, write_atomically
+from speclaunch.fix.migrate import Migration, is_recipe, migrate_commands, migrate_recipe
+from speclaunch.importer.files import read_text
+from speclaunch.importer.interface import MAX_BYTES
+from speclaunch.report.console import err
+from speclaunch.report.problems import show_problems
+
+
+def migrate(
+    file: Annotated[str, typer.Argument(metavar="FILE | -", help="A script, manifest or recipe.")],
+    to: Annotated[str, typer.Option("--to", metavar="VERSION", help="The SGLang to carry it to.")],
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="VERSION",
+            help="The SGLang it was written for; then changed defaults are told, too.",
+        ),
+    ] = None,
+    show_diff: Annotated[
+        bool, typer.Option("--diff", help="Print the change as a patch; write nothing.")
+    ] = False,
+) -> None:
+    """Carry FILE to another engine version: renamed flags renamed, removed ones removed.
+
+    The file is changed in place (standard input goes to standard output); everything else in it
+    stays as it is. Exit 1 when something has no counterpart in that version.
+    """
+    target, origin = _version(to, "--to"), _version(source, "--from") if source else None
+    path = Path(file)
+    before, migration = _migrated(file, path, target, origin)
+    for step in migration.steps:
+        err().print(f"{step.place}: {step.text}", markup=False)
+    show_problems(err(), migration.problems)
+    if show_diff:
+        typer.echo(diff(before, migration.text, file), nl=False)
+    elif file == STDIN:
+        typer.echo(migration.text, nl=False)
+    elif migration.text != before:
+        write_atomically(path, migration.text)
+    else:
+        err().print(f"{file} needs no change for SGLang {target}.", style="dim")
+    if migration.problems:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _version(text: str, option: str) -> str:
+    try:
+        return resolve_version(text).held
+    except UnknownVersion as error:
+        raise InputError(
+            Problem(str(error), Place(COMMAND_LINE, text=f"{option} {text}"))
+        ) from error
+
+
+def _migrated(file: str, path: Path, to: str, source: str | None) -> tuple[str, Migration]:
+    if file == STDIN:
+        data, shown = sys.stdin.buffer.read(), "<stdin>"
+    else:
+        shown = file
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                raise InputError(Problem(f"{file} is larger than {MAX_BYTES >> 20} MiB"))
+            data = path.read_bytes()
+        except OSError as error:
+            raise InputError(Problem(f"cannot read {file}: {error.strerror}")) from error
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(f"{file} is not UTF-8 text (byte {error.start})")) from error
+    if path.suffix in (".yaml", ".yml") and is_recipe(text):
+        return text, migrate_recipe(path, shown, to)
+    reading = read_text(text, shown, path.suffix or None)
+    if not reading.invocations:
+        raise NothingFoundError(Problem(f"no SGLang server command in {shown}"))
+    return text, migrate_commands(text, reading, to, source)

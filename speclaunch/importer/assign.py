@@ -1,0 +1,130 @@
+"""Assignments and the builtins of the shell that change variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from speclaunch.importer.expand import MAX_TEXT, MAX_WORDS, Expander
+from speclaunch.importer.scope import Field, Value
+from speclaunch.importer.simple import DECLARING
+from speclaunch.importer.syntax import Assignment, Simple
+from speclaunch.importer.text import Span
+
+Assigned = tuple[str, Value, bool]
+"""Name, value, and whether it was appended."""
+
+_READING = frozenset({"read", "mapfile", "readarray", "getopts"})
+
+
+def assign(
+    expander: Expander,
+    assignment: Assignment,
+    *,
+    exported: bool | None = None,
+    temporary: bool = False,
+) -> Assigned:
+    """Carry out an assignment; a `temporary` one (before a command) sets nothing."""
+    scope = expander.scope
+    before = scope.get(assignment.name)
+    value = _value(expander, assignment, before)
+    if exported is None:
+        exported = scope.export_all or (before is not None and before.exported)
+    value = replace(value, exported=exported or temporary)
+    if not temporary:
+        scope.set(assignment.name, value)
+    return assignment.name, value, assignment.append
+
+
+def _value(expander: Expander, assignment: Assignment, before: Value | None) -> Value:  # noqa: PLR0911
+    written = assignment.value
+    if isinstance(written, tuple):
+        items = tuple(expander.words(written))
+        if assignment.append and before is not None and before.items is not None:
+            items = (*before.items, *items)
+        elif assignment.append and before is not None and before.pieces:
+            items = (Field(before.pieces, before.span), *items)
+        if len(items) > MAX_WORDS:
+            return Value(assignment.span, why=f"it has more than {MAX_WORDS} elements")
+        expander.document.spend(len(items))
+        return Value(assignment.span, items=items)
+    if assignment.index is not None:
+        return Value(assignment.span, why="single elements of it are set")
+    pieces = expander.text(written)
+    if assignment.append and before is not None:
+        if before.items is not None or before.pieces is None:
+            return Value(assignment.span, why=before.why or "it is appended to in a way not read")
+        owned = tuple(
+            piece if piece.owner is not None else replace(piece, owner=before.span)
+            for piece in before.pieces
+        )
+        pieces = (*owned, *pieces)
+        expander.document.spend(len(pieces))
+        if sum(len(piece.text) for piece in pieces) > MAX_TEXT:
+            return Value(assignment.span, why=f"it is longer than {MAX_TEXT} characters")
+        return Value(assignment.span, pieces)
+    return Value(written.span, pieces)
+
+
+def builtin(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[Assigned] | None:
+    """Carry out a builtin that changes variables; None when the command is something else.
+
+    Gives what was assigned.
+    """
+    scope = expander.scope
+    name = fields[0].text
+    if name in DECLARING:
+        return _declare(expander, node, fields)
+    match name:
+        case "unset":
+            for field in fields[1:]:
+                scope.set(field.text, None)
+        case "set":
+            _set(expander, fields[1:])
+        case "shift":
+            count = fields[1].text if len(fields) > 1 else "1"
+            if scope.positional is not None:
+                known = count.isdecimal() and len(count) < 5
+                scope.positional = scope.positional[int(count) :] if known else None
+        case "source" | ".":
+            scope.sourced.extend(field.text for field in fields[1:2])
+        case "printf" if len(fields) > 2 and fields[1].text == "-v":
+            _unknown(expander, node, fields[2].text, "`printf -v` sets it")
+        case _ if name in _READING:
+            for field in fields[1:]:
+                if field.text.isidentifier():
+                    _unknown(expander, node, field.text, f"`{name}` sets it when it runs")
+        case _:
+            return None
+    return []
+
+
+def _declare(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[Assigned]:
+    scope = expander.scope
+    options = [field.text for field in fields[1:] if field.text.startswith(("-", "+"))]
+    exports = fields[0].text == "export" or any("x" in o for o in options if o[0] == "-")
+    if fields[0].text == "export" and "-n" in options:
+        exports = False
+    done = [assign(expander, assignment, exported=exports or None) for assignment in node.declared]
+    for field in fields[1:]:
+        value = scope.get(field.text)
+        if value is not None and (exports or "-n" in options):
+            scope.set(field.text, replace(value, exported=exports))
+    return done
+
+
+def _set(expander: Expander, arguments: Sequence[Field]) -> None:
+    scope = expander.scope
+    for index, field in enumerate(arguments):
+        text = field.text
+        if text == "--":
+            scope.positional = tuple(arguments[index + 1 :])
+            return
+        if text in ("-a", "+a"):
+            scope.export_all = text == "-a"
+        elif text == "allexport" and index and arguments[index - 1].text in ("-o", "+o"):
+            scope.export_all = arguments[index - 1].text == "-o"
+
+
+def _unknown(expander: Expander, node: Simple, name: str, why: str) -> None:
+    expander.scope.set(name, Value(Span(node.span.source, node.span.start, node.span.end), why=why))

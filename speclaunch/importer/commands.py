@@ -1,0 +1,209 @@
+"""From the words of one command to an invocation: program, arguments, environment, the rest."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from speclaunch.errors import Problem
+from speclaunch.importer import slime
+from speclaunch.importer.interface import Comment, Dropped, Invocation, Word
+from speclaunch.importer.scope import Field, Scope, Value
+from speclaunch.importer.syntax import Simple
+from speclaunch.importer.text import Document, Span
+from speclaunch.importer.wrappers import SERVER, SILENT, Wrapping, base, find_program, read_wrappers
+
+_MAX_ABOVE = 50
+"""Lines of comments above a command that belong to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What surrounds a command: the wrappers of the shell that it stands in, conditions, a name."""
+
+    program: tuple[Word, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    name: str | None = None
+    base: Mapping[str, Word] = field(default_factory=dict)
+    """Environment that the file gives to everything in here (a container's)."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What one command holds: an invocation, or a script for another shell."""
+
+    invocation: Invocation | None = None
+    script: tuple[Field, ...] = ()
+    """The words that hold a script, to be read as one."""
+    positional: tuple[Field, ...] | None = None
+    wrapping: Wrapping = field(default_factory=Wrapping)
+    before: tuple[Field, ...] = ()
+    """The words before the script."""
+    problems: list[Problem] = field(default_factory=list)
+
+
+def look(words: Sequence[Field]) -> Found:
+    """Find the server in a command, or the script that may hold one."""
+    found = Found()
+    if not words or base(words[0].text) in SILENT:
+        return found
+    words = _with_entrypoint(words)
+    program = find_program(words)
+    if program is not None:
+        before = words[: program.start]
+        found.wrapping = read_wrappers(before)
+        found.invocation = Invocation(
+            program.kind,
+            tuple(word.word() for word in words[program.arguments :]),
+            words[program.start].place,
+            program=tuple(word.word() for word in words[: program.arguments]),
+            name=found.wrapping.name,
+        )
+        return found
+    if any(word.text.startswith(slime.PREFIX) for word in words):
+        return _slime(words, found)
+    for index, word in enumerate(words):
+        text = "".join(piece.text for piece in word.pieces)
+        if SERVER.search(text) and any(char in text for char in " \t\n"):
+            return _script(words, index, found)
+    return found
+
+
+def _slime(words: Sequence[Field], found: Found) -> Found:
+    if words[0].text.startswith("-"):
+        start = 0
+    else:
+        start = (
+            next(
+                (i for i, word in enumerate(words) if word.text.endswith(".py")),
+                next((i for i, word in enumerate(words) if word.text.startswith("--")), 1) - 1,
+            )
+            + 1
+        )
+    program = start - 2 if start > 1 and words[start - 1].text.endswith(".py") else start - 1
+    found.wrapping = read_wrappers(words[: max(program, 0)])
+    reading = slime.read_options(words[start:])
+    found.invocation = replace(
+        reading.invocation,
+        program=tuple(word.word() for word in words[:start]),
+        place=words[max(program, 0)].place if start else reading.invocation.place,
+    )
+    found.wrapping.env |= slime.runtime_environment(words[:start])
+    found.problems.extend(reading.problems)
+    return found
+
+
+def _script(words: Sequence[Field], index: int, found: Found) -> Found:
+    head = base(words[0].text)
+    if head == "eval":
+        found.script = tuple(words[1:])
+    else:
+        found.script = (words[index],)
+        if index + 1 < len(words):
+            found.positional = tuple(words[index + 2 :])
+    found.before = tuple(words[: 1 if head == "eval" else index])
+    found.wrapping = Wrapping() if head == "eval" else read_wrappers(found.before)
+    return found
+
+
+def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
+    """``docker run --entrypoint X IMAGE args``: what is run is ``X args``."""
+    if not any(word.text.startswith("--entrypoint") for word in words):
+        return words
+    wrapping = read_wrappers(words)
+    at = next(
+        (i for i, w in enumerate(words) if w.text.split("=")[0] == "--entrypoint"), len(words)
+    )
+    if wrapping.entrypoint is None or at >= len(words):
+        return words
+    image = at + (1 if "=" in words[at].text else 2)
+    while image < len(words) and words[image].text.startswith("-"):
+        image += 1 if "=" in words[image].text else 2
+    return (*words[: image + 1], wrapping.entrypoint, *words[image + 1 :])
+
+
+def environment(
+    scope: Scope, assigned: Mapping[str, Value], wrapping: Wrapping, around: Around
+) -> Mapping[str, Word]:
+    """The environment that the file gives to a command."""
+    env: dict[str, Word] = {}
+    outside = exported(scope) | {name: _word(value) for name, value in assigned.items()}
+    if not wrapping.isolated:
+        env |= around.base
+        env |= {name: word for name, word in outside.items() if word is not None}
+    for name, field_ in wrapping.passed.items():
+        known = outside.get(name)
+        why = f"`{name}` is passed on from the environment around, which this file does not set"
+        env[name] = known or Word(field_.text, field_.place, evaluated=False, why=why)
+    env |= {name: field_.word() for name, field_ in wrapping.env.items()}
+    for name in wrapping.unset:
+        env.pop(name, None)
+    return MappingProxyType(env)
+
+
+def exported(scope: Scope) -> dict[str, Word | None]:
+    """Every exported variable that has a text."""
+    return {
+        name: _word(value)
+        for name, value in scope.variables.items()
+        if value.exported and value.items is None
+    }
+
+
+def _word(value: Value) -> Word | None:
+    if value.pieces is None and value.why is None:
+        return None
+    if value.pieces is None:
+        return Word(value.span.text, value.span.place, evaluated=False, why=value.why)
+    return Field(value.pieces, value.span).word()
+
+
+def leftovers(node: Simple, pipeline: Span | None) -> Iterable[Dropped]:
+    """Redirections, the pipe and `&`."""
+    for redirect in node.redirects:
+        text = redirect.span.text
+        yield Dropped(text, redirect.span.place, "where the output goes is up to who launches it")
+    if pipeline is not None:
+        yield Dropped(pipeline.text, pipeline.place, "the output is piped on")
+    if node.end == "&":
+        source = node.span.source
+        place = source.place(node.end_at)
+        yield Dropped("&", place, "the engine is watched by who launches it")
+
+
+class Comments:
+    """The comments of a script, to be found by where they stand."""
+
+    def __init__(self, comments: Sequence[Span]) -> None:
+        self._comments = comments
+        self._offsets = [span.source.offset(span.start) for span in comments]
+
+    def within(self, regions: Sequence[tuple[int, int]]) -> tuple[Comment, ...]:
+        """Those inside of stretches of the document, at their ends and directly above them."""
+        if not self._comments:
+            return ()
+        document = self._comments[0].source.document
+        chosen: set[int] = set()
+        for start, end in regions:
+            first = bisect_left(self._offsets, start)
+            line = document.text.find("\n", end)
+            last = bisect_left(self._offsets, len(document.text) if line < 0 else line)
+            chosen.update(range(first, last), self._above(start, first, document))
+        return tuple(
+            Comment(span.text.lstrip("#").strip(), span.place)
+            for span in (self._comments[index] for index in sorted(chosen))
+        )
+
+    def _above(self, start: int, first: int, document: Document) -> Iterable[int]:
+        above = document.place(start).line - 1
+        for index in range(first - 1, max(first - 1 - _MAX_ABOVE, -1), -1):
+            at = self._offsets[index]
+            line_start = document.text.rfind("\n", 0, at) + 1
+            alone = not document.text[line_start:at].strip()
+            hashbang = self._comments[index].text.startswith("#!")
+            if document.place(at).line != above or not alone or hashbang:
+                return
+            yield index
+            above -= 1

@@ -1,0 +1,313 @@
+"""Containers in YAML: docker-compose services and Kubernetes pods of any kind of object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import yaml
+
+from speclaunch.errors import InputError, Problem
+from speclaunch.importer import nodes
+from speclaunch.importer.commands import Around, look
+from speclaunch.importer.interface import Comment, Dropped, Invocation, Reading, Word
+from speclaunch.importer.interpret import run
+from speclaunch.importer.scope import Field, Scope, Value
+from speclaunch.importer.splitting import split
+from speclaunch.importer.text import Document, Piece, Source, Span, joined
+from speclaunch.importer.wrappers import SERVER
+
+_COMPOSE = re.compile(r"\$(?:\$|\{([A-Za-z_]\w*)(?:(:?[-?+])([^{}]*))?\}|([A-Za-z_]\w*))")
+_KUBERNETES = re.compile(r"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))")
+_COMMENT = re.compile(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
+
+Env = dict[str, Field]
+
+
+def read_compose(root: yaml.Node, document: Document) -> Reading:
+    """The server commands of a docker-compose file."""
+    reading = _Collected(document)
+    for name, service in nodes.entries(nodes.entries(root).get("services")).items():
+        keys = nodes.entries(service)
+        env, passed = _compose_environment(keys.get("environment"), document)
+        dropped = _noted(keys, ("env_file",), document, "the variables in that file are not read")
+        words = [
+            *_compose_words(keys.get("entrypoint"), document),
+            *_compose_words(keys.get("command"), document),
+        ]
+        reading.command(words, env, passed, name, dropped)
+    return reading.done()
+
+
+def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
+    """The server commands of every container in Kubernetes objects."""
+    reading = _Collected(document)
+    for root in roots:
+        owner = nodes.text(nodes.entries(nodes.entries(root).get("metadata")).get("name"))
+        for node in nodes.walk(root):
+            keys = nodes.entries(node)
+            for group in ("initContainers", "containers"):
+                for container in nodes.items(keys.get(group)):
+                    _container(container, owner, document, reading)
+        if nodes.text(nodes.entries(root).get("kind")) == "ConfigMap":
+            for name, value in nodes.entries(nodes.entries(root).get("data")).items():
+                reading.script(value, Around(name=f"{owner}/{name}" if owner else name))
+    return reading.done()
+
+
+def read_scripts(roots: Sequence[yaml.Node], document: Document) -> Reading:
+    """The server commands in any other YAML: texts that are scripts, lists that are commands."""
+    reading = _Collected(document)
+    for root in roots:
+        for node in nodes.walk(root):
+            if isinstance(node, yaml.SequenceNode):
+                words = [
+                    nodes.field(item, document)
+                    for item in node.value
+                    if isinstance(item, yaml.ScalarNode)
+                ]
+                if any(word.text in ("-m", "sglang") for word in words):
+                    reading.command(words, {}, {}, None, ())
+            else:
+                reading.script(node, Around())
+    return reading.done()
+
+
+def _container(
+    container: yaml.Node, owner: str | None, document: Document, reading: _Collected
+) -> None:
+    keys = nodes.entries(container)
+    env: Env = {}
+    for item in nodes.items(keys.get("env")):
+        entry = nodes.entries(item)
+        name = nodes.text(entry.get("name"))
+        if name is None:
+            continue
+        value = entry.get("value")
+        if isinstance(value, yaml.ScalarNode):
+            env[name] = _substituted(nodes.source(value, document), env)
+        elif entry.get("valueFrom") is not None:
+            env[name] = _elsewhere(name, entry["valueFrom"], document)
+        else:
+            env[name] = _text_at("", item, document)
+    words = [
+        _substituted(nodes.source(item, document), env)
+        for key in ("command", "args")
+        for item in _listed(keys.get(key))
+        if isinstance(item, yaml.ScalarNode)
+    ]
+    own = nodes.text(keys.get("name"))
+    name = "/".join(part for part in (owner, own) if part) or None
+    dropped = _noted(keys, ("envFrom",), document, "the variables in there are not read")
+    reading.command(words, env, {}, name, dropped)
+
+
+def _listed(node: yaml.Node | None) -> list[yaml.Node]:
+    return [node] if isinstance(node, yaml.ScalarNode) else nodes.items(node)
+
+
+def _elsewhere(name: str, node: yaml.Node, document: Document) -> Field:
+    """A variable whose value the cluster gives."""
+    kind = next(iter(nodes.entries(node)), "another object")
+    detail = nodes.entries(nodes.entries(node).get(kind))
+    which = "/".join(
+        shown for key in ("name", "key", "fieldPath") if (shown := nodes.text(detail.get(key)))
+    )
+    why = f"`{name}` comes from the cluster ({kind}{' ' + which if which else ''})"
+    found = _text_at(f"$({name})", node, document)
+    return Field(tuple(replace(piece, unknown=why) for piece in found.pieces))
+
+
+def _text_at(text: str, node: yaml.Node, document: Document) -> Field:
+    start, _ = nodes.offsets(node, document)
+    return Field((Piece(text, Source(document, text, [start] * len(text) or [start]), 0),))
+
+
+def _noted(
+    keys: Mapping[str, yaml.Node], names: Sequence[str], document: Document, why: str
+) -> tuple[Dropped, ...]:
+    return tuple(
+        Dropped(name, nodes.place(keys[name], document), why) for name in names if name in keys
+    )
+
+
+def _substituted(source: Source, env: Mapping[str, Field]) -> Field:
+    """Kubernetes' ``$(NAME)`` replaced by the variables before it; others stay as they are."""
+    pieces: list[Piece] = []
+    at = 0
+    for match in _KUBERNETES.finditer(source.text):
+        pieces.append(_exact(source, at, match.start()))
+        at = match.end()
+        if match[1] is None:
+            pieces.append(Piece("$", source, match.start(), quoted=True, exact=False))
+        elif match[1] in env:
+            pieces.extend(env[match[1]].pieces)
+        else:
+            why = f"`{match[1]}` is not set in this object"
+            raw = _exact(source, match.start(), match.end())
+            pieces.append(replace(raw, unknown=why))
+        source.document.spend(1 + len(pieces) // 50)
+        if sum(len(piece.text) for piece in pieces) > 1 << 16:
+            why = "it is longer than 65536 characters"
+            return Field((Piece(source.text, source, 0, quoted=True, unknown=why),))
+    pieces.append(_exact(source, at, len(source.text)))
+    kept = tuple(piece for piece in pieces if piece.text)
+    whole = Span(source, 0, len(source.text))
+    if len({id(piece.source) for piece in kept}) > 1:
+        return Field(kept, whole)  # put together here
+    if kept and kept[0].source is not source:
+        return Field(kept, None, whole)
+    return Field(kept or (Piece("", source, 0, quoted=True),))
+
+
+def _exact(source: Source, start: int, end: int) -> Piece:
+    return Piece(source.text[start:end], source, start, quoted=True)
+
+
+def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
+    """A ``command`` or ``entrypoint``: a list of words, or a text that is split into words."""
+    if isinstance(node, yaml.SequenceNode):
+        return [
+            _interpolated(nodes.source(item, document))
+            for item in node.value
+            if isinstance(item, yaml.ScalarNode)
+        ]
+    if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
+        return []
+    whole = _interpolated(nodes.source(node, document))
+    document.spend(len(whole.pieces) + len(str(node.value)) // 20)
+    return split(whole.pieces)
+
+
+def _interpolated(source: Source) -> Field:
+    """Compose's own ``${NAME:-default}``: the variables of whoever runs it are not known."""
+    pieces: list[Piece] = []
+    at = 0
+    for match in _COMPOSE.finditer(source.text):
+        pieces.append(_exact(source, at, match.start()))
+        at = match.end()
+        name = match[1] or match[4]
+        if name is None:
+            pieces.append(Piece("$", source, match.start(), quoted=True, exact=False))
+        elif match[2] in ("-", ":-"):
+            note = f"the default of `{name}`, which comes from whoever runs Compose"
+            start = match.start(3)
+            pieces.append(replace(_exact(source, start, match.end(3)), note=note))
+        else:
+            why = f"`{name}` comes from whoever runs Compose"
+            pieces.append(replace(_exact(source, match.start(), match.end()), unknown=why))
+    pieces.append(_exact(source, at, len(source.text)))
+    source.document.spend(len(pieces))
+    kept = tuple(piece for piece in pieces if piece.text)
+    return Field(kept or (Piece("", source, 0, quoted=True),))
+
+
+def _compose_environment(node: yaml.Node | None, document: Document) -> tuple[Env, Env]:
+    """The environment of a service, and the variables that it passes on."""
+    env: Env = {}
+    passed: Env = {}
+    for key, key_node, value in nodes.pairs(node):
+        if isinstance(value, yaml.ScalarNode) and nodes.text(value) is not None:
+            env[key] = _interpolated(nodes.source(value, document))
+        else:
+            passed[key] = nodes.field(key_node, document)
+    for item in nodes.items(node):
+        if not isinstance(item, yaml.ScalarNode):
+            continue
+        source = nodes.source(item, document)
+        name, equals, _ = source.text.partition("=")
+        if equals:
+            env[name] = _interpolated(source.part(len(name) + 1, len(source.text)))
+        else:
+            passed[name] = nodes.field(item, document)
+    return env, passed
+
+
+class _Collected:
+    """Gathers what the containers of one file hold."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.invocations: list[Invocation] = []
+        self.problems: list[Problem] = []
+
+    def done(self) -> Reading:
+        return Reading(tuple(self.invocations), tuple(self.problems))
+
+    def command(
+        self,
+        words: Sequence[Field],
+        env: Env,
+        passed: Env,
+        name: str | None,
+        dropped: tuple[Dropped, ...],
+    ) -> None:
+        """A command as a list of words: a server, or a shell with a script."""
+        found = look(words)
+        known = {key: value.word() for key, value in env.items()}
+        for key, value in passed.items():
+            why = f"`{key}` comes from whoever starts the container"
+            known[key] = Word(value.text, value.place, evaluated=False, why=why)
+        known |= {key: value.word() for key, value in found.wrapping.env.items()}
+        rest = (*dropped, *found.wrapping.dropped)
+        if found.invocation is not None:
+            self.invocations.append(
+                replace(
+                    found.invocation,
+                    env=MappingProxyType(known),
+                    dropped=(*rest, *found.invocation.dropped),
+                    name=name,
+                    comments=self._comments(words),
+                )
+            )
+            self.problems.extend(found.problems)
+        elif found.script:
+            pieces = [piece for field in found.script for piece in field.pieces]
+            before = tuple(field.word() for field in found.before)
+            around = Around(before, rest, name, known)
+            unknown = frozenset(
+                part
+                for piece in pieces
+                if piece.unknown
+                for part in re.findall(r"[A-Za-z_]\w*", piece.text)
+            )
+            variables = {
+                key: Value(value.stretch, value.pieces, exported=True)
+                for key, value in env.items()
+                if value.pieces and key not in unknown
+            }
+            scope = Scope(variables, positional=found.positional, passed=unknown)
+            self._run(joined(pieces, self.document), scope, around)
+
+    def script(self, node: yaml.Node, around: Around) -> None:
+        """A text that may be a script."""
+        if isinstance(node, yaml.ScalarNode) and SERVER.search(str(node.value)):
+            self._run(nodes.source(node, self.document), Scope(), around)
+
+    def _run(self, source: Source, scope: Scope, around: Around) -> None:
+        try:
+            reading = run(source, scope, around)
+        except InputError as error:
+            self.problems.extend(error.problems)
+            return
+        self.invocations.extend(reading.invocations)
+        self.problems.extend(reading.problems)
+
+    def _comments(self, words: Sequence[Field]) -> tuple[Comment, ...]:
+        """The comments on the lines of the command and between them."""
+        offsets = [piece.offset(0) for word in words for piece in word.pieces[:1]]
+        if not offsets:
+            return ()
+        text = self.document.text
+        start = text.rfind("\n", 0, min(offsets)) + 1
+        end = text.find("\n", max(offsets))
+        quoted = [(o, o + len(w.text)) for o, w in zip(offsets, words, strict=False)]
+        found = []
+        for match in _COMMENT.finditer(text, start, len(text) if end < 0 else end):
+            at = match.start() + match[0].index("#")
+            if not any(first <= at < last for first, last in quoted):
+                place = self.document.place(at, match.end() - at)
+                found.append(Comment(match[0].strip().lstrip("#").strip(), place))
+        return tuple(found)

@@ -1,0 +1,302 @@
+"""What a shell word stands for, as far as the file itself says: expansion without running anything.
+
+Follows bash: braces, then parameters, substitutions and arithmetic, then the splitting of what was
+not quoted.  A part that cannot be known (an unset variable, a command) stays as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from speclaunch.importer import compute, parameters
+from speclaunch.importer.braces import TooMany, expand_braces
+from speclaunch.importer.fields import FieldBuilder, marked, starts_home, with_pattern
+from speclaunch.importer.scope import Field, Scope, Value
+from speclaunch.importer.syntax import (
+    Arithmetic,
+    Literal,
+    Opaque,
+    Parameter,
+    Part,
+    ShellWord,
+    Simple,
+    Substitution,
+)
+from speclaunch.importer.text import Document, Piece, Source, Span
+
+MAX_TEXT = 1 << 16
+"""The longest value of a variable; a longer one is not evaluated."""
+MAX_WORDS = 10_000
+
+
+Result: TypeAlias = tuple[Piece, ...] | list[Field]
+"""What a part stands for: text, or several fields (an array)."""
+
+
+class Expander:
+    """Expands words in a scope."""
+
+    def __init__(self, document: Document, scope: Scope) -> None:
+        self.document = document
+        self.scope = scope
+
+    def words(self, words: Sequence[ShellWord]) -> list[Field]:
+        """The fields that several words stand for."""
+        fields: list[Field] = []
+        for word in words:
+            fields.extend(self.fields(word))
+            if len(fields) > MAX_WORDS:
+                self.document.spend(len(fields))
+        return fields
+
+    def fields(self, word: ShellWord) -> list[Field]:
+        """The fields that one word stands for: none, one or many."""
+        try:
+            alternatives = expand_braces(word.parts)
+            fields: list[Field] = []
+            for parts in alternatives:
+                fields.extend(self._split(parts, word))
+                if len(fields) > MAX_WORDS:
+                    raise TooMany
+        except TooMany:
+            fields = [self._whole(word, f"it stands for more than {MAX_WORDS} words")]
+        self.document.spend(1 + len(fields))
+        return fields
+
+    def text(self, word: ShellWord) -> tuple[Piece, ...]:
+        """The text that one word stands for where nothing is split (the value of a variable)."""
+        pieces: list[Piece] = []
+        for part in word.parts:
+            result = self.part(part, word.source)
+            if isinstance(result, list):
+                for number, item in enumerate(result):
+                    if number:
+                        pieces.append(self._derived(" ", part, word.source))
+                    pieces.extend(item.pieces)
+            else:
+                pieces.extend(result)
+        if pieces and starts_home(word.parts):
+            pieces[0] = replace(pieces[0], unknown="`~` is the home directory of whoever runs it")
+        size = sum(len(piece.text) for piece in pieces)
+        self.document.spend(1 + len(pieces))
+        if size > MAX_TEXT or len(pieces) > MAX_WORDS:
+            return self._whole(word, f"it is longer than {MAX_TEXT} characters").pieces
+        return tuple(piece for piece in pieces if piece.text)
+
+    def plain(self, word: ShellWord) -> str | None:
+        """The text of a word if all of it is known."""
+        pieces = self.text(word)
+        if any(piece.unknown for piece in pieces):
+            return None
+        return "".join(piece.text for piece in pieces)
+
+    # -- parts --------------------------------------------------------------------------
+
+    def part(self, part: Part, source: Source) -> Result:
+        """What one part stands for."""
+        match part:
+            case Literal():
+                return (Piece(part.text, source, part.start, part.quoted, part.exact),)
+            case Parameter():
+                return self._parameter(part, source)
+            case Arithmetic():
+                number = compute.arithmetic(part.text, self._number)
+                if number is None:
+                    return self.unknown(part, source, "this sum cannot be worked out from the file")
+                return (self._derived(str(number), part, source),)
+            case Substitution():
+                return self._substitution(part, source)
+            case Opaque():
+                return self.unknown(part, source, part.why)
+
+    def unknown(self, part: Part, source: Source, why: str) -> tuple[Piece, ...]:
+        """A part that stays as it is written."""
+        end = getattr(part, "end", part.start)
+        raw = source.text[part.start : end]
+        return (Piece(raw, source, part.start, quoted=True, unknown=why),)
+
+    def _derived(self, text: str, part: Part, source: Source) -> Piece:
+        return Piece(text, source, part.start, exact=False)
+
+    def _whole(self, word: ShellWord, why: str) -> Field:
+        raw = word.source.text[word.start : word.end]
+        piece = Piece(raw, word.source, word.start, quoted=True, unknown=why)
+        return Field((piece,), word.span)
+
+    def _number(self, name: str) -> str | None:
+        value = self.scope.get(name)
+        if value is None or value.pieces is None or any(p.unknown for p in value.pieces):
+            return None
+        return "".join(piece.text for piece in value.pieces)
+
+    def _substitution(self, part: Substitution, source: Source) -> Result:  # noqa: PLR0911
+        inner = part.source or source
+        why = f"`{_short(source.text[part.start : part.end])}` is not run"
+        if len(part.body) != 1 or not isinstance(part.body[0], Simple):
+            return self.unknown(part, source, why)
+        command = part.body[0]
+        if command.assignments or command.end not in ("", "\n"):
+            return self.unknown(part, source, why)
+        body = next((r.body for r in command.redirects if r.body is not None), None)
+        if body is not None:
+            if len(command.redirects) == 1 and [w.plain for w in command.words] == ["cat"]:
+                return self._document(command, body, part, source)
+            return self.unknown(part, source, why)
+        if any(redirect.operator != ">" for redirect in command.redirects):
+            return self.unknown(part, source, why)
+        arguments = self.words(command.words)
+        if any(field.unknown for field in arguments) or not arguments:
+            return self.unknown(part, source, why)
+        text = compute.command([field.text for field in arguments], MAX_WORDS)
+        if text is None or inner is None:
+            return self.unknown(part, source, why)
+        return (self._derived(text.rstrip("\n"), part, source),)
+
+    def _document(self, command: Simple, body: Span, part: Part, source: Source) -> Result:
+        redirect = command.redirects[0]
+        if not redirect.literal and any(char in body.text for char in "$`\\"):
+            return self.unknown(part, source, "a here-document with expansions is not evaluated")
+        text = body.text.rstrip("\n")
+        return (Piece(text, body.source, body.start, exact=redirect.operator == "<<"),)
+
+    def _parameter(self, part: Parameter, source: Source) -> Result:  # noqa: PLR0911
+        if part.name in ("@", "*") or part.name.isdigit():
+            return self._positional(part, source)
+        if part.name in "#?$!-":
+            return self.unknown(part, source, f"`${part.name}` is known only when it runs")
+        if part.name in self.scope.passed:
+            return self.unknown(part, source, f"`{part.name}` comes from outside of this file")
+        value = self.scope.get(part.name)
+        if value is not None and value.why is not None:
+            return self.unknown(part, source, f"`${part.name}`: {value.why}")
+        if part.prefix == "!":
+            return self.unknown(part, source, "an indirect expansion is not evaluated")
+        if part.operator or part.prefix:
+            return parameters.expand(self, part, source, value)
+        if value is None:
+            return self.unset(part, source)
+        return self.chosen(part, source, value)
+
+    def unset(self, part: Parameter, source: Source) -> tuple[Piece, ...]:
+        """A variable that this file does not set."""
+        why = f"`{part.name}` is not set in this file"
+        if self.scope.sourced:
+            why += f" (it reads {', '.join(self.scope.sourced[:3])})"
+        return self.unknown(part, source, why)
+
+    def chosen(self, part: Parameter, source: Source, value: Value) -> Result:  # noqa: PLR0911
+        """The value, or the elements of an array that the index asks for."""
+        if value.items is not None:
+            if part.index in ("@", "*"):
+                if part.index == "*" and part.quoted:
+                    return self._joined(value.items, part, source)
+                return list(value.items)
+            number = 0 if part.index is None else self._index(part.index)
+            if number is None:
+                return self.unknown(part, source, f"element {part.index} is not known")
+            inside = -len(value.items) <= number < len(value.items)
+            return _taken(value.items[number].pieces, value.items[number].span) if inside else ()
+        if value.pieces is None:
+            return self.unset(part, source)
+        if part.index not in (None, "0", "@", "*"):
+            return self.unknown(part, source, f"element {part.index} is not known")
+        return _taken(value.pieces, value.span)
+
+    def _joined(self, items: Sequence[Field], part: Part, source: Source) -> tuple[Piece, ...]:
+        pieces: list[Piece] = []
+        for number, item in enumerate(items):
+            if number:
+                pieces.append(self._derived(" ", part, source))
+            pieces.extend(item.pieces)
+        return tuple(pieces)
+
+    def _index(self, text: str) -> int | None:
+        text = text.removeprefix("$")
+        if not text.lstrip("-").isdigit():
+            text = self._number(text) or ""
+        return int(text) if text.lstrip("-").isdecimal() and len(text) < 10 else None
+
+    def _positional(self, part: Parameter, source: Source) -> Result:  # noqa: PLR0911
+        given = self.scope.positional
+        if given is None or part.name == "0" or part.prefix:
+            if part.operator in ("-", ":-") and part.operand is not None:
+                return parameters.default(self, part, source)
+            what = "the arguments" if part.name in "@*" else f"argument {part.name}"
+            return self.unknown(part, source, f"{what} of the script")
+        if part.name in ("@", "*"):
+            if part.operator:
+                return self.unknown(part, source, "a part of the arguments is not evaluated")
+            if part.name == "*" and part.quoted:
+                return self._joined(given, part, source)
+            return list(given)
+        number = int(part.name) if len(part.name) < 6 else MAX_WORDS
+        if number <= len(given):
+            if part.operator:
+                value = Value(given[number - 1].span or Span(source, part.start, part.end))
+                value = replace(value, pieces=given[number - 1].pieces)
+                return parameters.expand(self, part, source, value)
+            return _taken(given[number - 1].pieces, given[number - 1].span)
+        if part.operator:
+            return parameters.expand(self, part, source, None)
+        return ()
+
+    def resplit(self, value: Value) -> list[Field]:
+        """The words that an unquoted use of a text would give."""
+        builder = FieldBuilder()
+        builder.split(tuple(replace(p, quoted=bool(p.unknown)) for p in value.pieces or ()))
+        return builder.done()
+
+    # -- splitting ----------------------------------------------------------------------
+
+    def _split(self, parts: Sequence[Part], word: ShellWord) -> list[Field]:
+        builder = FieldBuilder()
+        for part in parts:
+            result = self.part(part, word.source)
+            quoted = part.quoted
+            if isinstance(result, list):
+                builder.several(result, quoted=quoted)
+            elif quoted or isinstance(part, Literal):
+                builder.add(result, quoted=quoted)
+            else:
+                builder.split(result)
+        alone = len(parts) == 1 or (
+            len(parts) == 2 and isinstance(parts[0], Literal) and not parts[0].text
+        )
+        expansion = alone and isinstance(parts[-1], Parameter)
+        fields = [self._placed(field, word, expansion) for field in builder.done()]
+        if fields and starts_home(parts):
+            why = "`~` is the home directory of whoever runs it"
+            fields[0] = replace(
+                fields[0], pieces=marked(fields[0].pieces, why), span=fields[0].span or word.span
+            )
+        return [with_pattern(field) for field in fields]
+
+    def _placed(self, field: Field, word: ShellWord, expansion: bool) -> Field:
+        if field.span is not None:  # an element of an array, whole
+            return replace(field, used=field.used or word.span)
+        if not expansion:
+            return replace(field, span=word.span)
+        owner = field.pieces[0].owner if field.pieces else None
+        if owner is None or any(piece.owner is not owner for piece in field.pieces):
+            return replace(field, span=word.span)
+        last = word.parts[-1]
+        value = self.scope.get(last.name) if isinstance(last, Parameter) else None
+        if value is not None and value.pieces is not None and value.span is owner:
+            whole = sum(len(piece.text) for piece in value.pieces)
+            if whole == sum(len(piece.text) for piece in field.pieces):
+                return replace(field, span=owner, used=word.span)
+        return replace(field, used=word.span)
+
+
+def _taken(pieces: Sequence[Piece], owner: Span | None) -> tuple[Piece, ...]:
+    """The text of a variable: how it was quoted when it was set no longer counts."""
+    return tuple(
+        replace(piece, owner=piece.owner or owner, quoted=bool(piece.unknown)) for piece in pieces
+    )
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else f"{text[:57]}…"

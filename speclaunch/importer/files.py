@@ -1,0 +1,165 @@
+"""The readers: a command, a script, a file of any kind that may hold server commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.importer import containers, nodes, sglang_yaml
+from speclaunch.importer.commands import Around, environment, look
+from speclaunch.importer.interface import MAX_BYTES, Reading
+from speclaunch.importer.interpret import run
+from speclaunch.importer.markdown import read_markdown as _read_markdown
+from speclaunch.importer.scope import Field, Scope, Value
+from speclaunch.importer.text import Document, Piece, Source, Span
+
+_YAML = frozenset({".yaml", ".yml", ".json"})
+_MARKDOWN = frozenset({".md", ".markdown", ".mdx"})
+_NOT_OURS = frozenset({".py", ".toml", ".ini", ".cfg", ".ipynb", ".rs", ".go", ".ts", ".js"})
+_YAML_START = re.compile(
+    r"(?:[ \t]*(?:#[^\n]*)?\n)*(?:---|%YAML|(?:apiVersion|kind|services|version|name|defaults):)"
+)
+_SHELL_START = re.compile(r"#!.*sh\b")
+
+
+class _CommandLine(Document):
+    """The words of a command as a shell would be given them: there is no file."""
+
+    def place(self, at: int, length: int = 1) -> Place:
+        found = super().place(at, length)
+        return replace(found, text=self.text[at : at + length])
+
+
+def read_words(argv: Sequence[str]) -> Reading:
+    """The server in a command that was given as words (after ``--``).
+
+    Places are on the command line: `column` counts in the command as it would be quoted for a
+    shell, `text` is the word there.
+    """
+    quoted = [shlex.quote(word) for word in argv]
+    document = _CommandLine(" ".join(quoted), COMMAND_LINE)
+    whole = document.source()
+    fields: list[Field] = []
+    at = 0
+    for word, shown in zip(argv, quoted, strict=True):
+        where: int | list[int] = at if word == shown else at + 1
+        if "'" in word or not word or "\r" in word:
+            where = [at] * len(word)
+        piece = Piece(word, Source(document, word, where), 0, quoted=True)
+        fields.append(Field((piece,), Span(whole, at, at + len(shown))))
+        at += len(shown) + 1
+    found = look(fields)
+    if found.invocation is not None:
+        env = environment(Scope(), {}, found.wrapping, Around())
+        dropped = (*found.wrapping.dropped, *found.invocation.dropped)
+        invocation = replace(found.invocation, env=env, dropped=dropped)
+        return Reading((invocation,), tuple(found.problems))
+    if found.script:
+        source = Source(document, found.script[0].text, _where(found.script[0]))
+        env = environment(Scope(), {}, found.wrapping, Around())
+        before = tuple(field.word() for field in found.before)
+        around = Around(before, tuple(found.wrapping.dropped), found.wrapping.name, env)
+        given = {
+            name: Value(field.stretch, field.pieces, exported=True)
+            for name, field in found.wrapping.env.items()
+        }
+        return run(source, Scope(given, positional=found.positional), around)
+    return Reading()
+
+
+def _where(field: Field) -> int | Sequence[int]:
+    return field.pieces[0].source.where
+
+
+def read_shell(text: str, shown: str) -> Reading:
+    """The servers that a shell script starts.  `shown` is the name of the file.
+
+    Raises InputError where the script cannot be read at all (a quote that is never closed, NUL
+    bytes, nesting without end, more than any launch script holds).
+    """
+    return run(_document(text, shown).source())
+
+
+def read_markdown(text: str, shown: str) -> Reading:
+    """The servers in the shell blocks of a Markdown document."""
+    return _read_markdown(_document(text, shown))
+
+
+def read_yaml(text: str, shown: str) -> Reading:
+    """The servers in YAML: docker-compose, Kubernetes, SGLang's own ``--config``, or scripts in it.
+
+    A recipe of ours, or anything else without a server, gives an empty reading.
+    """
+    document = _document(text, shown)
+    roots = nodes.load(document)
+    if not roots:
+        return Reading()
+    if any(_is_object(root) for root in roots):
+        return containers.read_kubernetes(roots, document)
+    if isinstance(nodes.entries(roots[0]).get("services"), yaml.MappingNode):
+        return containers.read_compose(roots[0], document)
+    if len(roots) == 1 and sglang_yaml.looks_like(roots[0]):
+        return sglang_yaml.read_root(roots[0], document)
+    return containers.read_scripts(roots, document)
+
+
+def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Reading:
+    """The servers in a text, read as what its name and its first lines say it is.
+
+    Bytes are a file's: UTF-8.  `suffix` is that of the file (taken from `shown` when None):
+    ``.sh``, ``.yaml``, ``.md`` …  Without a telling one the text decides between YAML and a script.
+    """
+    if isinstance(text, bytes):
+        text = _decoded(text, shown)
+    kind = (Path(shown).suffix if suffix is None else suffix).lower()
+    if kind in _NOT_OURS:
+        return Reading()
+    if kind in _MARKDOWN:
+        return read_markdown(text, shown)
+    if kind in _YAML:
+        return read_yaml(text, shown)
+    if not _SHELL_START.match(text) and _YAML_START.match(text):
+        return read_yaml(text, shown)
+    return read_shell(text, shown)
+
+
+def read_file(path: Path, shown: str | None = None) -> Reading:
+    """The servers in a file.  Raises InputError for one that cannot be read."""
+    name = shown or str(path)
+    try:
+        if not path.is_file():
+            what = "is a directory" if path.is_dir() else "no such file"
+            raise InputError(Problem(f"cannot read {name}: {what}"))
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise InputError(Problem(f"{name} has {size} bytes; no launch script has over 10 MiB"))
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(Problem(f"cannot read {name}: {error.strerror}")) from error
+    return read_text(data, name, path.suffix)
+
+
+def _decoded(data: bytes, shown: str) -> str:
+    if len(data) > MAX_BYTES:
+        raise InputError(Problem(f"{shown} is larger than 10 MiB", Place(shown)))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(f"{shown} is not UTF-8 text (byte {error.start})")) from error
+
+
+def _document(text: str, shown: str) -> Document:
+    if len(text) > MAX_BYTES:
+        raise InputError(Problem(f"{shown} is larger than 10 MiB", Place(shown)))
+    return Document(text, shown)
+
+
+def _is_object(root: yaml.Node) -> bool:
+    keys = nodes.entries(root)
+    return "kind" in keys and ("apiVersion" in keys or "spec" in keys or "items" in keys)

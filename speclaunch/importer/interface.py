@@ -1,0 +1,96 @@
+"""What a reader finds: the server commands of a file, their words, and where each was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from speclaunch.errors import Place, Problem
+
+MAX_BYTES = 10 << 20
+"""A larger file is refused before it is read."""
+
+_NOTHING: Mapping[str, Word] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a command line, and where it was written.
+
+    `text` is the word after quoting and expansion.  When `evaluated` is False, what could not be
+    evaluated stands in it as it is written (`${BASE}/model`, without the quotes around it).
+    `place` is where that text is written: for a word out of a variable or an array that is inside
+    the assignment, and `used_at` is the place that expands it.  `why` says what could not be
+    evaluated, or (for an evaluated word) what was assumed: "only under the condition of line 7".
+    """
+
+    text: str
+    place: Place
+    evaluated: bool = True
+    why: str | None = None
+    used_at: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Something of the command that a recipe does not carry, and why.  `text` is one line."""
+
+    text: str
+    place: Place
+    why: str
+
+    def __post_init__(self) -> None:
+        text = " ".join(self.text.split())
+        object.__setattr__(self, "text", text if len(text) <= 200 else f"{text[:199]}…")
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment in or directly above a command; `text` is without the `#`."""
+
+    text: str
+    place: Place
+
+
+class InvocationKind(StrEnum):
+    """How the server is started."""
+
+    LAUNCH_SERVER = "launch_server"
+    """``python -m sglang.launch_server``"""
+    SERVE = "serve"
+    """``sglang serve``"""
+    SLIME = "slime"
+    """``--sglang-…`` options of slime"""
+    CONFIG = "config"
+    """a file for SGLang's own ``--config``"""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One server command: its arguments, its environment, and what surrounds it.
+
+    `words` are the server's own arguments only (for slime without the ``--sglang-`` prefix);
+    `program` is everything before them.  `env` is the environment that the file gives it.
+    `extras` are slime's own options by name (``--rollout-num-gpus-per-engine``): the first value,
+    or the option itself when it has none.  `name` is that of the container, service or object.
+    """
+
+    kind: InvocationKind
+    words: tuple[Word, ...]
+    place: Place
+    env: Mapping[str, Word] = field(default_factory=lambda: _NOTHING)
+    program: tuple[Word, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    name: str | None = None
+    comments: tuple[Comment, ...] = ()
+    extras: Mapping[str, Word] = field(default_factory=lambda: _NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a file holds: its server commands in order, and what is wrong with it."""
+
+    invocations: tuple[Invocation, ...] = ()
+    problems: tuple[Problem, ...] = ()

@@ -1,0 +1,352 @@
+"""Goes through a script in the order in which it would run, and collects its server commands.
+
+No condition is evaluated and nothing is run: every branch is read, a loop's body once, a function's
+body where it is called (or at the end, if nothing calls it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from speclaunch.errors import InputError, Problem
+from speclaunch.importer import slime
+from speclaunch.importer.assign import assign, builtin
+from speclaunch.importer.commands import (
+    Around,
+    Comments,
+    Found,
+    environment,
+    leftovers,
+    look,
+)
+from speclaunch.importer.expand import Expander
+from speclaunch.importer.interface import Dropped, Invocation, Reading, Word
+from speclaunch.importer.parser import parse
+from speclaunch.importer.scope import Changes, Field, Scope, Value
+from speclaunch.importer.syntax import Compound, Function, Node, Script, Simple, Substitution
+from speclaunch.importer.text import Piece, Source, Span, joined
+from speclaunch.importer.wrappers import SERVER, Wrapping
+
+_MAX_CALLS = 12
+
+
+class Interpreter:
+    """Reads one script in a scope."""
+
+    def __init__(self, script: Script, scope: Scope, around: Around | None = None) -> None:
+        self.script = script
+        self.document = script.source.document
+        self.scope = scope
+        self.around = around or Around()
+        self.expander = Expander(self.document, scope)
+        self.invocations: list[Invocation] = []
+        self.problems: list[Problem] = []
+        self._conditions: list[Dropped] = []
+        self._calls: list[str] = []
+        self._called: set[str] = set()
+        self._defined: list[Function] = []
+        self._regions: list[tuple[int, int]] = []
+        """The assignments that were read, as stretches of the document."""
+        self._slime: dict[str, list[tuple[Span, tuple[Field, ...]]]] = {}
+        self._fragment: list[Field] = []
+        self._dangling = False
+        self._comments = Comments(script.comments)
+
+    def read(self) -> Reading:
+        """Everything that the script holds."""
+        self._run(self.script.nodes)
+        for function in self._defined:
+            if function.name not in self._called:
+                with self.scope.apart():
+                    self.scope.positional = None
+                    self._run(function.body)
+        self._unused_arrays()
+        return Reading(tuple(_distinct(self.invocations)), tuple(self.problems))
+
+    # -- commands in order --------------------------------------------------------------
+
+    def _run(self, nodes: Sequence[Node]) -> None:
+        for index, node in enumerate(nodes):
+            self.document.spend()
+            if isinstance(node, Simple) and self._fragment_line(node):
+                continue
+            self._end_fragment()
+            self._dangling = False
+            match node:
+                case Simple():
+                    self._simple(node, _pipeline(nodes, index))
+                case Compound():
+                    self._compound(node)
+                case Function():
+                    self.scope.functions[node.name] = node
+                    self._defined.append(node)
+        self._end_fragment()
+
+    def _compound(self, node: Compound) -> None:
+        if node.kind == "subshell":
+            with self.scope.apart():
+                self._run(node.branches[0].body)
+            return
+        if node.kind == "group":
+            self._run(node.branches[0].body)
+            return
+        outcomes: list[Changes] = []
+        complete = node.kind in ("if", "case") and any(b.certain for b in node.branches)
+        for branch in node.branches:
+            self._run(branch.condition)
+            label = " ".join(branch.label.text.split())
+            label = label if len(label) <= 80 else f"{label[:77]}…"
+            why = "the condition was not evaluated; the command is read as if it held"
+            if node.kind not in ("if", "case"):
+                why = "a loop; its body is read once"
+            with self.scope.apart() as changes:
+                if node.variable is not None:
+                    self._loop_variable(node)
+                self._conditions.append(Dropped(label, branch.label.place, why))
+                self._run(branch.body)
+                self._conditions.pop()
+            outcomes.append(changes)
+        line = node.span.place.line
+        note = f"assumed the `{node.kind}` of line {line} that sets it"
+        self.document.spend(sum(value.size for c in outcomes for value in c.values() if value))
+        self.scope.merge(outcomes, note, complete=complete)
+
+    def _loop_variable(self, node: Compound) -> None:
+        items = self.expander.words(node.items) if node.items is not None else []
+        if len(items) == 1 and node.items is not None:
+            span = items[0].span or node.items[0].span
+            self.scope.set(node.variable or "", Value(span, items[0].pieces))
+            return
+        shown = ", ".join(item.text for item in items[:8])
+        why = f"it takes several values in a loop ({shown})" if items else "a loop sets it"
+        self.scope.set(node.variable or "", Value(node.branches[0].label, why=why))
+
+    def _simple(self, node: Simple, pipeline: Span | None) -> None:
+        for assignment in (*node.assignments, *node.declared):
+            start = assignment.span.source.offset(assignment.span.start)
+            self._regions.append((start, assignment.span.source.offset(assignment.span.end)))
+        if not node.words:
+            for assignment in node.assignments:
+                self._keep_slime(assign(self.expander, assignment))
+            return
+        assigned = {a.name: assign(self.expander, a, temporary=True)[1] for a in node.assignments}
+        self._substitutions(node)
+        fields = self.expander.words(node.words)
+        if not fields:
+            return
+        kept = builtin(self.expander, node, fields)
+        if kept is not None:
+            for item in kept:
+                self._keep_slime(item)
+            return
+        function = self.scope.functions.get(fields[0].text)
+        if function is not None:
+            self._call(function, fields[1:])
+            return
+        self._command(node, fields, assigned, pipeline)
+
+    def _command(
+        self,
+        node: Simple,
+        fields: Sequence[Field],
+        assigned: Mapping[str, Value],
+        pipeline: Span | None,
+    ) -> None:
+        found = look(fields)
+        rest = (*self.around.dropped, *found.wrapping.dropped, *self._conditions)
+        if found.script:
+            self._script(found, assigned, (*rest, *leftovers(node, pipeline)))
+        elif found.invocation is not None:
+            invocation = found.invocation
+            self.document.spend(len(self.scope.variables))
+            env = environment(self.scope, assigned, found.wrapping, self.around)
+            self._add(
+                replace(
+                    invocation,
+                    env=env,
+                    program=(*self.around.program, *invocation.program),
+                    dropped=(*rest, *invocation.dropped, *leftovers(node, pipeline)),
+                    name=invocation.name or self.around.name,
+                ),
+                [replace(node.span, end=max(node.span.end, node.end_at))],
+                fields,
+            )
+            self.problems.extend(found.problems)
+            self._dangling = node.end == "\n"
+
+    def _script(self, found: Found, assigned: Mapping[str, Value], rest: Iterable[Dropped]) -> None:
+        pieces: list[Piece] = []
+        for number, field in enumerate(found.script):
+            if number and pieces:
+                pieces.append(replace(pieces[-1].slice(0, 0), text=" ", exact=False))
+            pieces.extend(field.pieces)
+        source = joined(pieces, self.document)
+        if not SERVER.search(source.text):
+            return
+        around = Around(
+            (*self.around.program, *(field.word() for field in found.before)),
+            tuple(rest),
+            found.wrapping.name or self.around.name,
+            environment(self.scope, assigned, found.wrapping, self.around),
+        )
+        self._read_inside(source, self._child_scope(found, assigned), around)
+
+    def _child_scope(self, found: Found, assigned: Mapping[str, Value]) -> Scope:
+        wrapping: Wrapping = found.wrapping
+        known: dict[str, Value] = {}
+        everything = found.before and found.before[0].text == "eval"
+        if not wrapping.isolated:
+            known = {n: v for n, v in self.scope.variables.items() if v.exported or everything}
+            known |= {name: replace(value, exported=True) for name, value in assigned.items()}
+        for name, field in wrapping.env.items():
+            known[name] = Value(field.stretch, field.pieces, exported=True)
+        functions = self.scope.functions if everything else {}
+        return Scope(known, dict(functions), found.positional, list(self.scope.sourced))
+
+    def _read_inside(self, source: Source, scope: Scope, around: Around) -> None:
+        self.document.spend(10 + len(source.text) // 100)
+        if len(self._calls) >= _MAX_CALLS:
+            return
+        try:
+            inner = Interpreter(parse(source), scope, around)
+            inner._calls = [*self._calls, ""]
+            reading = inner.read()
+        except InputError as error:
+            self.problems.extend(error.problems)
+            return
+        self.invocations.extend(reading.invocations)
+        self.problems.extend(reading.problems)
+
+    def _substitutions(self, node: Simple) -> None:
+        """A server that is started inside of `$( … )`."""
+        for word in node.words:
+            for part in word.parts:
+                if isinstance(part, Substitution):
+                    raw = word.source.text[part.start : part.end]
+                    if SERVER.search(raw):
+                        with self.scope.apart():
+                            self._run(part.body)
+
+    def _call(self, function: Function, arguments: Sequence[Field]) -> None:
+        if len(self._calls) >= _MAX_CALLS or function.name in self._calls:
+            return
+        self._called.add(function.name)
+        self._calls.append(function.name)
+        before = self.scope.positional
+        known = not any(field.unknown and "@" in field.text for field in arguments)
+        self.scope.positional = tuple(map(_argument, arguments)) if known else None
+        self._run(function.body)
+        self.scope.positional = before
+        self._calls.pop()
+
+    # -- what was found -----------------------------------------------------------------
+
+    def _add(self, invocation: Invocation, spans: list[Span], fields: Sequence[Field]) -> None:
+        regions = {
+            (span.source.offset(span.start), span.source.offset(max(span.end - 1, span.start)))
+            for span in spans
+        }
+        offsets = {field.pieces[0].offset(0) for field in fields if field.used and field.pieces}
+        if offsets:
+            for start, end in self._regions:
+                if any(start <= offset <= end for offset in offsets):
+                    regions.add((start, end - 1))
+        self.document.spend(1 + len(self._regions) // 20)
+        comments = self._comments.within(sorted(regions))
+        self.invocations.append(replace(invocation, comments=comments))
+
+    def _keep_slime(self, assigned: tuple[str, Value, bool]) -> None:
+        """Remember an array of `--sglang-` options: nothing in the file may use it."""
+        name, value, append = assigned
+        fields = value.items
+        if fields is None and value.pieces is not None and "--sglang-" in _text(value):
+            fields = tuple(self.expander.resplit(value))
+        if fields and any(field.text.startswith(slime.PREFIX) for field in fields):
+            held = self._slime.setdefault(name, [])
+            if append and held:
+                held.pop()
+            held.append((value.span, fields))
+
+    def _unused_arrays(self) -> None:
+        used = {word.place for found in self.invocations for word in found.words}
+        for held in self._slime.values():
+            for span, fields in held:
+                if any(field.place in used for field in fields if field.text.startswith("--sg")):
+                    continue
+                reading = slime.read_options(fields, fragment=True)
+                env = environment(self.scope, {}, Wrapping(), self.around)
+                self._add(replace(reading.invocation, env=env), [span], fields)
+                self.problems.extend(reading.problems)
+
+    def _fragment_line(self, node: Simple) -> bool:
+        """Lines of options without a command: a part of a document, or a slip in a script."""
+        first = node.words[0].plain if node.words and not node.assignments else None
+        if first is None or not first.startswith("--") or len(first) < 3:
+            return False
+        if self._dangling:
+            before = node.span.source.text[: node.span.start].rpartition("\n")[0]
+            line = before.rpartition("\n")[2]
+            why = "a comment" if "#" in line else "a line without a `\\` at its very end"
+            self.problems.append(
+                Problem(
+                    "this is not part of the command above",
+                    node.span.place,
+                    f"{why} ended the command; the shell takes this line for a command of its own",
+                )
+            )
+            return True
+        self._fragment.extend(self.expander.words(node.words))
+        return True
+
+    def _end_fragment(self) -> None:
+        fields, self._fragment = self._fragment, []
+        if any(field.text.startswith(slime.PREFIX) for field in fields):
+            reading = slime.read_options(fields, fragment=True)
+            spans = [field.span for field in (fields[0], fields[-1]) if field.span is not None]
+            whole = [Span(spans[0].source, spans[0].start, spans[-1].end)] if spans else []
+            self._add(reading.invocation, whole, fields)
+            self.problems.extend(reading.problems)
+
+
+def run(source: Source, scope: Scope | None = None, around: Around | None = None) -> Reading:
+    """Read a script.  Raises InputError where it cannot be read at all."""
+    return Interpreter(parse(source), scope or Scope(), around).read()
+
+
+def _text(value: Value) -> str:
+    return "".join(piece.text for piece in value.pieces or ())
+
+
+def _argument(field: Field) -> Field:
+    owner = field.span
+    pieces = tuple(replace(piece, owner=piece.owner or owner) for piece in field.pieces)
+    return replace(field, pieces=pieces)
+
+
+def _pipeline(nodes: Sequence[Node], index: int) -> Span | None:
+    """The rest of the pipeline that starts at a command."""
+    node = nodes[index]
+    if node.end not in ("|", "|&"):
+        return None
+    last = index + 1
+    while last + 1 < len(nodes) and nodes[last].end in ("|", "|&"):
+        last += 1
+    if last >= len(nodes):
+        return None
+    return Span(node.span.source, node.end_at, nodes[last].span.end)
+
+
+def _distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
+    """Without repetitions: a function that is called twice in the same way is one command."""
+    seen: set[tuple[object, ...]] = set()
+    for found in invocations:
+        words: tuple[Word, ...] = found.words
+        key = (
+            found.place,
+            tuple(w.text for w in words),
+            tuple((k, v.text) for k, v in found.env.items()),
+        )
+        if key not in seen:
+            seen.add(key)
+            yield found

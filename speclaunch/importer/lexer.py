@@ -1,0 +1,317 @@
+"""Shell words as bash reads them: quotes, escapes, ``$…``, backticks.  Nothing is evaluated."""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from speclaunch.errors import InputError, Problem
+from speclaunch.importer.syntax import (
+    Arithmetic,
+    Literal,
+    Node,
+    Opaque,
+    Parameter,
+    Part,
+    ShellWord,
+    Substitution,
+)
+from speclaunch.importer.text import Source, Span
+
+MAX_DEPTH = 40
+_MAX_ARITHMETIC = 2_000
+
+_PLAIN = re.compile(r"""[^ \t\n;&|()<>"'\\$`]+""")
+_IN_QUOTES = re.compile(r"""[^"\\$`]+""")
+_IN_BRACES = re.compile(r"""[^}\\'"$`]+""")
+_SPECIAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
+_INDEX = re.compile(r"\[([^\]\s]*)\]")
+_OPERATOR = re.compile(r":-|:=|:\?|:\+|[-=?+]|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,|@|:")
+_ANSI = re.compile(
+    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))",
+    re.DOTALL,
+)
+_ANSI_NAMED = {
+    "n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b",
+    "f": "\f", "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?",
+}  # fmt: skip
+
+
+class Lexer:
+    """Reads words from a source, from `pos` on."""
+
+    def __init__(self, source: Source, depth: int = 0) -> None:
+        self.source = source
+        self.text = source.text
+        self.pos = 0
+        self.depth = depth
+        self.comments: list[Span] = []
+
+    def parse_list(self, closers: frozenset[str], *, paren: bool = False) -> tuple[Node, ...]:
+        """The commands up to a closing word or parenthesis (the parser knows how)."""
+        raise NotImplementedError
+
+    def fail(self, message: str, at: int) -> NoReturn:
+        """Stop reading: the script cannot be understood from here on."""
+        raise InputError(Problem(message, self.source.place(at)))
+
+    def enter(self, at: int) -> None:
+        """Count one level of nesting."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.fail(f"nested more than {MAX_DEPTH} deep", at)
+
+    def span(self, start: int) -> Span:
+        """From `start` to here."""
+        return Span(self.source, start, self.pos)
+
+    def read_word(self) -> ShellWord:
+        """The word that starts here (it may be empty)."""
+        start = self.pos
+        text = self.text
+        parts: list[Part] = []
+        while self.pos < len(text):
+            plain = _PLAIN.match(text, self.pos)
+            if plain is not None:
+                parts.append(Literal(plain[0], self.pos))
+                self.pos = plain.end()
+                continue
+            char = text[self.pos]
+            if char == "\\":
+                self._escape(parts)
+            elif char == "'":
+                parts.append(self._single_quoted())
+            elif char == '"':
+                self._double_quoted(parts)
+            elif char == "$":
+                self._dollar(parts, quoted=False)
+            elif char == "`":
+                parts.append(self._backticks(quoted=False))
+            else:
+                break
+        self.source.document.spend()
+        return ShellWord(tuple(parts), self.source, start, self.pos)
+
+    def read_quoted(self, text_end: int) -> tuple[Part, ...]:
+        """The text up to `text_end` as it would be between double quotes (a here-document)."""
+        parts: list[Part] = []
+        while self.pos < text_end:
+            if self.text[self.pos] == '"':
+                parts.append(Literal('"', self.pos, quoted=True))
+                self.pos += 1
+            else:
+                self._quoted_part(parts, self.pos)
+        return tuple(parts)
+
+    def _escape(self, parts: list[Part]) -> None:
+        self.source.document.spend()
+        if self.pos + 1 >= len(self.text):
+            parts.append(Literal("\\", self.pos, quoted=True))
+            self.pos += 1
+            return
+        if self.text[self.pos + 1] != "\n":  # a continued line is nothing at all
+            parts.append(Literal(self.text[self.pos + 1], self.pos + 1, quoted=True))
+        self.pos += 2
+
+    def _single_quoted(self) -> Literal:
+        self.source.document.spend()
+        start = self.pos + 1
+        end = self.text.find("'", start)
+        if end < 0:
+            self.fail("a single quote is not closed", self.pos)
+        self.pos = end + 1
+        return Literal(self.text[start:end], start, quoted=True)
+
+    def _double_quoted(self, parts: list[Part]) -> None:
+        start = self.pos
+        self.source.document.spend()
+        self.enter(start)
+        self.pos += 1
+        first = len(parts)
+        while self.pos < len(self.text) and self.text[self.pos] != '"':
+            self._quoted_part(parts, start)
+        if self.pos >= len(self.text):
+            self.fail("a double quote is not closed", start)
+        self.pos += 1
+        if not any(isinstance(part, Parameter) and part.list_like for part in parts[first:]):
+            parts.insert(first, Literal("", start + 1, quoted=True))  # "" is a word too
+        self.depth -= 1
+
+    def _quoted_part(self, parts: list[Part], start: int) -> None:
+        plain = _IN_QUOTES.match(self.text, self.pos)
+        if plain is not None:
+            parts.append(Literal(plain[0], self.pos, quoted=True))
+            self.pos = plain.end()
+            return
+        self.source.document.spend()
+        char = self.text[self.pos]
+        if char == "\\":
+            follows = self.text[self.pos + 1 : self.pos + 2]
+            if follows == "\n":
+                pass
+            elif follows in ("$", "`", '"', "\\"):
+                parts.append(Literal(follows, self.pos + 1, quoted=True))
+            else:
+                parts.append(Literal("\\" + follows, self.pos, quoted=True))
+            self.pos += 2
+        elif char == "$":
+            self._dollar(parts, quoted=True)
+        elif char == "`":
+            parts.append(self._backticks(quoted=True))
+        else:  # pragma: no cover - every other character is plain
+            self.fail("cannot read this", start)
+
+    def _dollar(self, parts: list[Part], *, quoted: bool) -> None:
+        self.source.document.spend()
+        text, start = self.text, self.pos
+        follows = text[start + 1 : start + 2]
+        if follows == "(":
+            parts.append(self._parenthesis(quoted=quoted))
+        elif follows == "{":
+            self.enter(start)
+            parts.append(self._braces(quoted=quoted))
+            self.depth -= 1
+        elif follows == "'" and not quoted:
+            parts.append(self._ansi_quoted())
+        elif follows == '"' and not quoted:
+            self.pos += 1
+            self._double_quoted(parts)
+        elif name := _SPECIAL.match(text, start + 1):
+            self.pos = name.end()
+            parts.append(Parameter(name[0], start, self.pos, quoted))
+        else:
+            parts.append(Literal("$", start, quoted))
+            self.pos += 1
+
+    def _ansi_quoted(self) -> Literal:
+        start = self.pos
+        end = start + 2
+        while end < len(self.text) and self.text[end] != "'":
+            end += 2 if self.text[end] == "\\" else 1
+        if end >= len(self.text):
+            self.fail("a single quote is not closed", start)
+        self.pos = end + 1
+        raw = self.text[start + 2 : end]
+        self.source.document.spend(raw.count("\\"))
+        text = _ANSI.sub(_ansi, raw)
+        return Literal(text.partition("\0")[0], start + 2, quoted=True, exact=text == raw)
+
+    def _parenthesis(self, *, quoted: bool) -> Part:
+        start = self.pos
+        if self.text.startswith("$((", start):
+            end = self.arithmetic_end(start + 3)
+            if end is not None:
+                self.pos = end + 2
+                return Arithmetic(self.text[start + 3 : end], start, self.pos, quoted)
+        self.pos = start + 2
+        body = self.parse_list(frozenset(), paren=True)
+        if self.pos >= len(self.text):
+            self.fail("`$(` is not closed", start)
+        self.pos += 1
+        return Substitution(body, start, self.pos, quoted)
+
+    def arithmetic_end(self, start: int) -> int | None:
+        """Where the ``))`` stands that closes an arithmetic expression, if it is one."""
+        depth = 0
+        for match in re.compile(r"[()\n;'\"`]").finditer(self.text, start, start + _MAX_ARITHMETIC):
+            if match[0] == "(":
+                depth += 1
+            elif match[0] != ")":
+                return None  # a command: arithmetic has none of these
+            elif depth:
+                depth -= 1
+            else:
+                return match.start() if self.text.startswith("))", match.start()) else None
+        return None
+
+    def _backticks(self, *, quoted: bool) -> Part:
+        start = self.pos
+        end = start + 1
+        while end < len(self.text) and self.text[end] != "`":
+            end += 2 if self.text[end] == "\\" else 1
+        if end >= len(self.text):
+            self.fail("a backtick is not closed", start)
+        self.pos = end + 1
+        inside = self.source.part(start + 1, end)
+        if "\\" in inside.text:
+            return Opaque("a command between backticks is not run", start, self.pos, quoted)
+        self.enter(start)
+        nodes = type(self)(inside, self.depth).parse_list(frozenset())
+        self.depth -= 1
+        return Substitution(nodes, start, self.pos, quoted, inside)
+
+    def _braces(self, *, quoted: bool) -> Part:
+        start = self.pos
+        self.pos += 2
+        prefix = ""
+        if re.compile(r"[#!][A-Za-z0-9_@*]").match(self.text, self.pos):
+            prefix = self.text[self.pos]
+            self.pos += 1
+        name = _NAME.match(self.text, self.pos)
+        if name is None:
+            return self._skip_braces(start, quoted=quoted)
+        self.pos = name.end()
+        index = _INDEX.match(self.text, self.pos)
+        if index is not None:
+            self.pos = index.end()
+        subscript = index[1] if index is not None else None
+        operator = _OPERATOR.match(self.text, self.pos)
+        if operator is not None:
+            self.pos = operator.end()
+            operand = self._operand(start, quoted=quoted)
+        elif self.text[self.pos : self.pos + 1] == "}":
+            operand = None
+        else:
+            return self._skip_braces(start, quoted=quoted)
+        self.pos += 1
+        sign = operator[0] if operator is not None else ""
+        return Parameter(name[0], start, self.pos, quoted, sign, operand, subscript, prefix)
+
+    def _skip_braces(self, start: int, *, quoted: bool) -> Part:
+        self._operand(start, quoted=quoted)
+        self.pos += 1
+        return Opaque("this expansion is not one that is read here", start, self.pos, quoted)
+
+    def _operand(self, start: int, *, quoted: bool) -> ShellWord:
+        """What stands up to the ``}`` (which is left)."""
+        begin = self.pos
+        parts: list[Part] = []
+        while self.pos < len(self.text) and self.text[self.pos] != "}":
+            plain = _IN_BRACES.match(self.text, self.pos)
+            if plain is not None:
+                parts.append(Literal(plain[0], self.pos, quoted))
+                self.pos = plain.end()
+                continue
+            char = self.text[self.pos]
+            if char == "\\":
+                if quoted and self.text[self.pos + 1 : self.pos + 2] not in '$`"\\}\n':
+                    parts.append(Literal("\\", self.pos, quoted))
+                    self.pos += 1
+                else:
+                    self._escape(parts)
+            elif char == "'" and quoted:
+                parts.append(Literal("'", self.pos, quoted))
+                self.pos += 1
+            elif char == "'":
+                parts.append(self._single_quoted())
+            elif char == '"':
+                self._double_quoted(parts)
+            elif char == "$":
+                self._dollar(parts, quoted=quoted)
+            else:
+                parts.append(self._backticks(quoted=quoted))
+        if self.pos >= len(self.text):
+            self.fail("`${` is not closed", start)
+        self.source.document.spend(len(parts))
+        return ShellWord(tuple(parts), self.source, begin, self.pos)
+
+
+def _ansi(match: re.Match[str]) -> str:
+    for group, base in ((1, 16), (2, 16), (3, 16), (4, 8)):
+        if match[group]:
+            code = int(match[group], base)
+            return chr(code & 0xFF if base == 8 else min(code, 0x10FFFF))
+    if match[5]:
+        return chr(ord(match[5]) & 0x1F)
+    return _ANSI_NAMED.get(match[6], match[0])

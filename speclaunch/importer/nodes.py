@@ -1,0 +1,183 @@
+"""YAML nodes with exact places: aliases and merge keys followed, nothing constructed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import yaml
+
+from speclaunch.errors import InputError, Place, Problem
+from speclaunch.importer.scope import Field
+from speclaunch.importer.text import Document, Piece, Source
+from speclaunch.recipe.source import MAX_NODES, yaml_problem
+
+_MAX_DEPTH = 60
+_MAX_MERGES = 20
+
+try:  # the C loader is about ten times faster
+    from yaml import CSafeLoader as _Loader
+except ImportError:  # pragma: no cover - PyYAML built without libyaml
+    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+
+
+def load(document: Document) -> list[yaml.Node]:
+    """The documents of a YAML file.  Raises InputError for what is not YAML, or is hostile."""
+    try:
+        _measure(document)
+        found = yaml.compose_all(document.text, Loader=_Loader)
+        return [node for node in found if node is not None]
+    except yaml.YAMLError as error:
+        problem = yaml_problem(error, document.shown, document.text)
+        if "{{" in document.text:
+            help_ = "this is a template: render it first (`helm template`), then import the result"
+            problem = Problem(problem.message, problem.place, help_)
+        raise InputError(problem) from error
+
+
+def _measure(document: Document) -> None:
+    """Composing recurses, in C, so deep files are refused before it."""
+    depth = 0
+    for count, event in enumerate(yaml.parse(document.text, Loader=_Loader)):
+        if count > 2 * MAX_NODES:
+            raise InputError(
+                Problem(f"{document.shown} has more than {MAX_NODES} values", Place(document.shown))
+            )
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_DEPTH:
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                place = Place(document.shown, line)
+                raise InputError(Problem(f"nested more than {_MAX_DEPTH} deep", place))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def entries(node: yaml.Node | None) -> dict[str, yaml.Node]:
+    """The keys and values of a mapping, with what its merge keys bring."""
+    return {key: value for key, _, value in pairs(node)}
+
+
+def pairs(node: yaml.Node | None) -> list[tuple[str, yaml.ScalarNode, yaml.Node]]:
+    """The keys (with their nodes) and values of a mapping, with what its merge keys bring."""
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    found: dict[str, tuple[str, yaml.ScalarNode, yaml.Node]] = {}
+    waiting: list[yaml.Node] = [node]
+    seen: set[int] = set()
+    while waiting and len(seen) < _MAX_MERGES:
+        mapping = waiting.pop(0)
+        if isinstance(mapping, yaml.SequenceNode):  # `<<: [*one, *two]`: the first wins
+            waiting[:0] = mapping.value[:_MAX_MERGES]
+        if id(mapping) in seen or not isinstance(mapping, yaml.MappingNode):
+            continue
+        seen.add(id(mapping))
+        own: dict[str, tuple[str, yaml.ScalarNode, yaml.Node]] = {}
+        for key, value in mapping.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.tag == "tag:yaml.org,2002:merge":
+                waiting.append(value)
+            else:
+                own[key.value] = (key.value, key, value)  # the last of two wins
+        found = own | found
+    return list(found.values())
+
+
+def items(node: yaml.Node | None) -> list[yaml.Node]:
+    """The items of a list."""
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def text(node: yaml.Node | None) -> str | None:
+    """The text of a scalar; None for anything else, and for null."""
+    if not isinstance(node, yaml.ScalarNode) or node.tag == "tag:yaml.org,2002:null":
+        return None
+    return str(node.value)
+
+
+def walk(node: yaml.Node) -> Iterator[yaml.Node]:
+    """Every node once, however often an alias repeats it."""
+    seen: set[int] = set()
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        if isinstance(found, yaml.SequenceNode):
+            waiting.extend(reversed(found.value))
+        elif isinstance(found, yaml.MappingNode):
+            waiting.extend(value for _, value in reversed(found.value))
+
+
+def place(node: yaml.Node, document: Document) -> Place:
+    """Where a node stands."""
+    start, end = offsets(node, document)
+    return document.place(start, max(end - start, 1))
+
+
+def offsets(node: yaml.Node, document: Document) -> tuple[int, int]:
+    """The stretch of the document that a node takes."""
+    return (
+        document.offset(node.start_mark.line, node.start_mark.column),
+        document.offset(node.end_mark.line, node.end_mark.column),
+    )
+
+
+def source(node: yaml.ScalarNode, document: Document) -> Source:
+    """The text of a scalar, with the place of each character.
+
+    Exact for plain, quoted and block scalars; where the text cannot be followed (an escape such
+    as ``\\x41``), everything stands at the start of the scalar.
+    """
+    value = str(node.value)
+    start, end = offsets(node, document)
+    where = _align(value, document.text, start, end, node.style)
+    return Source(document, value, where if where is not None else [start] * len(value))
+
+
+def field(node: yaml.ScalarNode, document: Document) -> Field:
+    """A scalar as one word."""
+    traced = source(node, document)
+    return Field((Piece(traced.text, traced, 0, quoted=True),), None)
+
+
+def _align(  # noqa: PLR0912
+    value: str, raw: str, start: int, end: int, style: str | None
+) -> list[int] | None:
+    """The offset of each character of a scalar's value in the raw text."""
+    at = start
+    if style in ("|", ">"):
+        at = raw.find("\n", start) + 1
+    elif style in ("'", '"'):
+        at = start + 1
+    where: list[int] = []
+    blanks = frozenset(" \t\n")
+    for char in value:
+        if char in blanks:
+            # folding turns breaks and indentation into one blank, or into none
+            where.append(min(at, end))
+            if at < end and raw[at] == char:
+                at += 1
+            elif style == '"' and raw[at : at + 2] in ("\\n", "\\t", "\\ "):
+                at += 2
+            continue
+        while at < end and raw[at] in blanks:
+            at += 1
+        begin = at
+        if style == '"' and raw[at : at + 1] == "\\":
+            if raw[at + 1 : at + 2] == "\n":  # a line continued without a blank
+                at += 2
+                while at < end and raw[at] in blanks:
+                    at += 1
+                begin = at
+            elif raw[at + 1 : at + 2] == char:
+                at += 1
+        elif style == "'" and char == "'" and raw[at : at + 2] == "''":
+            at += 1
+        if at >= end or raw[at] != char:
+            return None
+        where.append(begin)
+        at += 1
+    return where

@@ -1,0 +1,260 @@
+"""A shell script as a tree of commands.
+
+Not a checker: what it does not know it steps over, so that a fragment or a script with a slip still
+gives its commands.  What would make every guess wrong (a quote that is never closed, nesting
+without end) is an InputError.
+"""
+
+from __future__ import annotations
+
+import re
+
+from speclaunch.importer.simple import SimpleParser
+from speclaunch.importer.syntax import (
+    Branch,
+    Compound,
+    Function,
+    Node,
+    Script,
+    ShellWord,
+    Simple,
+)
+from speclaunch.importer.text import Source, Span
+
+_RESERVED = re.compile(
+    r"(?:if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|\{|\}|!|\[\[)"
+    r"(?=[ \t\n;&|()<>]|\Z)"
+)
+_FUNCTION = re.compile(r"""([^\s;&|()<>$`"'=\\#]+)[ \t]*\([ \t]*\)""")
+_ENDING = re.compile(r"&&|\|\||\|&|;(?![;&])|&|\||\n")
+_FOR_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def parse(source: Source) -> Script:
+    """The tree of a script.  Raises InputError where it cannot be read at all."""
+    parser = _Parser(source)
+    nodes = parser.parse_list(frozenset())
+    return Script(source, nodes, parser.comments)
+
+
+class _Parser(SimpleParser):
+    def parse_list(
+        self, closers: frozenset[str], *, paren: bool = False, case: bool = False
+    ) -> tuple[Node, ...]:
+        self.enter(self.pos)
+        nodes: list[Node] = []
+        while True:
+            self.skip_blank(newlines=True)
+            if self.pos >= len(self.text):
+                break
+            char = self.text[self.pos]
+            if char == ")":
+                if paren:
+                    break
+                self.pos += 1
+            elif char in ";&|":
+                if case and self.text.startswith((";;", ";&"), self.pos):
+                    break
+                self.pos += 1
+            elif (word := _RESERVED.match(self.text, self.pos)) and word[0] in closers:
+                break
+            else:
+                node = self._command()
+                if node is not None:
+                    self._ending(node)
+                    nodes.append(node)
+        self.depth -= 1
+        return tuple(nodes)
+
+    def _ending(self, node: Node) -> None:
+        self.skip_blank()
+        node.end_at = self.pos
+        ending = _ENDING.match(self.text, self.pos)
+        if ending is not None:
+            node.end = ending[0]
+            if ending[0] != "\n":
+                self.pos = ending.end()
+
+    # -- commands -----------------------------------------------------------------------
+
+    def _command(self) -> Node | None:  # noqa: PLR0911
+        start = self.pos
+        word = _RESERVED.match(self.text, start)
+        if word is not None:
+            self.pos = word.end()
+            match word[0]:
+                case "if":
+                    return self._if(start)
+                case "while" | "until":
+                    return self._loop(start, word[0])
+                case "for" | "select":
+                    return self._for(start, word[0])
+                case "case":
+                    return self._case(start)
+                case "{":
+                    body = self.parse_list(frozenset({"}"}))
+                    self._close("}")
+                    return self._compound("group", start, body)
+                case "[[":
+                    return self._test(start)
+                case "function":
+                    return self._function_word(start)
+                case _:  # `time`, `!`, or a closing word that closes nothing
+                    return None
+        if self.text[start] == "(":
+            return self._parenthesised(start)
+        name = _FUNCTION.match(self.text, start)
+        if name is not None:
+            self.pos = name.end()
+            return self._function(start, name[1])
+        return self.simple(start)
+
+    def _close(self, *words: str) -> str:
+        found = _RESERVED.match(self.text, self.pos)
+        if found is not None and found[0] in words:
+            self.pos = found.end()
+            return found[0]
+        return ""
+
+    def _compound(self, kind: str, start: int, body: tuple[Node, ...]) -> Compound:
+        branch = Branch(Span(self.source, start, start), (), body, certain=True)
+        return Compound(kind, self.span(start), (branch,), redirects=self.redirects())
+
+    def _if(self, start: int) -> Compound:
+        branches: list[Branch] = []
+        keyword, at = "if", start
+        while keyword in ("if", "elif"):
+            condition = self.parse_list(frozenset({"then"}))
+            label = Span(self.source, at, _trimmed(self.text, at, self.pos))
+            self._close("then")
+            body = self.parse_list(frozenset({"elif", "else", "fi"}))
+            branches.append(Branch(label, condition, body))
+            at = self.pos
+            keyword = self._close("elif", "else", "fi")
+        if keyword == "else":
+            label = self.span(at)
+            body = self.parse_list(frozenset({"fi"}))
+            self._close("fi")
+            branches.append(Branch(label, (), body, certain=True))
+        return Compound("if", self.span(start), tuple(branches), redirects=self.redirects())
+
+    def _loop(self, start: int, kind: str) -> Compound:
+        condition = self.parse_list(frozenset({"do"}))
+        label = Span(self.source, start, _trimmed(self.text, start, self.pos))
+        self._close("do")
+        body = self.parse_list(frozenset({"done"}))
+        self._close("done")
+        branch = Branch(label, condition, body)
+        return Compound(kind, self.span(start), (branch,), redirects=self.redirects())
+
+    def _for(self, start: int, kind: str) -> Compound:
+        variable: str | None = None
+        items: tuple[ShellWord, ...] | None = None
+        self.skip_blank()
+        if self.text.startswith("((", self.pos):
+            end = self.text.find("))", self.pos)
+            self.pos = len(self.text) if end < 0 else end + 2
+        elif name := _FOR_NAME.match(self.text, self.pos):
+            variable = name[0]
+            self.pos = name.end()
+            self.skip_blank(newlines=True)
+            if re.compile(r"in(?=[ \t\n;]|\\\n|\Z)").match(self.text, self.pos):
+                self.pos += 2
+                items = self.words()
+        label = self.span(start)
+        self.skip_blank()
+        if self.text.startswith(";", self.pos):
+            self.pos += 1
+        self.skip_blank(newlines=True)
+        closer = "done" if self._close("do", "{") == "do" else "}"
+        body = self.parse_list(frozenset({closer}))
+        self._close(closer)
+        branch = Branch(label, (), body)
+        redirects = self.redirects()
+        return Compound(kind, self.span(start), (branch,), variable, items, redirects)
+
+    def _case(self, start: int) -> Compound:
+        self.skip_blank()
+        subject = self.read_word()
+        self.skip_blank(newlines=True)
+        if self.text.startswith("in", self.pos):
+            self.pos += 2
+        branches: list[Branch] = []
+        while True:
+            self.skip_blank(newlines=True)
+            if self.pos >= len(self.text) or self._close("esac"):
+                break
+            at = self.pos
+            pattern = self._pattern()
+            label = Span(self.source, at, _trimmed(self.text, at, self.pos))
+            body = self.parse_list(frozenset({"esac"}), case=True)
+            branches.append(Branch(label, (), body, certain=pattern.strip() == "*"))
+            ending = re.compile(r";;&|;;|;&").match(self.text, self.pos)
+            self.pos = ending.end() if ending is not None else max(self.pos, at + 1)
+        redirects = self.redirects()
+        return Compound("case", self.span(start), tuple(branches), None, (subject,), redirects)
+
+    def _pattern(self) -> str:
+        if self.text.startswith("(", self.pos):
+            self.pos += 1
+        start = self.pos
+        while self.pos < len(self.text):
+            self.skip_blank(newlines=True)
+            before = self.pos
+            self.read_word()
+            if self.text.startswith(")", self.pos):
+                self.pos += 1
+                return self.text[start : self.pos - 1]
+            if self.pos == before:
+                self.pos = min(self.pos + 1, len(self.text))
+        return self.text[start:]
+
+    def _test(self, start: int) -> Simple:
+        while self.pos < len(self.text):
+            self.skip_blank(newlines=True, comments=False)
+            if self.text.startswith("]]", self.pos):
+                self.pos += 2
+                return Simple(self.span(start))
+            before = self.pos
+            self.read_word()
+            if self.pos == before:
+                self.pos += 1
+        return self.fail("`[[` is not closed", start)
+
+    def _parenthesised(self, start: int) -> Node:
+        if self.text.startswith("((", start):
+            end = self.arithmetic_end(start + 2)
+            if end is not None:
+                self.pos = end + 2
+                return Simple(self.span(start))
+        self.pos = start + 1
+        body = self.parse_list(frozenset(), paren=True)
+        if self.pos >= len(self.text):
+            self.fail("`(` is not closed", start)
+        self.pos += 1
+        return self._compound("subshell", start, body)
+
+    def _function_word(self, start: int) -> Node | None:
+        self.skip_blank()
+        name = re.compile(r"[^\s;&|()<>]+").match(self.text, self.pos)
+        if name is None:
+            return None
+        self.pos = name.end()
+        parentheses = re.compile(r"[ \t]*\([ \t]*\)").match(self.text, self.pos)
+        if parentheses is not None:
+            self.pos = parentheses.end()
+        return self._function(start, name[0])
+
+    def _function(self, start: int, name: str) -> Function:
+        self.enter(start)
+        self.skip_blank(newlines=True)
+        body = self._command() if self.pos < len(self.text) else None
+        self.depth -= 1
+        return Function(name, self.span(start), (body,) if body is not None else ())
+
+
+def _trimmed(text: str, start: int, end: int) -> int:
+    """The end of a stretch without the separators that end it."""
+    while end > start and text[end - 1] in " \t\n;":
+        end -= 1
+    return end

@@ -1,0 +1,218 @@
+"""The variables of a script while it is read, and how alternatives come together again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from speclaunch.errors import Place
+from speclaunch.importer.interface import Word
+from speclaunch.importer.syntax import Function
+from speclaunch.importer.text import Piece, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One word after expansion.
+
+    `span` is where it is written, when that is one stretch (a word, an element of an array, the
+    value of a variable); `used` where it is expanded, when that is somewhere else.
+    """
+
+    pieces: tuple[Piece, ...]
+    span: Span | None = None
+    used: Span | None = None
+
+    @property
+    def unknown(self) -> str | None:
+        """Why it could not be evaluated."""
+        return next((piece.unknown for piece in self.pieces if piece.unknown), None)
+
+    @property
+    def text(self) -> str:
+        """The word; what is not known in it stays as it is written.
+
+        Where that could be taken for something else (a literal `$` beside a variable), the whole
+        word is as it is written, with its quotes.
+        """
+        if (
+            self.span is not None
+            and self.unknown
+            and any("$" in piece.text for piece in self.pieces if not piece.unknown)
+        ):
+            return self.span.text
+        return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def place(self) -> Place:
+        """Where the text is written."""
+        if self.span is not None:
+            return self.span.place
+        first, last = self.pieces[0], self.pieces[-1]
+        start = first.offset(0)
+        length = last.offset(max(len(last.text) - 1, 0)) - start + 1
+        return first.source.document.place(start, max(length, 1))
+
+    @property
+    def stretch(self) -> Span:
+        """Where it is written, or as near as one stretch comes to it."""
+        if self.span is not None:
+            return self.span
+        first = self.pieces[0]
+        return Span(
+            first.source, first.start, first.start + (len(first.text) if first.exact else 1)
+        )
+
+    def word(self) -> Word:
+        """The word for users."""
+        unknown = self.unknown
+        why = unknown or next((piece.note for piece in self.pieces if piece.note), None)
+        used = self.used.place if self.used is not None else None
+        return Word(self.text, self.place, unknown is None, why, used)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The value of a variable: pieces of text, or the fields of an array; neither: not known.
+
+    `why` says why it is not known.  `span` is where it is written.
+    """
+
+    span: Span
+    pieces: tuple[Piece, ...] | None = None
+    items: tuple[Field, ...] | None = None
+    exported: bool = False
+    why: str | None = None
+
+    @property
+    def size(self) -> int:
+        """What it costs to go through it."""
+        return len(self.items or ()) + len(self.pieces or ())
+
+    def texts(self) -> tuple[str, ...] | None:
+        """The value as plain texts, to compare it with another; None when it is not known."""
+        if self.items is not None:
+            return ("(", *(item.text for item in self.items))
+        if self.pieces is not None:
+            return ("".join(piece.text for piece in self.pieces),)
+        return None
+
+    def noted(self, note: str, after: int = 0) -> Value:
+        """The same value with a note on everything in it but its first elements or characters."""
+        if self.items is not None:
+            rest = tuple(
+                replace(item, pieces=tuple(replace(p, note=p.note or note) for p in item.pieces))
+                for item in self.items[after:]
+            )
+            return replace(self, items=(*self.items[:after], *rest))
+        pieces: list[Piece] = []
+        for piece in self.pieces or ():
+            noted = after <= 0 and not piece.note
+            pieces.append(replace(piece, note=note) if noted else piece)
+            after -= len(piece.text)
+        return replace(self, pieces=tuple(pieces) if self.pieces is not None else None)
+
+
+Changes = Mapping[str, Value | None]
+
+
+@dataclass(slots=True)
+class Scope:
+    """What is set at this point of a script.  `positional` is None where it is not known."""
+
+    variables: dict[str, Value] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    positional: tuple[Field, ...] | None = None
+    sourced: list[str] = field(default_factory=list)
+    export_all: bool = False
+    passed: frozenset[str] = frozenset()
+    """Names that another program replaces before a shell sees them: never known here."""
+    _journals: list[dict[str, Value | None]] = field(default_factory=list)
+
+    def get(self, name: str) -> Value | None:
+        """The value of a variable, None when this file does not set it."""
+        return self.variables.get(name)
+
+    def set(self, name: str, value: Value | None) -> None:
+        """Set or (None) unset a variable."""
+        if self._journals:
+            self._journals[-1].setdefault(name, self.variables.get(name))
+        if value is None:
+            self.variables.pop(name, None)
+        else:
+            self.variables[name] = value
+
+    @contextmanager
+    def apart(self) -> Iterator[dict[str, Value | None]]:
+        """Changes made inside are undone at the end and left in the mapping that this gives."""
+        journal: dict[str, Value | None] = {}
+        changes: dict[str, Value | None] = {}
+        self._journals.append(journal)
+        try:
+            yield changes
+        finally:
+            self._journals.pop()
+            for name, before in journal.items():
+                changes[name] = self.variables.get(name)
+                if before is None:
+                    self.variables.pop(name, None)
+                else:
+                    self.variables[name] = before
+
+    def merge(self, alternatives: list[Changes], note: str, *, complete: bool) -> None:
+        """After an `if`: what holds whichever way it went.
+
+        One value, or one that the others are the beginning of, is taken with `note`; anything
+        else is not known.  `complete`: one of the alternatives was taken for certain.
+        """
+        names = dict.fromkeys(name for changes in alternatives for name in changes)
+        for name in names:
+            before = self.variables.get(name)
+            values = [changes.get(name, before) for changes in alternatives]
+            if not complete:
+                values.append(before)
+            self.set(name, _either(values, note))
+
+
+def _either(values: list[Value | None], note: str) -> Value | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    exported = any(value.exported for value in known)
+    texts = [value.texts() for value in known]
+    if len(known) == len(values) and all(text == texts[0] and text for text in texts):
+        return replace(known[0], exported=exported)
+    arrays = [value.items is not None for value in known]
+    if all(arrays) or not any(arrays):
+        longest = max(range(len(known)), key=lambda index: _size(known[index]))
+        if all(_begins(text, texts[longest]) for text in texts):
+            shortest = min(map(_size, known)) if len(known) == len(values) else 0
+            after = max(shortest - (1 if all(arrays) else 0), 0)
+            return replace(known[longest].noted(note, after), exported=exported)
+    if all(arrays):
+        return replace(known[0].noted(note), exported=exported)
+    choices = [" ".join(text) for text in texts if text]
+    shown = f" ({', '.join(dict.fromkeys(choices))})" if 0 < sum(map(len, choices)) < 120 else ""
+    why = next((value.why for value in known if value.why), None)
+    why = why or f"its value depends on a condition{shown}"
+    return Value(known[0].span, exported=exported, why=why)
+
+
+def _size(value: Value) -> int:
+    texts = value.texts()
+    if texts is None:
+        return -1
+    return len(texts) if value.items is not None else len(texts[0])
+
+
+def _begins(text: tuple[str, ...] | None, longest: tuple[str, ...] | None) -> bool:
+    if text is None or longest is None:
+        return False
+    if longest[0] == "(" and len(longest) >= len(text):
+        return text == longest[: len(text)]
+    if len(text) != 1 or len(longest) != 1:
+        return False
+    whole, start = longest[0], text[0]
+    # more words after the same ones; "16" is no longer version of "1"
+    return not start or whole == start or (whole.startswith(start) and whole[len(start)].isspace())

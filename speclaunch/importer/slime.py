@@ -1,0 +1,166 @@
+"""slime's ``--sglang-…`` options: SGLang's server arguments with a prefix, among slime's own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from speclaunch.errors import Problem
+from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, Word
+from speclaunch.importer.scope import Field
+from speclaunch.importer.text import Piece, joined
+from speclaunch.importer.wrappers import cut
+
+PREFIX = "--sglang-"
+
+_OWN = re.compile(
+    r"--sglang-(?:router-(?:ip|port|request-timeout-secs)|server-concurrency|config)(?:=|\Z)"
+)
+"""Options that begin like SGLang's and are slime's."""
+_ROLLOUT = re.compile(
+    r"--(?:rollout-num-gpus|rollout-num-gpus-per-engine|rollout-num-gpus-per-node|hf-checkpoint"
+    r"|debug-rollout-only|colocate|offload|prefill-num-servers|actor-num-nodes"
+    r"|actor-num-gpus-per-node|use-rollout-routing-replay|seed|rollout-seed"
+    r"|rollout-max-context-len|rollout-max-response-len|rollout-max-prompt-len"
+    r"|sglang-[a-z-]+)(?:=|\Z)"
+)
+"""Options of slime that say how its engines are run; the rest is about training."""
+_MAX_JSON = 1 << 16
+
+
+@dataclass(slots=True)
+class SlimeReading:
+    """What a list of options holds."""
+
+    invocation: Invocation
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeReading:
+    """Split options into SGLang's and slime's own.
+
+    In a `fragment` (an array, lines of a document) every option of slime is of interest; a whole
+    training command has a hundred, of which only those about the engines are.
+    """
+    server: list[Word] = []
+    extras: dict[str, Word] = {}
+    dropped: list[Dropped] = []
+    problems: list[Problem] = []
+    near = _neighbours(words) if not fragment else frozenset(range(len(words)))
+    for start, end in _options(words):
+        head = words[start]
+        text = head.text
+        group = words[start:end]
+        if text.startswith(PREFIX) and not _OWN.match(text):
+            server.append(_stripped(head))
+            server.extend(word.word() for word in group[1:])
+            continue
+        name = text.partition("=")[0]
+        whole = " ".join(word.text for word in group)
+        if text.startswith("--speculative-"):
+            problems.append(unprefixed(head))
+            why = f"slime does not know `{name}`; SGLang's options are written --sglang-…"
+            dropped.append(Dropped(whole, head.place, why))
+        elif text.startswith("--") and (start in near or _ROLLOUT.match(text)):
+            values = group[1:]
+            if "=" in text:
+                values = [cut(head, len(name) + 1), *values]
+            extras[name] = values[0].word() if values else head.word()
+            if len(values) > 1:
+                rest = " ".join(word.text for word in values[1:])
+                dropped.append(Dropped(rest, values[1].place, f"more values of `{name}`"))
+        else:
+            why = head.unknown or "an option of slime that does not concern the engine"
+            dropped.append(Dropped(whole, head.place, why))
+    place = next((w.place for w in words if w.text.startswith(PREFIX)), words[0].place)
+    return SlimeReading(
+        Invocation(
+            InvocationKind.SLIME, tuple(server), place, dropped=tuple(dropped), extras=extras
+        ),
+        problems,
+    )
+
+
+def unprefixed(word: Field) -> Problem:
+    """The problem of ``--speculative-…`` among slime's options."""
+    name = word.text.partition("=")[0]
+    return Problem(
+        f"slime does not take `{name}`: it reaches the engine only as "
+        f"`{PREFIX}{name.removeprefix('--')}`",
+        word.place,
+        f"write {PREFIX}{name.removeprefix('--')} "
+        "(slime's own guide leaves the prefix out in one place)",
+    )
+
+
+def _options(words: Sequence[Field]) -> list[tuple[int, int]]:
+    starts = [i for i, word in enumerate(words) if _is_option(word) or i == 0]
+    return list(zip(starts, [*starts[1:], len(words)], strict=True))
+
+
+def _is_option(word: Field) -> bool:
+    """An option, or something unknown that may be many (`${MODEL_ARGS[@]}`)."""
+    return word.text.startswith("--") or (
+        word.unknown is not None and re.match(r'"?\$\{\w+\[[@*]\]', word.text) is not None
+    )
+
+
+def _neighbours(words: Sequence[Field]) -> frozenset[int]:
+    """The words that stand in the same array as an option for SGLang."""
+    found: set[int] = set()
+    used: dict[tuple[int, int], list[int]] = {}
+    for index, word in enumerate(words):
+        if word.used is not None:
+            used.setdefault((id(word.used.source), word.used.start), []).append(index)
+    for indexes in used.values():
+        if any(words[index].text.startswith(PREFIX) for index in indexes):
+            found.update(indexes)
+    return frozenset(found)
+
+
+def _stripped(word: Field) -> Word:
+    whole = word.word()
+    return replace(whole, text="--" + whole.text.removeprefix(PREFIX))
+
+
+def runtime_environment(words: Sequence[Field]) -> dict[str, Field]:
+    """The ``env_vars`` of ``ray job submit --runtime-env-json``."""
+    for index, word in enumerate(words):
+        text = "".join(piece.text for piece in word.pieces)
+        option, _, value = text.partition("=")
+        if option != "--runtime-env-json":
+            continue
+        skip = len(option) + 1
+        if not value and index + 1 < len(words):
+            after = words[index + 1]
+            return _variables("".join(piece.text for piece in after.pieces), after, 0)
+        return _variables(value, word, skip)
+    return {}
+
+
+def _variables(text: str, word: Field, skip: int) -> dict[str, Field]:
+    try:
+        data = json.loads(text) if len(text) <= _MAX_JSON else None
+    except (ValueError, RecursionError):
+        return {}
+    variables = data.get("env_vars") if isinstance(data, dict) else None
+    if not isinstance(variables, dict) or not word.pieces:
+        return {}
+    source = joined(word.pieces, word.pieces[0].source.document)
+    unknown = {piece.text for piece in word.pieces if piece.unknown}
+    found: dict[str, Field] = {}
+    for name, value in variables.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            continue
+        shown = re.search(
+            re.escape(json.dumps(name)) + r"\s*:\s*\"(" + re.escape(value) + r")\"",
+            source.text[skip:],
+        )
+        at = skip + shown.start(1) if shown is not None else 0
+        part = next((raw for raw in unknown if raw in value), None)
+        why = f"`{part}` is not set in this file" if part is not None else None
+        piece = Piece(value, source, at, exact=shown is not None, unknown=why)
+        found[name] = Field((piece,))
+    return found

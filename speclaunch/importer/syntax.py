@@ -1,0 +1,184 @@
+"""The syntax tree of a shell script, as far as finding commands needs one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from speclaunch.importer.text import Source, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Characters that stand for themselves; `exact` when they are written just so."""
+
+    text: str
+    start: int
+    quoted: bool = False
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """``$NAME`` or ``${NAME…}``.
+
+    `operator` is what follows the name (``:-``, ``##``, ``/`` …) and `operand` the word after it.
+    `index` is the text between brackets.  `prefix` is ``#`` or ``!``
+    for ``${#NAME}``, ``${!NAME}``.
+    """
+
+    name: str
+    start: int
+    end: int
+    quoted: bool = False
+    operator: str = ""
+    operand: ShellWord | None = None
+    index: str | None = None
+    prefix: str = ""
+
+    @property
+    def list_like(self) -> bool:
+        """``$@`` and ``${A[@]}``: words of their own, none if there are none, even in quotes."""
+        return self.prefix != "#" and (self.name == "@" or self.index == "@")
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """``$(…)`` or backticks."""
+
+    body: tuple[Node, ...]
+    start: int
+    end: int
+    quoted: bool = False
+    source: Source | None = None
+    """The source that `body` is written in, when it is another one (backticks)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """``$((…))``; `text` is what stands between."""
+
+    text: str
+    start: int
+    end: int
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Something that is only carried along: ``<(…)`` and the like."""
+
+    why: str
+    start: int
+    end: int
+    quoted: bool = False
+
+
+Part: TypeAlias = Literal | Parameter | Substitution | Arithmetic | Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class ShellWord:
+    """One word as written."""
+
+    parts: tuple[Part, ...]
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def span(self) -> Span:
+        """Where it is written."""
+        return Span(self.source, self.start, self.end)
+
+    @property
+    def plain(self) -> str | None:
+        """The text of a word that has no quotes and nothing to expand, else None."""
+        if all(isinstance(part, Literal) and not part.quoted for part in self.parts):
+            return "".join(part.text for part in self.parts if isinstance(part, Literal))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """``NAME=value``, ``NAME+=value``, ``NAME=( … )``."""
+
+    name: str
+    value: ShellWord | tuple[ShellWord, ...]
+    span: Span
+    append: bool = False
+    index: str | None = None
+
+
+@dataclass(slots=True)
+class Redirect:
+    """``2>&1``, ``> log``, ``<<EOF`` (with the stretch of its text)."""
+
+    operator: str
+    span: Span
+    target: ShellWord | None = None
+    body: Span | None = None
+    literal: bool = False
+    """The here-document is not expanded (its delimiter was quoted)."""
+
+
+@dataclass(slots=True)
+class Simple:
+    """A simple command.  `declared` are assignments after ``export``, ``local`` and the like."""
+
+    span: Span
+    assignments: tuple[Assignment, ...] = ()
+    words: tuple[ShellWord, ...] = ()
+    declared: tuple[Assignment, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    end: str = ""
+    """What ends it: ``;``, ``&``, ``&&``, ``||``, ``|``, a newline or nothing."""
+    end_at: int = 0
+
+
+@dataclass(slots=True)
+class Branch:
+    """One alternative of an ``if`` or ``case``, the body of a loop: `label` is its condition."""
+
+    label: Span
+    condition: tuple[Node, ...]
+    body: tuple[Node, ...]
+    certain: bool = False
+    """``else`` and ``*)``: taken when no other is."""
+
+
+@dataclass(slots=True)
+class Compound:
+    """``if``, ``case``, ``while``, ``until``, ``for``, ``select``, ``( … )``, ``{ … }``."""
+
+    kind: str
+    span: Span
+    branches: tuple[Branch, ...]
+    variable: str | None = None
+    items: tuple[ShellWord, ...] | None = None
+    redirects: tuple[Redirect, ...] = ()
+    end: str = ""
+    end_at: int = 0
+
+
+@dataclass(slots=True)
+class Function:
+    """``name() { … }``."""
+
+    name: str
+    span: Span
+    body: tuple[Node, ...]
+    end: str = ""
+    end_at: int = 0
+
+
+Node: TypeAlias = Simple | Compound | Function
+
+
+@dataclass(slots=True)
+class Script:
+    """A parsed script and its comments (their offsets, in order)."""
+
+    source: Source
+    nodes: tuple[Node, ...]
+    comments: list[Span] = field(default_factory=list)

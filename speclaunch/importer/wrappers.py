@@ -1,0 +1,322 @@
+"""What stands before a server's program: ``env``, ``nohup``, ``numactl``, ``docker run`` and so on.
+
+The program itself is found by its own words (`find_program`), so that a wrapper that nobody has
+thought of hides nothing; what is known of a wrapper only says what it means for the server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from speclaunch.importer.interface import Dropped, InvocationKind
+from speclaunch.importer.scope import Field
+
+MODULE = "sglang.launch_server"
+SERVER = re.compile(r"sglang\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-")
+"""Text that may hold a server command: nothing else is worth reading."""
+
+SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash"})
+SILENT = frozenset(
+    [
+        "echo",
+        "printf",
+        "cat",
+        "grep",
+        "egrep",
+        "fgrep",
+        "rg",
+        "pgrep",
+        "pkill",
+        "kill",
+        "killall",
+        "ps",
+        "git",
+        "curl",
+        "wget",
+        "logger",
+        "sed",
+        "awk",
+        "jq",
+        "test",
+        "[",
+        "which",
+        "type",
+        "man",
+        "alias",
+        "trap",
+        "read",
+        "complete",
+        "find",
+        "ls",
+        "rm",
+        "cp",
+        "mv",
+        "tar",
+        "pip",
+        "pip3",
+        "apt",
+        "apt-get",
+        "sleep",
+    ]
+)
+"""Commands that run none of their arguments."""
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*=")
+_CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
+_SWITCHES = frozenset(
+    [
+        "-d",
+        "--detach",
+        "-i",
+        "--interactive",
+        "-t",
+        "--tty",
+        "--rm",
+        "--privileged",
+        "--init",
+        "--read-only",
+        "-P",
+        "--publish-all",
+        "--no-healthcheck",
+        "--oom-kill-disable",
+        "--disable-content-trust",
+        "-q",
+        "--quiet",
+        "--sig-proxy",
+        "--use-api-socket",
+        "--replace",
+        "--no-hosts",
+        "--no-hostname",
+        "--tls-verify",
+    ]
+)
+_WHY = {
+    "nohup": "the engine is watched by who launches it",
+    "setsid": "the engine is watched by who launches it",
+    "exec": "it only replaces the shell",
+    "command": "it only says how the shell finds the program",
+    "time": "it only measures",
+    "numactl": "binding to NUMA nodes is not part of the server's arguments",
+    "taskset": "binding to cores is not part of the server's arguments",
+    "nice": "a priority is not part of the server's arguments",
+    "ionice": "a priority is not part of the server's arguments",
+    "chrt": "a priority is not part of the server's arguments",
+    "stdbuf": "buffering is not part of the server's arguments",
+    "unbuffer": "buffering is not part of the server's arguments",
+    "timeout": "a time limit is not part of the server's arguments",
+    "sudo": "another user is not part of the server's arguments",
+    "srun": "Slurm's options are not part of the server's arguments",
+    "mpirun": "MPI's options are not part of the server's arguments",
+    "mpiexec": "MPI's options are not part of the server's arguments",
+    "ray": "Ray's options are not part of the server's arguments",
+    "nsys": "a profiler is not part of the server's arguments",
+    "ncu": "a profiler is not part of the server's arguments",
+    "conda": "the environment that it runs in is not part of the server's arguments",
+    "uv": "the environment that it runs in is not part of the server's arguments",
+    "kubectl": "where it runs is not part of the server's arguments",
+    "ssh": "where it runs is not part of the server's arguments",
+    "apptainer": "the container is not part of the server's arguments",
+    "singularity": "the container is not part of the server's arguments",
+    "tini": "an init process is not part of the server's arguments",
+    "dumb-init": "an init process is not part of the server's arguments",
+    "bash": "the shell around the command is not part of the server's arguments",
+}  # fmt: skip
+_WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Where a server command stands in its words: wrappers, program and arguments."""
+
+    kind: InvocationKind
+    start: int
+    """The first word of the program itself."""
+    arguments: int
+    """The first word of its arguments."""
+
+
+@dataclass(slots=True)
+class Wrapping:
+    """What the wrappers mean."""
+
+    env: dict[str, Field] = field(default_factory=dict)
+    unset: list[str] = field(default_factory=list)
+    passed: dict[str, Field] = field(default_factory=dict)
+    """``docker -e NAME``: taken from the environment around."""
+    dropped: list[Dropped] = field(default_factory=list)
+    name: str | None = None
+    isolated: bool = False
+    """The server does not see the environment around it (a container, ``env -i``)."""
+    entrypoint: Field | None = None
+    end: int = 0
+    """The first word that is none of the wrappers."""
+
+
+def base(text: str) -> str:
+    """The name of a program without its directory."""
+    return text.rsplit("/", 1)[-1]
+
+
+def find_program(words: Sequence[Field]) -> Program | None:
+    """The first SGLang server among the words of a command."""
+    texts = [word.text for word in words]
+    if not texts or base(texts[0]) in SILENT:
+        return None
+    for index, text in enumerate(texts):
+        follows = texts[index + 1] if index + 1 < len(texts) else ""
+        if text == "-m" and follows == MODULE:
+            return Program(InvocationKind.LAUNCH_SERVER, _interpreter(texts, index), index + 2)
+        if text in (f"-m{MODULE}", f"-um{MODULE}") or text.endswith("sglang/launch_server.py"):
+            start = _interpreter(texts, index)
+            return Program(InvocationKind.LAUNCH_SERVER, start, index + 1)
+        if text == "-um" and follows == MODULE:
+            return Program(InvocationKind.LAUNCH_SERVER, _interpreter(texts, index), index + 2)
+        if base(text) == "sglang" and follows == "serve":
+            return Program(InvocationKind.SERVE, index, index + 2)
+    return None
+
+
+def _interpreter(texts: Sequence[str], index: int) -> int:
+    """The word of the interpreter that the option at `index` belongs to."""
+    at = index - 1
+    while at > 0 and (texts[at].startswith("-") or texts[at - 1] in ("-X", "-W")):
+        at -= 1
+    return max(at, 0)
+
+
+def read_wrappers(words: Sequence[Field]) -> Wrapping:
+    """What the words before a program mean."""
+    found = Wrapping()
+    at = 0
+    while at < len(words) and _ASSIGNMENT.match(words[at].text):
+        _assign(words[at], found)
+        at += 1
+    while at < len(words):
+        head = base(words[at].text)
+        if head == "env":
+            at = _env(words, at, found)
+        elif head in _CONTAINERS and (run := _container(words, at)) is not None:
+            at = _container_options(words, at, run, found)
+        elif head in _WHY:
+            end = at + 1
+            while end < len(words) and base(words[end].text) not in {*_WHY, "env", *_CONTAINERS}:
+                end += 1
+            rest = []
+            for word in words[at:end]:
+                if head == "sudo" and _ASSIGNMENT.match(word.text):
+                    _assign(word, found)
+                else:
+                    rest.append(word)
+            _drop(rest, _WHY[head], found)
+            at = end
+        else:
+            _drop(words[at : at + 1], "what it does to the command is not known here", found)
+            at += 1
+    found.end = at
+    return found
+
+
+def _drop(words: Sequence[Field], why: str, found: Wrapping) -> None:
+    if words:
+        text = " ".join(word.text for word in words)
+        found.dropped.append(Dropped(text, words[0].place, why))
+
+
+def _assign(word: Field, found: Wrapping) -> None:
+    name, _, _ = word.text.partition("=")
+    found.env[name] = cut(word, len(name) + 1)
+
+
+def cut(word: Field, count: int) -> Field:
+    """A word without its first characters."""
+    pieces = []
+    left = count
+    for piece in word.pieces:
+        taken = min(left, len(piece.text))
+        left -= taken
+        if taken < len(piece.text):
+            pieces.append(piece.slice(taken, len(piece.text)))
+    if pieces:
+        return Field(tuple(pieces), None, word.used)
+    if word.span is not None:
+        return Field((), replace(word.span, start=word.span.end), word.used)
+    last = word.pieces[-1]
+    return Field((last.slice(len(last.text), len(last.text)),), None, word.used)
+
+
+def _env(words: Sequence[Field], at: int, found: Wrapping) -> int:
+    start = at
+    at += 1
+    while at < len(words):
+        text = words[at].text
+        if text in ("-u", "--unset") and at + 1 < len(words):
+            found.unset.append(words[at + 1].text)
+            _drop(words[at : at + 2], "the variable is taken away", found)
+            at += 2
+        elif text.startswith(("--unset=", "-u")):
+            found.unset.append(text.removeprefix("--unset=").removeprefix("-u"))
+            _drop(words[at : at + 1], "the variable is taken away", found)
+            at += 1
+        elif text in ("-i", "-", "--ignore-environment"):
+            found.isolated = True
+            found.env.clear()
+            _drop(words[at : at + 1], "the environment around is not passed on", found)
+            at += 1
+        elif text in ("-C", "--chdir", "-S") and at + 1 < len(words):
+            _drop(words[at : at + 2], "not part of the server's arguments", found)
+            at += 2
+        elif _ASSIGNMENT.match(text):
+            _assign(words[at], found)
+            at += 1
+        elif text.startswith("-"):
+            _drop(words[at : at + 1], "not part of the server's arguments", found)
+            at += 1
+        else:
+            break
+    return max(at, start + 1)
+
+
+def _container(words: Sequence[Field], at: int) -> int | None:
+    """The index of ``run`` or ``exec`` of a container tool."""
+    for index in range(at + 1, min(at + 8, len(words))):
+        if words[index].text in ("run", "exec", "create"):
+            return index
+    return None
+
+
+def _container_options(words: Sequence[Field], at: int, run: int, found: Wrapping) -> int:
+    tool = f"{words[at].text} {words[run].text}"
+    found.isolated = True
+    found.env.clear()
+    index = run + 1
+    while index < len(words) and words[index].text.startswith("-"):
+        text = words[index].text
+        option, equals, _ = text.partition("=")
+        size = 1
+        value: Field | None = None
+        if re.match(r"-e[A-Za-z_]", text):
+            option, value = "-e", cut(words[index], 2)
+        elif equals:
+            value = cut(words[index], len(option) + 1)
+        elif option not in _SWITCHES and not re.match(r"-[ditqP]+\Z", option):
+            size = 2
+            value = words[index + 1] if index + 1 < len(words) else None
+        if option in ("-e", "--env") and value is not None:
+            if "=" in value.text:
+                _assign(value, found)
+            else:
+                found.passed[value.text] = value
+        else:
+            if option == "--name" and value is not None:
+                found.name = value.text
+            if option == "--entrypoint":
+                found.entrypoint = value
+            why = f"an option of `{tool}`"
+            if option == "--env-file":
+                why += "; the variables in that file are not read"
+            _drop(words[index : index + size], why, found)
+        index += size
+    _drop(words[index : index + 1], f"the image or container of `{tool}`", found)
+    return min(index + 1, len(words))

@@ -1,0 +1,154 @@
+"""Files carried to another version: what changes, what does not, and what the parser says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from speclaunch.engine.argv import parse_argv
+from speclaunch.engine.catalogue import load
+from speclaunch.fix.migrate import Migration, is_recipe, migrate_commands, migrate_recipe
+from speclaunch.importer.files import read_text
+
+
+def migrate(text: str, to: str, source: str | None = None, name: str = "x.sh") -> Migration:
+    return migrate_commands(text, read_text(text, name, Path(name).suffix), to, source)
+
+
+SCRIPT = """\
+#!/bin/bash
+# keep this
+ARGS=( --cuda-graph-bs $(seq 1 4)   # graph
+  --nsa-prefill-backend fa3 )
+SGLANG_ENABLE_SPEC_V2=True python3 -m sglang.launch_server \\
+  --model $MODEL \\
+  --speculative-algorithm EAGLE "${ARGS[@]}" \\
+  --disable-piecewise-cuda-graph \\
+  --speculative-ngram-branch-length 12 \\
+  --cuda-graph-max-bs=8 --torchao-config x \\
+  --tp 2
+"""
+MIGRATED = """\
+#!/bin/bash
+# keep this
+ARGS=( --cuda-graph-bs-decode $(seq 1 4)   # graph
+  --dsa-prefill-backend fa3 )
+# removed --speculative-ngram-branch-length: 0.5.10 stores suffixes in a trie: speculative_ngram_max_trie_depth limits them
+# removed --torchao-config: 0.5.18 removed torchao quantisation
+SGLANG_ENABLE_SPEC_V2=True python3 -m sglang.launch_server \\
+  --model $MODEL \\
+  --speculative-algorithm EAGLE "${ARGS[@]}" \\
+  --cuda-graph-backend-prefill=disabled \\
+  --cuda-graph-max-bs-decode=8 \\
+  --tp 2
+"""
+
+
+def test_a_script_is_changed_where_it_has_to_be() -> None:
+    migration = migrate(SCRIPT, "0.5.23")
+    assert migration.text == MIGRATED
+    assert not migration.problems
+    assert any("SGLANG_ENABLE_SPEC_V2 has no effect" in step.text for step in migration.steps)
+    (invocation,) = read_text(migration.text, "x.sh", ".sh").invocations
+    opaque = {i for i, word in enumerate(invocation.words) if not word.evaluated}
+    words = [word.text for word in invocation.words]
+    assert not parse_argv(words, load("0.5.23"), opaque=opaque).problems
+
+
+def test_a_second_migration_changes_nothing() -> None:
+    once = migrate(SCRIPT, "0.5.23").text
+    again = migrate(once, "0.5.23")
+    assert again.text == once
+    assert all("no effect" in step.text for step in again.steps)
+
+
+def test_it_also_goes_back() -> None:
+    text = "sglang serve --model-path x --cuda-graph-max-bs-decode 8\n"
+    assert "--cuda-graph-max-bs 8" in migrate(text, "0.5.11").text
+
+
+def test_what_nobody_knows_or_does_not_exist_yet_is_left_and_named() -> None:
+    text = "sglang serve --model-path x --my-fork-flag 3 --speculative-adaptive\n"
+    migration = migrate(text, "0.5.7")
+    assert migration.text == text
+    assert [problem.message for problem in migration.problems] == [
+        "--my-fork-flag: no SGLang that we know has this argument",
+        "--speculative-adaptive: it exists from SGLang 0.5.11 on",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("to", "pinned"), [("0.5.10", False), ("0.5.12", True), ("0.5.14", False), ("0.5.23", False)]
+)
+def test_spec_v2_stays_off_where_it_can(to: str, pinned: bool) -> None:
+    text = "python -m sglang.launch_server --model-path x --speculative-algorithm EAGLE\n"
+    migration = migrate(text, to, source="0.5.7")
+    assert ("export SGLANG_ENABLE_SPEC_V2=False" in migration.text) is pinned
+    assert bool(migration.steps) is (to != "0.5.10")
+    assert migrate(text, to).text == text  # not knowing where it comes from, nothing is said
+
+
+def test_slime_keeps_its_prefix() -> None:
+    text = "SGLANG_ARGS=(\n  --sglang-cuda-graph-bs $(seq 1 3)\n  --sglang-mem-fraction-static 0.8\n)\n"
+    assert migrate(text, "0.5.23").text == text.replace("graph-bs", "graph-bs-decode")
+
+
+MANIFEST = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llm}
+spec:
+  template:
+    spec:
+      containers:
+        - name: engine
+          command: [python3, -m, sglang.launch_server]
+          args:
+            - --model-path
+            - x  # the model
+            - --cuda-graph-max-bs
+            - "8"
+            - --disable-piecewise-cuda-graph
+            - --torchao-config
+            - int4
+"""
+
+
+def test_a_manifest_stays_a_manifest() -> None:
+    migration = migrate(MANIFEST, "0.5.23", name="x.yaml")
+    assert "- --cuda-graph-max-bs-decode\n" in migration.text
+    assert "- --cuda-graph-backend-prefill=disabled\n" in migration.text
+    assert "torchao" not in migration.text.replace("# removed --torchao-config", "").replace(
+        "torchao quantisation", ""
+    )
+    (invocation,) = read_text(migration.text, "x.yaml", ".yaml").invocations
+    words = [word.text for word in invocation.words]
+    assert parse_argv(words, load("0.5.23")).error is None
+    assert "# the model" in migration.text
+
+
+def test_a_list_on_one_line_is_not_cut() -> None:
+    text = MANIFEST.replace("            - --torchao-config\n            - int4\n", "").replace(
+        "command: [python3, -m, sglang.launch_server]",
+        "command: [python3, -m, sglang.launch_server, --torchao-config, int4]",
+    )
+    migration = migrate(text, "0.5.23", name="x.yaml")
+    assert "--torchao-config, int4]" in migration.text
+    assert "is gone" in migration.problems[0].message
+
+
+def test_a_recipe_has_its_arguments_renamed(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "defaults: [base]\nargs:\n  model_path: x\n  cuda_graph_max_bs: 8  # small\n"
+        "  enable_breakable_cuda_graph: true\n  torchao_config: x\n"
+    )
+    assert is_recipe(path.read_text()) and not is_recipe(MANIFEST)
+    migration = migrate_recipe(path, "mine.yaml", "0.5.23")
+    assert migration.text == (
+        "defaults: [base]\nargs:\n  model_path: x\n  cuda_graph_max_bs_decode: 8  # small\n"
+        "  cuda_graph_backend_prefill: breakable\n"
+        "  # removed torchao_config: 0.5.18 removed torchao quantisation\n"
+        "  # torchao_config: x\n"
+    )
