@@ -120,6 +120,7 @@ def _spell_one(speller: _Speller, name: str, value: Any) -> None:
     if argument is None:
         speller.problems.append(_unknown(name, speller.catalogue))
         return
+    speller.notes += _remarks(name, argument, speller.catalogue.version)
     before = speller.given.setdefault(argument.dest, name)
     if before != name:
         speller.problems.append(
@@ -135,6 +136,17 @@ def _spell_one(speller: _Speller, name: str, value: Any) -> None:
         flag, *values = spelled
         secret = argument.dest in _SECRET_ARGUMENTS
         speller.arguments.append(SpelledArgument(argument.dest, flag, tuple(values), secret, name))
+
+
+def _remarks(name: str, argument: Argument, version: str) -> list[str]:
+    """What a version does not do with an argument that it accepts."""
+    remarks = []
+    if argument.deprecated:
+        instead = f"; use {argument.replacement}" if argument.replacement else ""
+        remarks.append(f"{name} is deprecated in SGLang {version}{instead}")
+    if not argument.read or argument.kind is ArgumentKind.IGNORED:
+        remarks.append(f"{name} is accepted by SGLang {version}, but nothing reads it")
+    return remarks
 
 
 def _known(speller: _Speller, name: str) -> Argument | None:

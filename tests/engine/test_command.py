@@ -59,6 +59,18 @@ def test_a_renamed_argument_is_noted() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("args", "version", "note"),
+    [
+        ({"decoupled_spec_rank": 1}, "0.5.23", "nothing reads it"),
+        ({"disable_cuda_graph": True}, "0.5.23", "is deprecated in SGLang 0.5.23; use --cuda"),
+        ({"enable_piecewise_cuda_graph": True}, "0.5.11", "nothing reads it"),
+    ],
+)
+def test_an_argument_without_effect_is_noted(args: dict[str, Any], version: str, note: str) -> None:
+    assert any(note in said for said in spell(args, {}, load(version)).notes)
+
+
 def problem(args: dict[str, Any], version: str = "0.5.23") -> tuple[str, str]:
     (found,) = spell(args, {}, load(version)).problems
     return found.message, found.help or ""
@@ -92,7 +104,14 @@ def test_a_variable_that_nothing_reads_is_left_out_and_said(version: str, kept: 
 
 
 def test_secrets_are_known_by_name() -> None:
-    for name in ("HF_TOKEN", "OPENAI_API_KEY", "KEY", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY", "MY_CREDENTIALS"):
+    for name in (
+        "HF_TOKEN",
+        "OPENAI_API_KEY",
+        "KEY",
+        "DB_PASSWORD",
+        "AWS_SECRET_ACCESS_KEY",
+        "MY_CREDENTIALS",
+    ):
         assert is_secret_variable(name), name
     for name in ("SGLANG_ENABLE_SPEC_V2", "TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY_PATCH"):
         assert not is_secret_variable(name), name
