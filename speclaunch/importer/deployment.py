@@ -71,6 +71,7 @@ def to_deployment(invocation: Invocation, name: str, version: str | None = None)
         f"{dropped.place}: left out `{dropped.text}`: {dropped.why}"
         for dropped in invocation.dropped
     ]
+    remarks += _config_file(parsed, invocation, args)
     if invocation.kind is InvocationKind.SLIME:
         args, more = _from_slime(invocation, args)
         remarks += more
@@ -141,6 +142,26 @@ def _from_environment(value: object) -> object:
     if isinstance(value, list):
         return [_from_environment(item) for item in value]
     return value
+
+
+def _config_file(
+    parsed: ParsedArguments, invocation: Invocation, args: dict[str, Line]
+) -> list[str]:
+    """SGLang reads `--config FILE` before its parser does, and only as two words
+    (server_args.py: `if "--config" in argv`)."""
+    remarks = []
+    for argument in parsed.parsed:
+        if argument.name != "config":
+            continue
+        word = invocation.words[argument.index]
+        if word.text.startswith("--config="):
+            del args["config"]
+            remarks.append(f"{word.place}: left out `{word.text}`: the engine ignores this form")
+        else:
+            remarks.append(
+                f"{word.place}: the arguments in that file are not in this recipe; import it, too"
+            )
+    return remarks
 
 
 def _from_slime(

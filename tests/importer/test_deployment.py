@@ -114,6 +114,15 @@ def test_slime_says_the_model_and_the_gpus_in_words_of_its_own() -> None:
     assert imported.args["model_path"].value in ("???", "/root/GLM")
 
 
+def test_the_engines_own_config_file() -> None:
+    (invocation,) = read_words(["sglang", "serve", "--config=a.yaml"]).invocations
+    imported = to_deployment(invocation, "x", "0.5.23")
+    assert "config" not in imported.args and "ignores this form" in imported.remarks[0]
+    (invocation,) = read_words(["sglang", "serve", "--config", "a.yaml"]).invocations
+    imported = to_deployment(invocation, "x", "0.5.23")
+    assert imported.args["config"].value == "a.yaml" and "import it" in imported.remarks[0]
+
+
 def test_names() -> None:
     assert recipe_name("run-eagle3.8B") == "run_eagle3_8b"
     assert recipe_name("--", 2) == "imported_2"
