@@ -11,6 +11,8 @@ def speclaunch_home() -> Path:
     chosen = os.environ.get("SPECLAUNCH_HOME")
     if chosen:
         return Path(chosen).expanduser().absolute()
-    import platformdirs  # noqa: PLC0415 - not needed where the home is named
-
-    return Path(platformdirs.user_cache_dir("speclaunch", appauthor=False))
+    # The XDG base directory specification; platformdirs would say the same, and its import alone
+    # takes longer than reading a catalogue.
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
+    return base / "speclaunch"

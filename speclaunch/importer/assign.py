@@ -105,6 +105,9 @@ def _declare(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[
     exports = fields[0].text == "export" or any("x" in o for o in options if o[0] == "-")
     if fields[0].text == "export" and "-n" in options:
         exports = False
+    if scope.locals and fields[0].text != "export" and "-g" not in options:
+        for name in (*(a.name for a in node.declared), *(field.text for field in fields[1:])):
+            scope.locals[-1].setdefault(name, scope.get(name))
     done = [assign(expander, assignment, exported=exports or None) for assignment in node.declared]
     for field in fields[1:]:
         value = scope.get(field.text)

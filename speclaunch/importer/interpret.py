@@ -91,33 +91,39 @@ class Interpreter:
         if node.kind == "group":
             self._run(node.branches[0].body)
             return
+        items = self.expander.words(node.items or ()) if node.kind == "for" else []
+        if len(items) == 1 and items[0].unknown is None and node.variable is not None:
+            old = self.scope.get(node.variable)
+            exported = old is not None and old.exported
+            value = Value(items[0].stretch, items[0].pieces, exported=exported)  # runs just once
+            self.scope.set(node.variable, value)
+            self._run(node.branches[0].body)
+            return
         outcomes: list[Changes] = []
         complete = node.kind in ("if", "case") and any(b.certain for b in node.branches)
+        moved = False
         for branch in node.branches:
             self._run(branch.condition)
-            label = " ".join(branch.label.text.split())
-            label = label if len(label) <= 80 else f"{label[:77]}…"
             why = "the condition was not evaluated; the command is read as if it held"
             if node.kind not in ("if", "case"):
                 why = "a loop; its body is read once"
             with self.scope.apart() as changes:
+                before = self.scope.positional
                 if node.variable is not None:
-                    self._loop_variable(node)
-                self._conditions.append(Dropped(label, branch.label.place, why))
+                    self._loop_variable(node, items)
+                self._conditions.append(Dropped(branch.label.text, branch.label.place, why))
                 self._run(branch.body)
                 self._conditions.pop()
+                moved = moved or self.scope.positional is not before
             outcomes.append(changes)
+        if moved:
+            self.scope.positional = None
         line = node.span.place.line
         note = f"assumed the `{node.kind}` of line {line} that sets it"
         self.document.spend(sum(value.size for c in outcomes for value in c.values() if value))
         self.scope.merge(outcomes, note, complete=complete)
 
-    def _loop_variable(self, node: Compound) -> None:
-        items = self.expander.words(node.items) if node.items is not None else []
-        if len(items) == 1 and node.items is not None:
-            span = items[0].span or node.items[0].span
-            self.scope.set(node.variable or "", Value(span, items[0].pieces))
-            return
+    def _loop_variable(self, node: Compound, items: Sequence[Field]) -> None:
         shown = ", ".join(item.text for item in items[:8])
         why = f"it takes several values in a loop ({shown})" if items else "a loop sets it"
         self.scope.set(node.variable or "", Value(node.branches[0].label, why=why))
@@ -202,7 +208,8 @@ class Interpreter:
         for name, field in wrapping.env.items():
             known[name] = Value(field.stretch, field.pieces, exported=True)
         functions = self.scope.functions if everything else {}
-        return Scope(known, dict(functions), found.positional, list(self.scope.sourced))
+        positional = self.scope.positional if everything else found.positional
+        return Scope(known, dict(functions), positional, list(self.scope.sourced))
 
     def _read_inside(self, source: Source, scope: Scope, around: Around) -> None:
         self.document.spend(10 + len(source.text) // 100)
@@ -236,7 +243,10 @@ class Interpreter:
         before = self.scope.positional
         known = not any(field.unknown and "@" in field.text for field in arguments)
         self.scope.positional = tuple(map(_argument, arguments)) if known else None
+        self.scope.locals.append({})
         self._run(function.body)
+        for name, value in self.scope.locals.pop().items():
+            self.scope.set(name, value)
         self.scope.positional = before
         self._calls.pop()
 

@@ -128,6 +128,8 @@ class Scope:
     export_all: bool = False
     passed: frozenset[str] = frozenset()
     """Names that another program replaces before a shell sees them: never known here."""
+    locals: list[dict[str, Value | None]] = field(default_factory=list)
+    """For each function that is being read: what its local variables were before."""
     _journals: list[dict[str, Value | None]] = field(default_factory=list)
 
     def get(self, name: str) -> Value | None:
@@ -148,11 +150,13 @@ class Scope:
         """Changes made inside are undone at the end and left in the mapping that this gives."""
         journal: dict[str, Value | None] = {}
         changes: dict[str, Value | None] = {}
+        around = self.positional, self.export_all
         self._journals.append(journal)
         try:
             yield changes
         finally:
             self._journals.pop()
+            self.positional, self.export_all = around
             for name, before in journal.items():
                 changes[name] = self.variables.get(name)
                 if before is None:

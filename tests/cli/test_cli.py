@@ -292,3 +292,48 @@ def test_migrate_in_place_and_as_a_patch(tmp_path: Path) -> None:
     assert "needs no change" in again.stderr
     assert run("migrate", "run.sh", "--to", "x.7", cwd=tmp_path).returncode == 2
     assert run("migrate", "none.sh", "--to", "0.5.23", cwd=tmp_path).returncode == 2
+
+
+def test_output_that_cannot_be_written() -> None:
+    full = subprocess.run(
+        f"{sys.executable} -m speclaunch recipes ls >/dev/full",
+        shell=True,
+        capture_output=True,
+        text=True,
+    )
+    assert full.returncode == 1 and "cannot write the output: No space left" in full.stderr
+    closed = subprocess.run(
+        f"{sys.executable} -m speclaunch recipes ls >&-", shell=True, capture_output=True, text=True
+    )
+    assert closed.returncode == 0 and "bug" not in closed.stderr
+
+
+def test_a_secret_among_the_overrides_is_not_in_the_process_list(tmp_path: Path) -> None:
+    import time
+
+    import psutil
+
+    slow = tmp_path / "python"
+    slow.write_text("#!/bin/sh\nexec sleep 20\n")
+    slow.chmod(0o755)
+    words = ["recipe=ngram_qwen7b", f"engine.python={slow}", "args.api_key=sk-secret"]
+    process = subprocess.Popen([sys.executable, "-m", "speclaunch", *words])
+    try:
+        deadline = time.monotonic() + 10
+        shown = ""
+        while "***" not in shown and time.monotonic() < deadline:
+            time.sleep(0.1)
+            shown = " ".join(psutil.Process(process.pid).cmdline())
+        assert "args.api_key=***" in shown and "sk-secret" not in shown
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_a_python_that_is_none(tmp_path: Path) -> None:
+    liar = tmp_path / "python"
+    liar.write_text("#!/bin/sh\necho hello\n")
+    liar.chmod(0o755)
+    done = run("recipe=ngram_qwen7b", "engine.python=./python", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "is not a Python interpreter that works" in done.stderr

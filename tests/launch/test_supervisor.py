@@ -153,6 +153,44 @@ def test_secrets_do_not_reach_the_log(order: Make) -> None:
     assert "sk-very-secret" not in log
 
 
+def test_a_file_with_secrets_is_gone_when_the_engine_is_ready(order: Make, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    secrets = tmp_path / "secrets.yaml"
+    secrets.write_text("api-key: x\n")
+    there: list[bool] = []
+    recorder = Recorder(on_spawn=lambda _: there.append(secrets.exists()))
+    recorder.on_ready = lambda: there.append(secrets.exists())
+    supervise(replace(order("serve", smoke=True), private_files=[secrets]), recorder)
+    assert there == [True, False]
+    secrets.write_text("api-key: x\n")
+    supervise(replace(order("bad-flag"), private_files=[secrets]), Recorder())
+    assert not secrets.exists()
+
+
+def test_an_observer_whose_terminal_is_gone_takes_nothing_down(order: Make) -> None:
+    class Gone(Recorder):
+        def progress(self, *_: object) -> None:
+            raise OSError(5, "Input/output error")
+
+        def stopping(self, why: str) -> None:
+            raise BrokenPipeError
+
+    outcome = supervise(order("serve", smoke=True), Gone())
+    assert outcome.ending is Ending.STOPPED and outcome.engine_exit_code == 0
+
+
+def test_a_process_of_the_engine_that_died_is_named(tmp_path: Path) -> None:
+    from speclaunch.launch.failure import dead_process
+
+    lines = [
+        "[2026-11-21 02:16:21] Subprocess scheduler_0 (pid=19730) crashed with exit code -9. "
+        "Triggering SIGQUIT for cleanup..."
+    ]
+    assert dead_process(lines) == "its scheduler_0 (process 19730) ended: killed by signal 9"
+    assert dead_process(["nothing"]) is None
+
+
 def test_an_interpreter_that_cannot_be_run_is_one_clear_error(order: Make, tmp_path: Path) -> None:
     from dataclasses import replace
 
