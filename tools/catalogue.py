@@ -20,8 +20,6 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-import platformdirs
-
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
@@ -34,6 +32,7 @@ from speclaunch.engine.catalogue import DATA, Catalogue  # noqa: E402
 from speclaunch.engine.extract import extract  # noqa: E402
 from speclaunch.engine.timeline import Record  # noqa: E402
 from speclaunch.engine.versions import ascending  # noqa: E402
+from speclaunch.home import speclaunch_home  # noqa: E402
 
 T = TypeVar("T")
 
@@ -214,7 +213,7 @@ def _in_parallel(jobs: int, function: Callable[..., T], *columns: Sequence[Any])
 
 def _default_cache() -> Path:
     chosen = os.environ.get("SPECLAUNCH_WHEELS")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("speclaunch")) / "wheels"
+    return Path(chosen) if chosen else speclaunch_home() / "wheels"
 
 
 if __name__ == "__main__":

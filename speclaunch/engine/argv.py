@@ -83,7 +83,7 @@ class _RefusingAction(argparse.Action):
     """A flag that is in the parser only to be refused."""
 
     def __call__(self, *_: object) -> NoReturn:
-        raise argparse.ArgumentError(self, str(self.metavar))
+        raise argparse.ArgumentError(self, f"this version refuses it; use {self.metavar}")
 
 
 class _IgnoringAction(argparse.Action):
@@ -304,7 +304,7 @@ def _add(parser: _Parser, argument: Argument, checked: bool, required: bool) -> 
             *flags, action=argparse.BooleanOptionalAction, default=argument.default, **common
         )
     elif kind is ArgumentKind.REFUSED:
-        text = argument.replacement or "it was removed"
+        text = argument.replacement or "nothing: it was removed"
         parser.add_argument(*flags, action=_RefusingAction, nargs=0, metavar=text, **common)
     elif kind is ArgumentKind.IGNORED:
         parser.add_argument(*flags, action=_IgnoringAction, nargs=argument.nargs or 0, **common)

@@ -1,0 +1,240 @@
+"""The shell reader against bash itself, on scripts that do nothing but print their words."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from speclaunch.importer import read_shell
+
+BASH = shutil.which("bash")
+pytestmark = pytest.mark.skipif(BASH is None, reason="needs bash")
+
+EXAMPLES = int(os.environ.get("SPECLAUNCH_SHELL_EXAMPLES", "120"))
+PRELUDE = "set -f\npython3() { printf '%s\\0' \"$@\"; }\n"
+MODULE = ["-m", "sglang.launch_server"]
+
+
+def bash_words(script: str, directory: Path) -> list[str]:
+    """What bash passes to `python3`, which is a function that prints its arguments."""
+    assert BASH is not None
+    done = subprocess.run(
+        [BASH, "--norc", "--noprofile", "-c", PRELUDE + script],
+        capture_output=True,
+        cwd=directory,
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        timeout=20,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    words = done.stdout.decode().split("\0")[:-1]
+    assert words[:2] == MODULE
+    return words[2:]
+
+
+def our_words(script: str) -> list[str]:
+    reading = read_shell(script, "x.sh")
+    (found,) = reading.invocations
+    lines = script.split("\n")
+    for word in found.words:
+        # what matches a pattern is not looked up, and bash is told not to (`set -f`)
+        assert word.evaluated or "pattern of file names" in (word.why or ""), (word, script)
+        assert 1 <= word.place.line <= len(lines)
+        assert 1 <= word.place.column <= len(lines[word.place.line - 1]) + 1
+    return [word.text for word in found.words]
+
+
+VISIBLE = "abzAZ019_./:,@%+=-é世"
+plain = st.text(VISIBLE, min_size=1, max_size=5).filter(lambda t: not t.startswith("~"))
+anything = st.text(VISIBLE + " \t\n$`\"\\'#!&|;<>()[]{}*?~^", max_size=6)
+
+
+def in_double_quotes(text: str) -> str:
+    for char in '\\"$`':
+        text = text.replace(char, "\\" + char)
+    return '"' + text + '"'
+
+
+def in_ansi_quotes(text: str) -> str:
+    named = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
+    return "$'" + "".join(named.get(char, char) for char in text) + "'"
+
+
+escaped = st.sampled_from(list(" \t$`\"\\'#!&|;<>()[]{}*?~^a1")).map(lambda char: "\\" + char)
+quoted = st.one_of(
+    anything.filter(lambda t: "'" not in t).map(lambda t: f"'{t}'"),
+    anything.map(in_double_quotes),
+    anything.map(in_ansi_quotes),
+    st.sampled_from(
+        ['""', "''", '"\\n"', '"a\\\nb"', '"\\a"', "$'\\x41\\101\\u00e9\\e'", '$"x y"']
+    ),
+)
+number = st.integers(-12, 12)
+braces = st.one_of(
+    st.lists(plain.filter(lambda t: "," not in t) | st.just(""), min_size=2, max_size=3).map(
+        lambda parts: "{" + ",".join(parts) + "}"
+    ),
+    st.builds("{{{}..{}}}".format, number, number),
+    st.builds("{{{}..{}..{}}}".format, number, number, number),
+    st.sampled_from(["{a..e}", "{E..A..2}", "{01..11}", "{a}", "{}", "{a,{b,c}}", "{a,b", "a}",
+                     "{{a,b}", "{a,b}}", "{a,'b c'}", "{1..x}", "{a..}", "{,}", "{-05..5}", "{a,b}{1..2}"]),
+)  # fmt: skip
+computed = st.one_of(
+    st.builds("$(seq {} {})".format, number, number),
+    st.builds("$( seq {} 3 {} )".format, number, number),
+    st.builds('"$(seq {} {})"'.format, number, number),
+    st.builds("`seq {} {}`".format, number, number),
+    st.builds("$(seq -s , {} {})".format, number, number),
+    st.builds("$(({} + 2 * {}))".format, number, number),
+    st.builds("$(( ({} - 7) / 3 % 5 ))".format, number),
+    st.builds("$(echo {} {})".format, plain, plain),
+)
+used = st.sampled_from(
+    ["$V/", "${V}", '"$V"', "${W}", '"${W}"', "${V}x", "x${W}", '"$V$W"', '"$E"', "${E}", "$E/",
+     '"${A[@]}"', "${A[@]}", "${A[*]}", '"${A[*]}"', 'p"${A[@]}"s', "p${A[@]}s", "$A/", "${A[0]:-}",
+     '"${EMPTY[@]}"', "${EMPTY[@]}", '"x${EMPTY[@]}"', "${#A[@]}", "${#V}", "${B[@]}", '"${B[@]}"',
+     "${V:-none}", "${NOT:-a b}", '"${NOT:-a b}"', '${NOT:-"a b"}', "${E:-x}", "${E-x}", "${NOT-x}",
+     "${V:+y}", '"${V:+y z}"', "${V+y z}", "${E:+y}", "${NOT:-$V}", "${V:2}", "${V:1:2}",
+     "${P##*/}", "${P%/*}", "${P%%/*}", "${P#*/}", "${P/b/x}", "${P//b/x}", "${P%.gz}", "${P^^}", "${P,,}",
+     "${A[@]:1}", '"${A[@]:0:1}"', "${NOT:=set}", "${NOT2:=later}", "${V}{a,b}", "${V}{1..3}"]
+)  # fmt: skip
+fragment = st.one_of(plain, quoted, escaped, braces, computed, used, st.just("\\\n"))
+alone = st.sampled_from(["$V", "$W", "$E", "${A}", "$V$W", "$V.$W", "${EMPTY[*]}", "a$", "$/x$"])
+word = st.lists(fragment, min_size=1, max_size=4).map("".join) | alone
+gap = st.sampled_from([" ", "  ", "\t", " \\\n", " \\\n  "])
+value = st.lists(st.one_of(plain, quoted, escaped, computed), max_size=3).map("".join)
+element = st.lists(st.one_of(plain, quoted, escaped, braces, computed), min_size=1, max_size=3).map(
+    "".join
+)
+between = st.sampled_from([" ", "\n", "\n   ", " # a comment $( ' \n", "\n# one (\n# two\n"])
+
+
+def joined(words: Sequence[str], gaps: Sequence[str]) -> str:
+    return "".join(gap + word for gap, word in zip(gaps, words, strict=True))
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> str:
+    def array(name: str, operator: str) -> str:
+        elements = draw(st.lists(element, max_size=3))
+        inside = "".join(draw(between) + item for item in elements)
+        return f"{name}{operator}({inside}{draw(between)})\n"
+
+    lines = ["#!/bin/bash\n", "P=/a/b.b/c.tar.gz\n", "EMPTY=()\n", "E=\n"]
+    lines.append(f"V={draw(value)}\n")
+    lines.append(
+        f"W={draw(value)}{draw(st.sampled_from(['', '$V', '${V}', chr(34) + '$V' + chr(34)]))}\n"
+    )
+    lines.append(array("A", "="))
+    if draw(st.booleans()):
+        lines.append(array("A", "+="))
+    if draw(st.booleans()):
+        lines.append(f"W+={draw(value)}\n")
+    lines.append('B=("${A[@]}" $W)\n')
+    words = draw(st.lists(word, min_size=1, max_size=5))
+    gaps = [draw(gap) for _ in words]
+    tail = draw(st.sampled_from(["", " # done", " 2>/dev/null", " | cat", " ;", "\n: $V"]))
+    return "".join(lines) + "python3 -m sglang.launch_server" + joined(words, gaps) + tail + "\n"
+
+
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(script=scripts())
+@example(script="V='a  b'\npython3 -m sglang.launch_server x$V\"$V\"$V\n")
+def test_words_are_those_of_bash(script: str, tmp_path: Path) -> None:
+    assert our_words(script) == bash_words(script, tmp_path)
+
+
+name = st.sampled_from(["X", "Y", "Z"])
+simple_value = st.sampled_from(
+    ["a", "'b c'", '"d $X"', "$Y", "${Z}e", "$(seq 1 2)", '""', "f=g", "${1-}"]
+)
+argument = simple_value | st.sampled_from(
+    ['"$@"', "$@", "$*", '"$*"', "$2", '"${2:-none}"', "${X:+x}", "${1%b}", "$X$Y"]
+)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> str:
+    """Scripts without conditions: assignments, functions, subshells, other shells."""
+    counter = iter(range(1000))
+
+    def server() -> str:
+        words = draw(st.lists(argument, max_size=3))
+        return " ".join(["python3 -m sglang.launch_server", f"--id{next(counter)}", *words])
+
+    def block(depth: int) -> str:
+        return "\n".join(statement(depth) for _ in range(draw(st.integers(1, 4)))) + "\n"
+
+    def statement(depth: int) -> str:
+        values = draw(st.lists(simple_value, min_size=1, max_size=3))
+        match draw(st.integers(0, 14 if depth else 7)):
+            case 0:
+                return f"{draw(name)}={values[0]}"
+            case 1:
+                return f"export {draw(name)}={values[0].replace('$(seq 1 2)', 'h')} # note"
+            case 2:
+                return f"{draw(name)}+={values[0]}; export {draw(name)}"
+            case 3 | 4:
+                return server()
+            case 5:
+                return f"set -- {' '.join(values)}"
+            case 6:
+                return f"{draw(name)}={values[0]} {server()}"
+            case 7:
+                return f"eval '{server().replace(chr(39), chr(34))}'"
+            case 8:
+                return f"( {block(depth - 1)} )"
+            case 9:
+                return f"{{ {block(depth - 1)} }}"
+            case 10 | 11:
+                label = f"f{next(counter)}"
+                start = draw(st.sampled_from(["", "local X=$1\n", "local Y=\n", "shift\n"]))
+                calls = "".join(f"{label} {value} z\n" for value in values[:2])
+                return f"{label}() {{\n{start}{block(depth - 1)}}}\n{calls}"
+            case 12:
+                return f"for {draw(name)} in one; do {block(depth - 1)} done"
+            case 13:
+                inner = server().replace("'", '"')
+                return f"X=q bash -c '{inner}' name {values[0]} w"
+            case _:
+                return f"true && {server()}; false || {server()} | cat"
+
+    return "X=1 Y='2 3' Z=\nset -- p 'q r'\n" + block(2)
+
+
+@settings(
+    max_examples=EXAMPLES // 2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(script=programs())
+def test_commands_are_those_of_bash(script: str, tmp_path: Path) -> None:
+    assert BASH is not None
+    prelude = "set -f\npython3() { printf '%s\\0' \"$@\" $'\\n'; }\nexport -f python3\n"
+    done = subprocess.run(
+        [BASH, "--norc", "--noprofile", "-c", prelude + script],
+        capture_output=True,
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        timeout=20,
+    )
+    theirs = [tuple(call.split("\0")[2:-1]) for call in done.stdout.decode().split("\n\0")[:-1]]
+    found = read_shell(script, "x.sh").invocations
+    # what is not exported is unknown in a child shell: such a command only has to be there
+    ours = [
+        tuple(w.text for w in one.words) for one in found if all(w.evaluated for w in one.words)
+    ]
+    unknown = {one.words[0].text for one in found if not all(w.evaluated for w in one.words)}
+    known = set(ours)
+    assert list(dict.fromkeys(ours)) == list(dict.fromkeys(c for c in theirs if c in known))
+    assert {call[0] for call in theirs if call not in ours} <= unknown
