@@ -185,7 +185,7 @@ def _is_flag(word: str, parser: argparse.ArgumentParser) -> bool:
     """Whether argparse takes a word for a flag: known, unknown or ambiguous."""
     try:
         return parser._parse_optional(word) is not None
-    except _RefusedError:  # an ambiguous prefix (before Python 3.12)
+    except (_RefusedError, argparse.ArgumentError):  # an ambiguous prefix
         return True
 
 
@@ -193,7 +193,7 @@ def _most_values(word: str, parser: argparse.ArgumentParser) -> int:
     """How many words behind a flag belong to it at most."""
     try:
         found = parser._parse_optional(word)
-    except _RefusedError:
+    except (_RefusedError, argparse.ArgumentError):
         return 1
     option = found[0] if isinstance(found, list) else found  # a list from Python 3.12 on
     action, _, *rest = option if option is not None else (None, None)
@@ -211,7 +211,7 @@ def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvPr
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             _, extras = parser.parse_known_args(list(chunk.words), namespace)
-    except _RefusedError as error:
+    except (_RefusedError, argparse.ArgumentError) as error:
         return ArgvProblem(chunk.index, str(error), _hint(written, catalogue))
     if extras:
         return ArgvProblem(
@@ -275,7 +275,7 @@ def _whole(
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             return vars(parser.parse_args(list(words))), None
-    except _RefusedError as error:
+    except (_RefusedError, argparse.ArgumentError) as error:
         return {}, str(error)
 
 
