@@ -14,6 +14,7 @@ from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.importer.recipe_text import Interpolation, Line, recipe_text
 
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
+_CLUSTER = re.compile(r"\$\(([A-Z_][A-Z0-9_]*)\)")
 _OPEN = "???"
 """OmegaConf's word for a value that has to be given."""
 _SLIME_GPUS, _SLIME_MODEL = "--rollout-num-gpus-per-engine", "--hf-checkpoint"
@@ -131,7 +132,12 @@ def _comments(invocation: Invocation, parsed: ParsedArguments) -> dict[str, str]
 
 
 def _from_environment(value: object) -> object:
-    """`$MODEL` of a script becomes `${oc.env:MODEL}`: the recipe takes it from the same place."""
+    """`$MODEL` of a script becomes `${oc.env:MODEL}`: the recipe takes it from the same place.
+
+    So does Kubernetes' `$(MODEL)`, whose value comes from the cluster.
+    """
+    if isinstance(value, str) and (found := _CLUSTER.fullmatch(value)):
+        return Interpolation(f"${{oc.env:{found[1]}}}")
     if (
         isinstance(value, str)
         and _VARIABLE.search(value)

@@ -123,6 +123,16 @@ def test_the_engines_own_config_file() -> None:
     assert imported.args["config"].value == "a.yaml" and "import it" in imported.remarks[0]
 
 
+def test_a_secret_of_the_cluster_is_taken_from_the_environment() -> None:
+    manifest = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n"
+        "  - name: engine\n    command: [sglang, serve, --model-path, x]\n"
+        "    env:\n    - name: HF_TOKEN\n      valueFrom: {secretKeyRef: {name: hf, key: t}}\n"
+    )
+    (invocation,) = read_text(manifest, "pod.yaml", ".yaml").invocations
+    assert "HF_TOKEN: ${oc.env:HF_TOKEN}" in to_deployment(invocation, "x", "0.5.23").recipe("p")
+
+
 def test_names() -> None:
     assert recipe_name("run-eagle3.8B") == "run_eagle3_8b"
     assert recipe_name("--", 2) == "imported_2"
