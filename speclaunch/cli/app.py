@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import traceback
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,15 +64,38 @@ def _root(
     pass
 
 
-def _register() -> None:
-    from speclaunch.cli import engine, import_, launch, migrate, recipes, render
+_COMMANDS = {
+    "launch": "launch:launch",
+    "import": "import_:import_",
+    "migrate": "migrate:migrate",
+    "render": "render:render",
+}
+_GROUPS = {"recipes": "recipes:app", "engine": "engine:app"}
 
-    app.command("launch")(launch.launch)
-    app.command("import")(import_.import_)
-    app.command("migrate")(migrate.migrate)
-    app.command("render")(render.render)
-    app.add_typer(recipes.app, name="recipes")
-    app.add_typer(engine.app, name="engine")
+
+def _register(words: list[str]) -> None:
+    """Load the verb that is asked for; all of them where none is, for the help and its hints.
+
+    Verbs import what they need, and a launch should not wait for what the others need.
+    """
+    first = words[0] if words else ""
+    if first in _COMMANDS or first in _GROUPS:
+        wanted = {first}
+    elif any("=" in word and not word.startswith("-") for word in words):
+        wanted = {_DEFAULT_VERB}
+    else:
+        wanted = {*_COMMANDS, *_GROUPS}
+    for verb, where in _COMMANDS.items():
+        if verb in wanted:
+            app.command(verb)(_load(where))
+    for verb, where in _GROUPS.items():
+        if verb in wanted:
+            app.add_typer(_load(where), name=verb)
+
+
+def _load(where: str) -> Any:
+    module, _, name = where.partition(":")
+    return getattr(import_module(f"speclaunch.cli.{module}"), name)
 
 
 def main() -> None:
@@ -80,7 +104,7 @@ def main() -> None:
     for stream in ("stdout", "stderr"):
         if getattr(sys, stream) is None:  # closed by who called us: `speclaunch … >&-`
             setattr(sys, stream, Path(os.devnull).open("w"))  # noqa: SIM115 - for good
-    _register()
+    _register(sys.argv[1:])
     try:
         app(prog_name="speclaunch")
     except SpeclaunchError as error:
