@@ -1,36 +1,33 @@
 """From a command line to server arguments, read as the engine's own parser reads it.
 
-SGLang parses with argparse, so do we: a parser is built from the catalogue of a version, and
-argparse itself decides about prefixes, `--flag=value`, repeated flags and negative numbers. The
-conversion functions are those of the releases (sglang/srt/utils/common.py and
-model_executor/cuda_graph_config.py of 0.5.23).
+The verdict (`error`, `values`) is argparse's own, from the parser that `parser.py` builds. argparse
+stops at its first error, so the words are also cut at the flags and parsed piece by piece: that
+gives every problem, each with the word that it is about.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any
 
 from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue
-from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.engine.conversions import CONVERSIONS, lora_path
+from speclaunch.engine.parser import PROGRAM, Parser, RefusedError, is_negation, parser_of
 
-PROGRAM = "sglang serve"
-"""The name in the engine's own usage errors (server_args.py of 0.5.23)."""
+__all__ = ["PROGRAM", "ArgvProblem", "ParsedArgument", "ParsedArguments", "args_of", "parse_argv"]
+
+_ANY_NUMBER = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedArgument:
     """One argument of a command line.
 
-    `index` is the position of its flag among the words, `value_indices` those of its values (none
-    for a switch or for `--flag=value`); `written` is the flag as it stands there.
+    `value` is what a recipe says for it and `stored` what the engine stores. `index` is the
+    position of its flag among the words, `value_indices` those of its values (none for a switch or
+    for `--flag=value`); `written` is the flag as it stands there.
     """
 
     argument: Argument
@@ -38,11 +35,17 @@ class ParsedArgument:
     written: str
     index: int
     value_indices: tuple[int, ...]
+    stored: Any = None
 
     @property
     def name(self) -> str:
         """The name a recipe calls it by."""
         return self.argument.name
+
+    @property
+    def dest(self) -> str:
+        """Where the engine stores it; two names can have the same."""
+        return self.argument.dest
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,53 +67,16 @@ class ParsedArguments:
     error: str | None
     """What the engine's parser would say: its first error only. None when it accepts."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Effective value by destination, the defaults of the parser included."""
-
-
-class _RefusedError(Exception):
-    """What the parser has to say; argparse would end the process."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise _RefusedError(message)
-
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        raise _RefusedError(message or f"exit {status}")
-
-
-class _RefusingAction(argparse.Action):
-    """A flag that is in the parser only to be refused."""
-
-    def __call__(self, *_: object) -> NoReturn:
-        raise argparse.ArgumentError(self, f"this version refuses it; use {self.metavar}")
-
-
-class _IgnoringAction(argparse.Action):
-    """A flag that is accepted with a warning and stores nothing."""
-
-    def __call__(self, *_: object) -> None:
-        """Store nothing."""
-
-
-class _ConstantAction(argparse.Action):
-    """A flag whose value is checked and then replaced by a constant (DeprecatedStoreConstAction,
-    arg_groups/argparse_actions.py of 0.5.23: `--monokernel-backend amd` stores True)."""
-
-    def __call__(
-        self,
-        _parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        *_: object,
-    ) -> None:
-        setattr(namespace, self.dest, self.const)
+    """Effective value by destination, the defaults of the parser included; empty on an error."""
+    hints: tuple[ArgvProblem, ...] = ()
+    """What the engine accepts and then does not do."""
 
 
 def parse_argv(
     words: Sequence[str],
     catalogue: Catalogue,
     *,
-    opaque: Collection[int] = (),
+    opaque: Container[int] = (),
     whole: bool = True,
 ) -> ParsedArguments:
     """Parse the words after `sglang serve` or `python -m sglang.launch_server`.
@@ -119,8 +85,9 @@ def parse_argv(
     carried through, and neither their type nor their choice is checked. Without `whole` the
     problems are found, but not the verdict of the whole (`error`, `values`), in half the time.
     """
-    parser = _parser(catalogue.version, checked=True, required=False)
-    chunks, stray = _chunks(words, parser, set(opaque))
+    parser = parser_of(catalogue, required=False)
+    unknown = {index for index in range(len(words)) if index in opaque}
+    chunks, stray = _chunks(words, parser, unknown)
     parsed: list[ParsedArgument] = []
     problems: list[ArgvProblem] = []
     for chunk in chunks:
@@ -134,26 +101,36 @@ def parse_argv(
     if missing:
         problems.append(missing)
     problems.sort(key=lambda problem: len(words) if problem.index is None else problem.index)
-    values, error = _whole(words, catalogue, set(opaque)) if whole else ({}, None)
-    return ParsedArguments(catalogue.version, tuple(parsed), tuple(problems), error, values)
+    values: Mapping[str, Any] = {}
+    error = None
+    if unknown:
+        values, error = _pieced(parsed, problems, parser)
+    elif whole:
+        values, error = _whole(words, catalogue)
+    return ParsedArguments(
+        catalogue.version, tuple(parsed), tuple(problems), error, values, _hints(parsed)
+    )
 
 
 def args_of(parsed: ParsedArguments) -> dict[str, Any]:
     """What a recipe's `args:` must say so that `spell()` gives the same command again.
 
-    Keyed by the argument's name; the last of repeated flags wins, as in the parser.
+    Keyed by the argument's name; the last of repeated flags wins, as in the parser, and of two
+    flags for the same destination the later one. What was appended is one list.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, ParsedArgument] = {}
+    appended: dict[str, list[Any]] = {}
     for item in parsed.parsed:
-        if item.argument.kind is ArgumentKind.HELP:
+        if item.argument.kind in (ArgumentKind.HELP, ArgumentKind.REFUSED):
             continue
-        for other in [name for name in found if name != item.name]:
-            argument = load_catalogue(parsed.version).by_name(other)
-            if argument is not None and argument.dest == item.argument.dest:
-                del found[other]  # another flag of the same destination: the later one counts
-        found.pop(item.name, None)
-        found[item.name] = item.value
-    return found
+        same = [name for name, other in found.items() if other.dest == item.dest]
+        for name in same:
+            if item.argument.kind is not ArgumentKind.IGNORED:
+                del found[name]
+        found[item.name] = item
+        if _appends(item.argument):
+            appended.setdefault(item.name, []).append(item.value)
+    return {name: appended.get(name, item.value) for name, item in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,94 +142,127 @@ class _Chunk:
     value_indices: tuple[int, ...]
     opaque: bool
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The values as written."""
+        _, equals, text = self.words[0].partition("=")
+        return (text,) if equals else self.words[1:]
+
 
 def _chunks(
-    words: Sequence[str], parser: argparse.ArgumentParser, opaque: set[int]
+    words: Sequence[str], parser: Parser, opaque: set[int]
 ) -> tuple[list[_Chunk], list[int]]:
-    """Cut the words at the flags; words before the first flag, or too many, are stray."""
-    starts = [
-        index for index, word in enumerate(words) if index not in opaque and _is_flag(word, parser)
-    ]
-    stray = list(range(starts[0] if starts else len(words)))
+    """Cut the words at the flags; words before the first flag, or too many, are stray.
+
+    So is everything from `--` on: the engine has no positional arguments.
+    """
+    stop = next(
+        (index for index, word in enumerate(words) if word == "--" and index not in opaque),
+        len(words),
+    )
+    starts = [index for index in range(stop) if _is_flag(words[index], parser, index in opaque)]
+    stray = list(range(starts[0] if starts else stop))
     chunks: list[_Chunk] = []
-    for start, end in pairwise([*starts, len(words)]):
-        takes = _most_values(words[start], parser)
-        last = min(end, start + 1 + takes)
+    for start, end in pairwise([*starts, stop]):
+        last = min(end, start + 1 + _most_values(words[start], parser))
         stray += range(last, end)
-        values = tuple(range(start + 1, last))
         chunks.append(
-            _Chunk(start, tuple(words[start:last]), values, any(i in opaque for i in values))
+            _Chunk(
+                start,
+                tuple(words[start:last]),
+                tuple(range(start + 1, last)),
+                any(index in opaque for index in range(start, last)),
+            )
         )
-    return chunks, stray
+    return chunks, [*stray, *range(stop, len(words))]
 
 
-def _is_flag(word: str, parser: argparse.ArgumentParser) -> bool:
-    """Whether argparse takes a word for a flag: known, unknown or ambiguous."""
-    try:
-        return parser._parse_optional(word) is not None
-    except (_RefusedError, argparse.ArgumentError):  # an ambiguous prefix
-        return True
+def _is_flag(word: str, parser: Parser, opaque: bool) -> bool:
+    """Whether argparse takes a word for a flag: known, unknown or ambiguous.
+
+    A word that could not be evaluated is one where its flag can be read: `--port=$PORT`.
+    """
+    option = parser.option_of(word)
+    if opaque:
+        return isinstance(option, argparse.Action) and "=" in word
+    return option is not False
 
 
-def _most_values(word: str, parser: argparse.ArgumentParser) -> int:
+def _most_values(word: str, parser: Parser) -> int:
     """How many words behind a flag belong to it at most."""
-    try:
-        found = parser._parse_optional(word)
-    except (_RefusedError, argparse.ArgumentError):
-        return 1
-    option = found[0] if isinstance(found, list) else found  # a list from Python 3.12 on
-    action, _, *rest = option if option is not None else (None, None)
-    if action is None or any(isinstance(part, str) for part in rest[-1:]):
-        return 0 if action is not None else 1 << 30
-    if action.nargs in ("+", "*"):
-        return 1 << 30
-    return 0 if action.nargs == 0 else 1
+    option = parser.option_of(word)
+    if not isinstance(option, argparse.Action):  # nobody knows: everything up to the next flag
+        return 1 if option is None and _is_ambiguous(word, parser) else _ANY_NUMBER
+    if parser.holds_value(word):
+        return 0
+    if isinstance(option.nargs, int):
+        return option.nargs
+    return _ANY_NUMBER if option.nargs in ("+", "*") else 1
+
+
+def _is_ambiguous(word: str, parser: Parser) -> bool:
+    prefix = word.partition("=")[0]
+    return any(flag.startswith(prefix) for flag in parser._option_string_actions)
 
 
 def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvProblem:
     written = chunk.words[0]
-    parser = _parser(catalogue.version, checked=not chunk.opaque, required=False)
+    parser = parser_of(catalogue, checked=not chunk.opaque, required=False)
     namespace = argparse.Namespace()
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            _, extras = parser.parse_known_args(list(chunk.words), namespace)
-    except (_RefusedError, argparse.ArgumentError) as error:
+        extras = parser.run_known(chunk.words, namespace)
+    except RefusedError as error:
         return ArgvProblem(chunk.index, str(error), _hint(written, catalogue))
-    if extras:
-        return ArgvProblem(
-            chunk.index, f"unrecognized arguments: {extras[0]}", _hint(written, catalogue)
-        )
     spelling = catalogue.spelling(written)
     argument = catalogue.resolve_flag(written)
-    if not isinstance(argument, Argument) or not isinstance(spelling, str):
-        return ArgvProblem(chunk.index, f"unrecognized arguments: {written}")
-    value = _value(argument, spelling, chunk, namespace)
+    if extras or not isinstance(argument, Argument) or not isinstance(spelling, str):
+        message = f"unrecognized arguments: {extras[0] if extras else written}"
+        return ArgvProblem(chunk.index, message, _hint(written, catalogue))
+    stored = getattr(namespace, argument.dest, None)
     return ParsedArgument(
-        argument, value, written.partition("=")[0], chunk.index, chunk.value_indices
+        argument,
+        _value(argument, spelling, chunk, stored),
+        written.partition("=")[0],
+        chunk.index,
+        chunk.value_indices,
+        stored,
     )
 
 
-def _value(argument: Argument, spelling: str, chunk: _Chunk, namespace: argparse.Namespace) -> Any:
-    """The value for a recipe: what was written, as YAML has it."""
-    if not argument.kind.takes_value:
-        return not _is_negation(argument, spelling)
-    if (
-        argument.kind is ArgumentKind.OPTIONAL_VALUE
-        and len(chunk.words) == 1
-        and ("=" not in chunk.words[0])
-    ):
+def _value(argument: Argument, spelling: str, chunk: _Chunk, stored: Any) -> Any:
+    """The value for a recipe: natural YAML where that loses nothing, else the text as written."""
+    kind, texts = argument.kind, chunk.texts
+    if not kind.takes_value:
+        return not is_negation(argument, spelling)
+    if kind is ArgumentKind.OPTIONAL_VALUE and not texts:
         return True
-    value = getattr(namespace, argument.dest)
-    constant = argument.kind is ArgumentKind.VALUE and argument.const is not None
-    json_text = argument.type == "json" and isinstance(value, str)  # not a value of its own
-    if (
-        constant
-        or json_text
-        or argument.type in ("human_readable_int", "nullable_str", "json_list_type")
-    ):
-        raw = chunk.words[1] if len(chunk.words) > 1 else chunk.words[0].partition("=")[2]
-        return value if isinstance(value, list | int) and str(value) == raw else raw
-    return value
+    if kind is ArgumentKind.LIST and not _appends(argument):
+        return stored if isinstance(stored, list) else list(texts)
+    if _appends(argument) and isinstance(stored, list) and len(stored) == 1:
+        (stored,) = stored
+    text = texts[0] if texts else ""
+    natural = _NATURAL.get(argument.type, ())
+    if argument.const is not None and kind is ArgumentKind.VALUE:
+        natural = ()  # the constant is stored, the text was checked
+    if argument.type == "human_readable_int" and str(stored) != text.strip():
+        natural = ()  # 32k stays 32k
+    return stored if isinstance(stored, natural) else text
+
+
+_JSON = (dict, list, int, float)  # a text would lose its quotes, and null be the engine's default
+_NATURAL: Mapping[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (float,),
+    "human_readable_int": (int,),
+    "json": _JSON,
+    "json_list_type": _JSON,
+    "parse_cuda_graph_config_arg": _JSON,
+}
+"""The types of YAML in which a value of an argument is written without loss, by its type."""
+
+
+def _appends(argument: Argument) -> bool:
+    return argument.kind is ArgumentKind.LIST and argument.nargs is None
 
 
 def _hint(written: str, catalogue: Catalogue) -> str | None:
@@ -261,6 +271,19 @@ def _hint(written: str, catalogue: Catalogue) -> str | None:
     if isinstance(found, Argument) or not close:
         return None
     return f"did you mean {' or '.join(close)}?"
+
+
+def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:
+    """`"--config" in argv`, says server_args.py: no other way of writing it is seen."""
+    return tuple(
+        ArgvProblem(
+            item.index,
+            "the engine reads no file here: it looks for `--config` as a word of its own",
+            "write `--config FILE`",
+        )
+        for item in parsed
+        if item.name == "config" and (item.written != "--config" or not item.value_indices)
+    )
 
 
 def _missing(catalogue: Catalogue, parsed: Sequence[ParsedArgument]) -> ArgvProblem | None:
@@ -272,68 +295,32 @@ def _missing(catalogue: Catalogue, parsed: Sequence[ParsedArgument]) -> ArgvProb
     return ArgvProblem(None, f"the following arguments are required: {names}")
 
 
-def _whole(
-    words: Sequence[str], catalogue: Catalogue, opaque: set[int]
-) -> tuple[dict[str, Any], str | None]:
-    if opaque:
-        return {}, None
-    parser = _parser(catalogue.version)
+def _whole(words: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, Any], str | None]:
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            return vars(parser.parse_args(list(words))), None
-    except (_RefusedError, argparse.ArgumentError) as error:
+        return vars(parser_of(catalogue).run(words)), None
+    except RefusedError as error:
         return {}, str(error)
 
 
-@lru_cache(maxsize=16)
-def _parser(version: str, checked: bool = True, required: bool = True) -> _Parser:
-    parser = _Parser(prog=PROGRAM)
-    for argument in load_catalogue(version).arguments.values():
-        _add(parser, argument, checked, required)
-    return parser
+def _pieced(
+    parsed: Sequence[ParsedArgument], problems: Sequence[ArgvProblem], parser: Parser
+) -> tuple[Mapping[str, Any], str | None]:
+    """The verdict where words are opaque, put together from the pieces in argparse's order."""
+    if problems:
+        return {}, min(problems, key=_precedence).message
+    values: dict[str, Any] = vars(parser.run(()))
+    for item in parsed:
+        if item.argument.kind is ArgumentKind.IGNORED:
+            continue
+        before = values.get(item.dest)
+        added = _appends(item.argument) and isinstance(before, list)
+        values[item.dest] = [*before, *item.stored] if added and before else item.stored
+    return values, None
 
 
-def _add(parser: _Parser, argument: Argument, checked: bool, required: bool) -> None:
-    flags = [flag for flag in argument.flags if not _is_negation(argument, flag)]
-    common: dict[str, Any] = {"dest": argument.dest}
-    kind = argument.kind
-    if kind is ArgumentKind.FLAG:
-        parser.add_argument(*flags, action="store_true", default=argument.default, **common)
-    elif kind is ArgumentKind.FLAG_OFF:
-        parser.add_argument(*flags, action="store_false", default=argument.default, **common)
-    elif kind is ArgumentKind.CONSTANT:
-        parser.add_argument(
-            *flags, action="store_const", const=argument.const, default=argument.default, **common
-        )
-    elif kind is ArgumentKind.BOOLEAN:
-        parser.add_argument(
-            *flags, action=argparse.BooleanOptionalAction, default=argument.default, **common
-        )
-    elif kind is ArgumentKind.REFUSED:
-        text = argument.replacement or "nothing: it was removed"
-        parser.add_argument(*flags, action=_RefusingAction, nargs=0, metavar=text, **common)
-    elif kind is ArgumentKind.IGNORED:
-        parser.add_argument(*flags, action=_IgnoringAction, nargs=argument.nargs or 0, **common)
-    elif kind.takes_value:
-        if kind is ArgumentKind.OPTIONAL_VALUE:
-            common["const"] = argument.const
-        elif argument.const is not None:
-            common |= {"action": _ConstantAction, "const": argument.const}
-        if checked:
-            common["choices"] = argument.choices
-            common["type"] = CONVERSIONS.get(argument.type, str)
-            if argument.dest == "lora_paths":
-                common["type"] = lora_path
-        parser.add_argument(
-            *flags,
-            nargs=argument.nargs,
-            default=argument.default if not isinstance(argument.default, str) else None,
-            required=argument.required and required,
-            **common,
-        )
-        if isinstance(argument.default, str):  # argparse would convert it
-            parser.set_defaults(**{argument.dest: argument.default})
-
-
-def _is_negation(argument: Argument, flag: str) -> bool:
-    return argument.kind is ArgumentKind.BOOLEAN and flag.startswith("--no-")
+def _precedence(problem: ArgvProblem) -> int:
+    """argparse classifies every word first, parses then, and looks at what is left at the end."""
+    for place, begin in enumerate(("ambiguous", "argument", "the following", "unrecognized")):
+        if problem.message.startswith(begin):
+            return place
+    return 1

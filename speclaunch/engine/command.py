@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -199,7 +200,7 @@ def _words(argument: Argument, value: Any) -> list[str] | None:
         return [flag]
     if kind is ArgumentKind.LIST:
         items = value if isinstance(value, list) else [value]
-        if not items:
+        if not items and argument.nargs != "*":
             raise ValueError("the list is empty; null leaves the engine's default")
         return [flag, *(_text(item) for item in items)]
     return [flag, _text(value)]
@@ -212,4 +213,6 @@ def _text(value: Any) -> str:
         return value
     if isinstance(value, bool | dict | list):
         return json.dumps(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(value)  # NaN: what both float() and json.loads() read
     return str(value)

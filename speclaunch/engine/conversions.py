@@ -1,7 +1,8 @@
 """The conversion functions of the engine's parser, by the name that the catalogue gives each.
 
 Sources: sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and
-arg_groups/argparse_actions.py of 0.5.23.
+arg_groups/argparse_actions.py of 0.5.23, compared with the same functions of every release before
+it; where they differ, the function here takes the version.
 """
 
 from __future__ import annotations
@@ -9,9 +10,16 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
+
+from packaging.version import Version
+
+from speclaunch.engine.argument import Argument
+
+Convert = Callable[[str], Any]
 
 
 def _human_readable_int(value: str) -> int:
@@ -44,12 +52,33 @@ def _nullable_str(value: str) -> str | None:
 
 
 def _json_list_type(value: str) -> Any:
+    """`orjson.loads`, which takes neither NaN nor a number or nesting beyond its bounds; not only
+    a list."""
     try:
-        return json.loads(value)
-    except ValueError:
+        value.encode()  # a lone surrogate is no UTF-8
+        found = json.loads(
+            value, parse_constant=_refuse, parse_float=_finite, parse_int=_int_or_float
+        )
+        json.dumps(found, ensure_ascii=False).encode()
+        return found
+    except (ValueError, RecursionError):
         raise argparse.ArgumentTypeError(
             f"Invalid JSON list: {value}. Please provide a valid JSON list."
         ) from None
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return _refuse(text) if number in (float("inf"), float("-inf")) else number
+
+
+def _int_or_float(text: str) -> float:
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 64 else _finite(text)
 
 
 def _cuda_graph_backend(value: str) -> str:
@@ -60,21 +89,25 @@ def _cuda_graph_backend(value: str) -> str:
     return value
 
 
-_GRAPH_KEYS = {  # ALLOWED_KEYS_PER_PHASE in model_executor/cuda_graph_config.py of 0.5.23
-    "decode": ("backend", "max_bs", "bs"),
-    "prefill": (
-        "backend",
-        "max_bs",
-        "bs",
-        "max_context_size",
-        "full_prefill_max_req",
-        "full_prefill_prefix_chunk_tokens",
-        "max_seq_len",
-    ),
-}
+def _graph_keys(version: Version) -> Mapping[str, tuple[str, ...]]:
+    """ALLOWED_KEYS_PER_PHASE of a release (model_executor/cuda_graph_config.py): 0.5.15 added
+    full_prefill_max_req, 0.5.17 its chunk, 0.5.21 two bounds; 0.5.22 took tc_compiler away."""
+    decode = ["backend", "max_bs", "bs"]
+    if version < Version("0.5.22"):
+        decode.append("tc_compiler")
+    prefill = list(decode)
+    if version >= Version("0.5.21"):
+        prefill.append("max_context_size")
+    if version >= Version("0.5.15"):
+        prefill.append("full_prefill_max_req")
+    if version >= Version("0.5.17"):
+        prefill.append("full_prefill_prefix_chunk_tokens")
+    if version >= Version("0.5.21"):
+        prefill.append("max_seq_len")
+    return {"decode": tuple(decode), "prefill": tuple(prefill)}
 
 
-def _cuda_graph_config(value: str) -> Any:
+def _cuda_graph_config(value: str, version: Version) -> Any:
     try:
         found = json.loads(value)
     except ValueError as error:
@@ -83,19 +116,19 @@ def _cuda_graph_config(value: str) -> Any:
         raise argparse.ArgumentTypeError(
             f"--cuda-graph-config must be a JSON object, got {type(found).__name__}"
         )
+    keys = _graph_keys(version)
     for phase, settings in found.items():
-        allowed = _GRAPH_KEYS.get(phase)
+        allowed = keys.get(phase)
         if allowed is None:
             raise argparse.ArgumentTypeError(
-                f"--cuda-graph-config: unknown phase '{phase}', expected one of"
-                f" {tuple(_GRAPH_KEYS)}"
+                f"--cuda-graph-config: unknown phase '{phase}', expected one of {tuple(keys)}"
             )
         if not isinstance(settings, dict):
             raise argparse.ArgumentTypeError(
                 f"--cuda-graph-config['{phase}'] must be a JSON object, got"
                 f" {type(settings).__name__}"
             )
-        if "backend" in settings:
+        if "backend" in settings and version >= Version("0.5.22"):
             _cuda_graph_backend(settings["backend"])
         for key in settings:
             if key not in allowed:
@@ -106,10 +139,25 @@ def _cuda_graph_config(value: str) -> Any:
     return found
 
 
-def lora_path(value: str) -> Any:
-    """LoRAPathAction (arg_groups/argparse_actions.py): a path, or an object with a name and one."""
-    value = value.strip()
-    return json.loads(value) if value.startswith("{") and value.endswith("}") else value
+def lora_paths(values: Sequence[str], version: Version) -> Any:
+    """LoRAPathAction: before 0.5.1 a mapping of names to paths (`name=path`), since then a list of
+    paths and of objects with a name and a path. Raises what the engine's action does."""
+    if version < Version("0.5.1"):
+        pairs = [value.partition("=") for value in values]
+        return {name: path if equals else name for name, equals, path in pairs}
+    found: list[Any] = []
+    for value in (value.strip() for value in values):
+        if not (value.startswith("{") and value.endswith("}")):
+            found.append(value)
+            continue
+        item = json.loads(value)
+        if "lora_path" not in item or "lora_name" not in item:
+            raise AssertionError(
+                f"{value!r} looks like a JSON str, "
+                "but it does not contain 'lora_name' and 'lora_path' keys."
+            )
+        found.append(item)
+    return found
 
 
 def _json(value: str) -> Any:
@@ -122,7 +170,7 @@ def _bool(value: str) -> bool:
 
 _json.__name__, _bool.__name__ = "loads", "bool"  # argparse: "invalid loads value: …"
 
-CONVERSIONS: Mapping[str, Callable[[str], Any]] = {
+_CONVERSIONS: Mapping[str, Convert] = {
     "int": int,
     "float": float,
     "str": str,
@@ -132,6 +180,13 @@ CONVERSIONS: Mapping[str, Callable[[str], Any]] = {
     "nullable_str": _nullable_str,
     "json_list_type": _json_list_type,
     "parse_cuda_graph_backend_arg": _cuda_graph_backend,
-    "parse_cuda_graph_config_arg": _cuda_graph_config,
 }
-"""What turns a word into a value, by the name that the catalogue gives it."""
+
+
+def converter(argument: Argument, version: Version) -> Convert:
+    """What turns a word into a value of `argument`; text stays text for a type we don't know."""
+    if argument.type == "parse_cuda_graph_config_arg":
+        convert = partial(_cuda_graph_config, version=version)
+        convert.__name__ = argument.type  # type: ignore[attr-defined]  # in argparse's message
+        return convert
+    return _CONVERSIONS.get(argument.type, str)
