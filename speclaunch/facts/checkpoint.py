@@ -1,0 +1,83 @@
+"""What a model checkpoint says about itself, as far as a rule or a budget asks.
+
+Every field is None (or empty) where the checkpoint does not say, or says it in a way that no
+engine would read: a fact that is missing is unknown, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The facts of one checkpoint: its `config.json` (nested `text_config` included), the index
+    of its weights, and its tokenizer.
+    """
+
+    name: str
+    """As it was asked for: a path, or `organisation/model`."""
+    path: Path | None = None
+    """The directory that the facts were read from."""
+    architectures: tuple[str, ...] = ()
+    """`architectures` of config.json, e.g. `LlamaForCausalLM`."""
+    model_type: str | None = None
+    dtype: str | None = None
+    """`torch_dtype` or `dtype`, without `torch.`: bfloat16, float16, float32."""
+    context_length: int | None = None
+    """Tokens, as the engine derives it: rope scaling and long-context keys included
+    (`get_context_length` in sglang/srt/utils/hf_transformers_utils.py)."""
+    hidden_size: int | None = None
+    vocab_size: int | None = None
+    draft_vocab_size: int | None = None
+    """The reduced vocabulary of an EAGLE-3 draft."""
+    num_hidden_layers: int | None = None
+    num_attention_heads: int | None = None
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    kv_lora_rank: int | None = None
+    """Set for multi-head latent attention (MLA)."""
+    sliding_window: int | None = None
+    quantization: str | None = None
+    """`quant_method` of the checkpoint (awq, gptq, fp8, …); None: not quantised, or not known."""
+    mtp_layers: int | None = None
+    """Multi-token-prediction layers that the config declares (`num_nextn_predict_layers`,
+    `mtp_num_hidden_layers`)."""
+    mtp_weights: bool | None = None
+    """Whether the index of the weights holds those layers; None: there is no index to look at."""
+    target_hidden_size: int | None = None
+    """An EAGLE-3 draft's hidden size of the target that it was trained for."""
+    aux_hidden_layers: tuple[int, ...] = ()
+    """Target layers whose hidden states an EAGLE-3 or DFLASH draft reads."""
+    block_size: int | None = None
+    """Tokens that a DFLASH draft proposes at a time."""
+    has_token_map: bool | None = None
+    """Whether the weights of a draft hold `d2t` (EAGLE-3); None: no index to look at."""
+    is_moe: bool | None = None
+    is_multimodal: bool = False
+    tokenizer_size: int | None = None
+    """Number of different tokens in the tokenizer's vocabulary, added ones included."""
+    tokenizer_digest: str | None = None
+    """A digest of the token → id mapping: equal digests are equal vocabularies."""
+    weight_bytes: int | None = None
+    """`total_size` of the weights' index, or the sum of the weight files."""
+    missing_files: tuple[str, ...] = ()
+    """Files that the index names and the directory lacks."""
+    gated: bool | None = None
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The flat config (text_config over the outer keys), for what no field above says."""
+
+    @property
+    def architecture(self) -> str | None:
+        """The first architecture: the one that the engine dispatches on."""
+        return self.architectures[0] if self.architectures else None
+
+    @property
+    def is_eagle3(self) -> bool | None:
+        """Whether this is an EAGLE-3 draft; None when the architecture is not known."""
+        if not self.architectures:
+            return None
+        return any("Eagle3" in name or "EAGLE3" in name for name in self.architectures)

@@ -1,0 +1,33 @@
+"""Everything that is known about a deployment beyond what was written, gathered once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.hardware import Hardware
+from speclaunch.facts.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownFact:
+    """A fact that nobody could tell: what, why, and what would make it known."""
+
+    what: str
+    why: str
+    help: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Target and draft checkpoint, hardware, engine runtime; None where unknown.
+
+    `draft` is the checkpoint named by `speculative_draft_model_path`; it is None, too, where none
+    is named (`plan.value("speculative_draft_model_path")` tells the two apart).
+    """
+
+    target: Checkpoint | None = None
+    draft: Checkpoint | None = None
+    hardware: Hardware | None = None
+    runtime: Runtime | None = None
+    unknown: tuple[UnknownFact, ...] = ()

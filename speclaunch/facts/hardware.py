@@ -1,0 +1,59 @@
+"""The machine that serves: its GPUs, probed or declared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Vendor(StrEnum):
+    """Who made the accelerator; the engine's devices follow from it."""
+
+    NVIDIA = "nvidia"
+    AMD = "amd"
+    CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherProcess:
+    """A process that holds memory of a GPU."""
+
+    pid: int
+    name: str
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU as it was found. `free_bytes` and the processes are None/empty where declared."""
+
+    index: int
+    name: str
+    memory_bytes: int
+    free_bytes: int | None = None
+    processes: tuple[OtherProcess, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The accelerators of a machine, all of one kind.
+
+    `memory_mib` is what the engine reads as the memory of a GPU (`nvidia-smi` memory.total, MiB).
+    `capability` is the CUDA compute capability as SGLang writes it: 90 for Hopper, 100 for B200.
+    """
+
+    name: str
+    """As people say it: `h100-80gb`, `rtx4090`, `cpu`; a probed GPU's own name."""
+    vendor: Vendor
+    count: int = 1
+    memory_mib: int | None = None
+    capability: int | None = None
+    driver: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+    """What was probed; empty where the hardware was declared."""
+    declared: bool = True
+
+    @property
+    def device(self) -> str:
+        """`device` of the engine: cuda (AMD too), or cpu."""
+        return "cpu" if self.vendor is Vendor.CPU else "cuda"

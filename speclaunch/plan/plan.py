@@ -1,0 +1,161 @@
+"""The Plan: what the engine will really run with, and what it changes by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from speclaunch.engine.catalogue import Catalogue
+from speclaunch.engine.renames import other_names
+from speclaunch.errors import Place
+from speclaunch.facts.facts import Facts
+from speclaunch.plan.request import Given, Request
+
+EAGLE_FAMILY = frozenset({"EAGLE", "EAGLE3", "STANDALONE", "FROZEN_KV_MTP"})
+"""The algorithms of the engine's EAGLE handler; NEXTN is EAGLE by the time it gets there."""
+
+
+class UnknownValueError(LookupError):
+    """A rule or a step asked for a value that nobody can tell: it has no verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that the engine does to a value by itself.
+
+    `code` names the kind of change (a rule reports it), `why` says it in one sentence, `source`
+    is the engine's file and line. `said` is False where the engine changes it without a word.
+    """
+
+    code: str
+    name: str
+    before: Any
+    after: Any
+    why: str
+    source: str
+    said: bool = True
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked (`request`), the facts, and the values after the engine's resolution.
+
+    `resolved` holds only what resolution changed or filled in, by the engine's field name;
+    `undecided` the fields whose effective value depends on a fact that is missing, with the reason.
+    """
+
+    request: Request
+    facts: Facts
+    resolved: Mapping[str, Any] = field(default_factory=dict)
+    undecided: Mapping[str, str] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+
+    @cached_property
+    def version(self) -> Version:
+        """The engine version."""
+        return Version(self.request.version)
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The arguments of that version."""
+        return self.request.catalogue
+
+    def in_versions(self, specifier: str) -> bool:
+        """Whether the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
+        return SpecifierSet(specifier, prereleases=True).contains(self.version)
+
+    def is_given(self, name: str) -> bool:
+        """Whether the user set the argument, to whatever value."""
+        return name in self.request.given
+
+    def given(self, name: str) -> Any:
+        """The value that the user set; None when not set.
+
+        Raises UnknownValueError when it stands in a variable that cannot be evaluated.
+        """
+        found = self.request.given.get(name)
+        if found is None:
+            return None
+        if not found.known:
+            raise UnknownValueError(f"{found.written} is {found.value}")
+        return found.value
+
+    def value(self, name: str) -> Any:
+        """The effective value: resolved, else given, else the default of this version's parser.
+
+        None for an argument that this version does not have. Raises UnknownValueError.
+        """
+        if name in self.undecided:
+            raise UnknownValueError(self.undecided[name])
+        if name in self.resolved:
+            return self.resolved[name]
+        if name in self.request.given:
+            return self.given(name)
+        return self.default(name)
+
+    def default(self, name: str) -> Any:
+        """What this version's parser stores when the argument is not given."""
+        for known in (name, *other_names(name)):
+            argument = self.catalogue.by_name(known)
+            if argument is not None:
+                return argument.default
+        return None
+
+    def has_argument(self, name: str) -> bool:
+        """Whether this version knows the argument, by any of its names."""
+        return any(self.catalogue.by_name(known) for known in (name, *other_names(name)))
+
+    def spelling(self, name: str) -> str:
+        """The name of an argument as the user wrote it, else as this version has it."""
+        found = self.request.given.get(name)
+        if found is not None:
+            return found.written
+        for known in (name, *other_names(name)):
+            argument = self.catalogue.by_name(known)
+            if argument is not None and not argument.deprecated:
+                return known
+        return name
+
+    def env(self, name: str) -> str | None:
+        """An environment variable of the engine; None when not set. Raises UnknownValueError."""
+        found = self.request.env.get(name)
+        if found is None:
+            return None
+        if not found.known:
+            raise UnknownValueError(f"{name} is {found.value}")
+        return str(found.value)
+
+    def env_flag(self, name: str, default: bool = False) -> bool:
+        """A switch among the variables, read as the engine reads one (environ.py EnvBool:
+        true, 1, yes, y / false, 0, no, n)."""
+        text = self.env(name)
+        if text is None:
+            return default
+        return text.strip().lower() in ("true", "1", "yes", "y")
+
+    @property
+    def algorithm(self) -> str | None:
+        """The effective algorithm, upper case, aliases resolved; None without speculation."""
+        value = self.value("speculative_algorithm")
+        return None if value is None else str(value)
+
+    @property
+    def device(self) -> str:
+        """cuda, cpu, npu, xpu, …: as given, else by the hardware. Raises UnknownValueError."""
+        given = self.given("device")
+        if given is not None:
+            return str(given)
+        if self.facts.hardware is None:
+            raise UnknownValueError("the hardware is not known")
+        return self.facts.hardware.device
+
+    def place(self, name: str) -> Place:
+        """Where an argument or variable was written, else the place of the whole deployment."""
+        found: Given | None = self.request.given.get(name) or self.request.env.get(name)
+        found = found or self.request.extras.get(name)
+        return found.place if found is not None else self.request.place

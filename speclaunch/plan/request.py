@@ -1,0 +1,203 @@
+"""What a deployment asks of one engine version, wherever it was written.
+
+A recipe and a found command both come down to words of a command line; the engine's parser (ours,
+built from the catalogue) types their values, so that nothing here depends on the spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from speclaunch.engine.argv import parse_argv
+from speclaunch.engine.catalogue import Catalogue, held_versions
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.command import Spelling
+from speclaunch.engine.renames import other_names
+from speclaunch.errors import COMMAND_LINE, Place, Problem
+from speclaunch.importer.interface import Invocation, InvocationKind, Word
+from speclaunch.recipe.load import Recipe
+
+
+class Origin(StrEnum):
+    """Where a deployment was written."""
+
+    RECIPE = "recipe"
+    COMMAND = "command"
+    """A server command in a script, a compose file, a manifest, a document."""
+    SLIME = "slime"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One server argument or environment variable as it was asked for.
+
+    `name` is the engine's current name of it (`canonical`), `written` the user's. `value` is what
+    the engine stores. When `known` is False the value stands in a variable that cannot be
+    evaluated, and `value` is its text.
+    """
+
+    name: str
+    value: Any
+    written: str
+    place: Place
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The arguments and variables of one deployment, for one engine version.
+
+    `problems` are what the version's parser refuses, `remarks` what it accepts and does not do.
+    `extras` are slime's own options.
+    """
+
+    name: str
+    origin: Origin
+    catalogue: Catalogue
+    place: Place
+    given: Mapping[str, Given] = field(default_factory=dict)
+    env: Mapping[str, Given] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    remarks: tuple[Problem, ...] = ()
+    extras: Mapping[str, Given] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str:
+        """The engine version."""
+        return self.catalogue.version
+
+
+@lru_cache(maxsize=4096)
+def canonical(name: str) -> str:
+    """The newest engine's own field for an argument, by whichever name it is known.
+
+    `cuda_graph_max_bs` is `cuda_graph_max_bs_decode`, `tensor_parallel_size` is `tp_size`. An
+    argument that is gone keeps the name it had.
+    """
+    newest = load_catalogue(held_versions()[-1])
+    for known in (name, *other_names(name)):
+        argument = newest.by_name(known)
+        if argument is not None and not argument.deprecated:
+            return argument.dest
+    argument = newest.by_name(name)
+    return argument.dest if argument is not None else name
+
+
+def from_recipe(recipe: Recipe, spelling: Spelling, catalogue: Catalogue) -> Request:
+    """What a recipe asks, spelled for the version of `catalogue`."""
+    words: list[str] = []
+    names: list[str] = []
+    for spelled in spelling.arguments:
+        words += spelled.tokens
+        names += [spelled.given] * len(spelled.tokens)
+
+    def place(index: int) -> Place:
+        return recipe.place("args", names[index])
+
+    parsed = parse_argv(words, catalogue)
+    given = {
+        canonical(item.dest): Given(
+            canonical(item.dest), item.stored, names[item.index], place(item.index)
+        )
+        for item in parsed.parsed
+    }
+    problems = [
+        Problem(p.message, recipe.place("args", p.name), p.help) for p in spelling.problems
+    ] + [
+        Problem(
+            f"SGLang {catalogue.version} refuses `{names[p.index]}`: {p.message}",
+            place(p.index),
+            p.help,
+        )
+        for p in parsed.problems
+        if p.index is not None
+    ]
+    env = {
+        name: Given(name, text, name, recipe.place("engine", "env", name))
+        for name, text in recipe.deployment.engine.env.items()
+        if text is not None
+    }
+    return Request(
+        recipe.deployment.name,
+        Origin.RECIPE,
+        catalogue,
+        Place(str(recipe.path)),
+        given,
+        env,
+        tuple(problems),
+        tuple(
+            Problem(h.message, place(h.index) if h.index is not None else None, h.help)
+            for h in parsed.hints
+        ),
+    )
+
+
+def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> Request:
+    """What a found command asks, read by the parser of `catalogue`'s version."""
+    words = invocation.words
+    opaque = {index for index, word in enumerate(words) if not word.evaluated}
+
+    def place(index: int | None) -> Place:
+        return invocation.place if index is None else words[index].place
+
+    parsed = parse_argv([word.text for word in words], catalogue, opaque=opaque)
+    given = {
+        canonical(item.dest): Given(
+            canonical(item.dest),
+            item.stored,
+            item.written,
+            place(item.index),
+            not opaque & {item.index, *item.value_indices},
+        )
+        for item in parsed.parsed
+    }
+    slime = invocation.kind is InvocationKind.SLIME
+    return Request(
+        name,
+        Origin.SLIME if slime else Origin.COMMAND,
+        catalogue,
+        invocation.place,
+        given,
+        _words(invocation.env),
+        _problems(parsed.problems, place, skip_missing=slime),
+        _problems(parsed.hints, place),
+        _words(invocation.extras),
+    )
+
+
+def from_words(
+    words: Sequence[str], env: Mapping[str, str], catalogue: Catalogue, name: str = "command"
+) -> Request:
+    """What the words after `sglang serve` ask, given on a command line."""
+
+    def word(text: str) -> Word:
+        return Word(text, Place(COMMAND_LINE, text=text))
+
+    invocation = Invocation(
+        InvocationKind.SERVE,
+        tuple(word(text) for text in words),
+        Place(COMMAND_LINE, text=name),
+        {variable: word(text) for variable, text in env.items()},
+    )
+    return from_invocation(invocation, name, catalogue)
+
+
+def _words(found: Mapping[str, Word]) -> dict[str, Given]:
+    return {
+        name: Given(name, word.text, name, word.place, word.evaluated)
+        for name, word in found.items()
+    }
+
+
+def _problems(
+    found: Sequence[Any], place: Callable[[int | None], Place], *, skip_missing: bool = False
+) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(problem.message, place(problem.index), problem.help)
+        for problem in found
+        if problem.index is not None or not skip_missing
+    )

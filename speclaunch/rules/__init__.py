@@ -1,0 +1,1 @@
+"""What will fail, serve wrongly or cost performance: one module a rule."""

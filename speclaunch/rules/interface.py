@@ -1,0 +1,142 @@
+"""A rule, what it says of a plan, and the finding that a report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+
+from speclaunch.errors import Place
+from speclaunch.plan.plan import Plan
+
+
+class Severity(StrEnum):
+    """How sure and how bad: see the exit codes in docs/reference/command-line.md."""
+
+    ERROR = "error"
+    """The engine refuses, crashes, or serves wrong output, with certainty on the facts at hand."""
+    WARNING = "warning"
+    """Likely to fail, or it costs performance or safety."""
+    INFO = "info"
+    """What the engine changes by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What to do: a sentence, and the edits that do it where there is one obvious way.
+
+    `set` and `env` map names (the engine's current ones) to values; None takes one away. `safe`:
+    the deployment still does what it was meant to do.
+    """
+
+    text: str
+    set: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    safe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One thing a rule has to say, at the names of arguments or variables that it is about.
+
+    The first name in `at` that the user wrote gives the place. `why` has the numbers. `severity`
+    only where it differs from the rule's own.
+    """
+
+    message: str
+    at: tuple[str, ...] = ()
+    why: str = ""
+    fix: Fix | None = None
+    severity: Severity | None = None
+    place: Place | None = None
+    """Given only where no argument stands for it: a word that the parser refuses."""
+
+
+Check = Callable[[Plan], Iterator[Verdict]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: the conditions under which `check` is asked at all, and its evidence.
+
+    `algorithms`: effective algorithms that it looks at; empty: any, also none. `versions`: the
+    engine versions that it holds for. `sources`: engine file and version, issue, document.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    check: Check
+    sources: tuple[str, ...]
+    versions: SpecifierSet = field(default_factory=lambda: SpecifierSet(prereleases=True))
+    algorithms: frozenset[str] = frozenset()
+    doc: str = ""
+
+    @property
+    def summary(self) -> str:
+        """The first line of the documentation."""
+        return self.doc.strip().partition("\n")[0].rstrip(".")
+
+
+def rule(
+    code: str,
+    name: str,
+    severity: Severity,
+    check: Check,
+    *,
+    sources: Iterable[str],
+    versions: str = "",
+    algorithms: Iterable[str] = (),
+    doc: str | None,
+) -> Rule:
+    """Define the rule of a module: `RULE = rule("SPL203", …, doc=__doc__)`."""
+    return Rule(
+        code,
+        name,
+        severity,
+        check,
+        tuple(sources),
+        SpecifierSet(versions, prereleases=True),
+        frozenset(algorithms),
+        doc or "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule's verdict on one deployment, with its place."""
+
+    code: str
+    rule: str
+    severity: Severity
+    message: str
+    why: str
+    fix: Fix | None
+    place: Place
+    source: str
+    engine: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """A rule that had no verdict, because something it asks for is not known."""
+
+    code: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All findings on one deployment, and the rules that could not tell."""
+
+    findings: tuple[Finding, ...] = ()
+    unjudged: tuple[Unjudged, ...] = ()
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings for which a launch is refused."""
+        return tuple(f for f in self.findings if f.severity is Severity.ERROR)

@@ -1,0 +1,1 @@
+"""SPL2xx: SpecV2, overlap scheduling, data and pipeline parallelism."""

@@ -1,0 +1,135 @@
+"""Reads the case files of rules: cases/<CODE>.yaml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from speclaunch.engine.catalogue import load
+from speclaunch.engine.command import spell
+from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.plan.plan import Plan
+from speclaunch.plan.request import Request, from_words
+from speclaunch.plan.resolve import resolve
+from speclaunch.rules.interface import Judgement, Rule
+from speclaunch.rules.runner import judge
+
+CASES = Path(__file__).parent / "cases"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case of a rule. Its name says what is expected: `fail_…`, `pass_…`, `fixed…`, or
+    `unknown_…` (the rule cannot tell, and says nothing)."""
+
+    code: str
+    name: str
+    engine: str
+    args: Mapping[str, Any]
+    argv: str | None
+    env: Mapping[str, str]
+    facts: Facts
+    expect: Mapping[str, Any]
+
+    @property
+    def fails(self) -> bool:
+        return self.name.startswith("fail")
+
+
+def checkpoint(fields: Mapping[str, Any], name: str) -> Checkpoint:
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+    return Checkpoint(**{"name": name, **values})
+
+
+def hardware(said: Any) -> Hardware | None:
+    if said is None:
+        return None
+    if isinstance(said, str):
+        from speclaunch.facts.declared import declare
+
+        return declare(said)
+    return Hardware(**{"name": "test", **said, "vendor": Vendor(said["vendor"])})
+
+
+def load_cases(path: Path) -> list[Case]:
+    text = yaml.safe_load(path.read_text())
+    return [_case(text["rule"], name, said) for name, said in text["cases"].items()]
+
+
+def _case(code: str, name: str, said: Mapping[str, Any]) -> Case:
+    known = {"engine", "args", "argv", "env", "target", "draft", "hardware", "expect"}
+    assert not said.keys() - known, f"{code} {name}: {said.keys() - known}"
+    assert re.match(r"(fail|pass|fixed|unknown)", name), f"{code}: {name}"
+    args = said.get("args", {})
+    facts = Facts(
+        checkpoint(said["target"], str(args.get("model_path"))) if "target" in said else None,
+        checkpoint(said["draft"], str(args.get("speculative_draft_model_path")))
+        if "draft" in said
+        else None,
+        hardware(said.get("hardware")),
+    )
+    env = {key: str(value) for key, value in said.get("env", {}).items()}
+    return Case(
+        code, name, said["engine"], args, said.get("argv"), env, facts, said.get("expect", {})
+    )
+
+
+def request_of(
+    args: Mapping[str, Any], argv: str | None, env: Mapping[str, str], version: str
+) -> Request:
+    """`args` are a recipe's; `argv` is text of a command, in which `$NAME` cannot be evaluated."""
+    catalogue = load(version)
+    if argv is not None:
+        from speclaunch.importer.files import read_shell
+        from speclaunch.plan.request import from_invocation
+
+        before = "".join(f"{key}={value} " for key, value in env.items())
+        text = f"{before}python3 -m sglang.launch_server {argv}\n"
+        (invocation,) = read_shell(text, "case.sh").invocations
+        return from_invocation(invocation, "case", catalogue)
+    spelling = spell(args, {}, catalogue)
+    assert not spelling.problems, spelling.problems
+    return from_words([w for a in spelling.arguments for w in a.tokens], env, catalogue)
+
+
+def plan_of(case: Case) -> Plan:
+    return resolve(request_of(case.args, case.argv, case.env, case.engine), case.facts)
+
+
+def verdict(rule: Rule, case: Case) -> Judgement:
+    return judge(plan_of(case), [rule])
+
+
+def complaint(rule: Rule, case: Case) -> str | None:
+    """What is wrong with what the rule says of a case, if anything."""
+    said = verdict(rule, case)
+    messages = [f.message for f in said.findings]
+    if case.name.startswith("unknown"):
+        return None if said.unjudged and not messages else f"it could tell: {messages}"
+    if not case.fails:
+        return f"unexpected: {messages or said.unjudged}" if messages or said.unjudged else None
+    if not messages:
+        return f"nothing was found ({said.unjudged})"
+    expect = case.expect
+    assert not expect.keys() - {"at", "message", "why", "severity", "count"}, expect
+    first = said.findings[0]
+    if "message" in expect and expect["message"] not in first.message:
+        return f"message {first.message!r} lacks {expect['message']!r}"
+    if "why" in expect and expect["why"] not in first.why:
+        return f"why {first.why!r} lacks {expect['why']!r}"
+    if "severity" in expect and first.severity != expect["severity"]:
+        return f"severity {first.severity}"
+    if "count" in expect and len(messages) != expect["count"]:
+        return f"{len(messages)} findings: {messages}"
+    if "at" in expect:
+        plan = plan_of(case)
+        if first.place != plan.place(expect["at"]) or first.place == plan.request.place:
+            return f"place {first.place}, not that of {expect['at']}"
+    return None

@@ -1,0 +1,59 @@
+"""Every rule has cases that fail, pass and are fixed; its own fix makes a failing case pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from speclaunch.plan.request import canonical
+from speclaunch.rules.interface import Fix, Rule
+from speclaunch.rules.registry import all_rules, by_code
+from tests.rules.harness import CASES, Case, complaint, load_cases, verdict
+
+FILES = sorted(CASES.glob("*.yaml"))
+ALL = [case for path in FILES for case in load_cases(path)]
+
+
+def rule_of(code: str) -> Rule:
+    found = by_code(code)
+    assert found is not None, f"no rule {code}"
+    return found
+
+
+@pytest.mark.parametrize("case", ALL, ids=lambda case: f"{case.code}-{case.name}")
+def test_case(case: Case) -> None:
+    wrong = complaint(rule_of(case.code), case)
+    assert wrong is None, wrong
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+def test_a_rule_has_its_cases(rule: Rule) -> None:
+    path = CASES / f"{rule.code}.yaml"
+    assert path.exists(), f"no cases for {rule.code} {rule.name}"
+    names = [case.name for case in load_cases(path)]
+    for kind in ("fail", "pass", "fixed"):
+        assert any(name.startswith(kind) for name in names), f"{rule.code} has no {kind} case"
+
+
+def fixed(case: Case, fix: Fix) -> Case:
+    args: dict[str, Any] = {canonical(name): value for name, value in case.args.items()}
+    args |= {name: value for name, value in fix.set.items() if value is not None or name in args}
+    env = {**case.env, **fix.env}
+    return replace(
+        case,
+        args={name: value for name, value in args.items() if value is not None},
+        env={name: value for name, value in env.items() if value is not None},
+    )
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in ALL if c.fails and not c.argv], ids=lambda case: f"{case.code}-{case.name}"
+)
+def test_its_own_fix_works(case: Case) -> None:
+    rule = rule_of(case.code)
+    for finding in verdict(rule, case).findings:
+        if finding.fix is not None and (finding.fix.set or finding.fix.env):
+            left = verdict(rule, fixed(case, finding.fix)).findings
+            assert finding.message not in [f.message for f in left], finding.fix
