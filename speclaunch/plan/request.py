@@ -64,6 +64,8 @@ class Request:
     problems: tuple[Problem, ...] = ()
     remarks: tuple[Problem, ...] = ()
     extras: Mapping[str, Given] = field(default_factory=dict)
+    overridden: tuple[Given, ...] = ()
+    """Arguments that are given again later on: the later one counts."""
 
     @property
     def version(self) -> str:
@@ -145,16 +147,15 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         return invocation.place if index is None else words[index].place
 
     parsed = parse_argv([word.text for word in words], catalogue, opaque=opaque)
-    given = {
-        canonical(item.dest): Given(
-            canonical(item.dest),
-            item.stored,
-            item.written,
-            place(item.index),
-            not opaque & {item.index, *item.value_indices},
-        )
-        for item in parsed.parsed
-    }
+    given: dict[str, Given] = {}
+    overridden: list[Given] = []
+    for item in parsed.parsed:
+        known = not opaque & {item.index, *item.value_indices}
+        field_name = canonical(item.dest)
+        one = Given(field_name, item.stored, item.written, place(item.index), known)
+        if field_name in given:
+            overridden.append(given[field_name])
+        given[field_name] = one
     slime = invocation.kind is InvocationKind.SLIME
     return Request(
         name,
@@ -166,6 +167,7 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         _problems(parsed.problems, place, skip_missing=slime),
         _problems(parsed.hints, place),
         _words(invocation.extras),
+        tuple(overridden),
     )
 
 

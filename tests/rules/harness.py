@@ -12,12 +12,17 @@ import yaml
 
 from speclaunch.engine.catalogue import load
 from speclaunch.engine.command import spell
+from speclaunch.errors import Place
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.importer.files import read_shell
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import Request, from_words
+from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.plan.resolve import resolve
+from speclaunch.recipe.load import Recipe
+from speclaunch.recipe.schema import Deployment, Engine
+from speclaunch.recipe.source import KeyPath, Provenance
 from speclaunch.rules.interface import Judgement, Rule
 from speclaunch.rules.runner import judge
 
@@ -87,16 +92,20 @@ def request_of(
     """`args` are a recipe's; `argv` is text of a command, in which `$NAME` cannot be evaluated."""
     catalogue = load(version)
     if argv is not None:
-        from speclaunch.importer.files import read_shell
-        from speclaunch.plan.request import from_invocation
-
         before = "".join(f"{key}={value} " for key, value in env.items())
         text = f"{before}python3 -m sglang.launch_server {argv}\n"
         (invocation,) = read_shell(text, "case.sh").invocations
         return from_invocation(invocation, "case", catalogue)
-    spelling = spell(args, {}, catalogue)
-    assert not spelling.problems, spelling.problems
-    return from_words([w for a in spelling.arguments for w in a.tokens], env, catalogue)
+    return from_recipe(_recipe(args, env), spell(args, env, catalogue), catalogue)
+
+
+def _recipe(args: Mapping[str, Any], env: Mapping[str, str]) -> Recipe:
+    """A recipe file of one line a value."""
+    keys: list[KeyPath] = [("args", name) for name in args]
+    keys += [("engine", "env", name) for name in env]
+    places = {key: Place("case.yaml", line, 3) for line, key in enumerate(keys, 2)}
+    deployment = Deployment(name="case", args=dict(args), engine=Engine(env=dict(env)))
+    return Recipe(deployment, Path("case.yaml"), Provenance(places))
 
 
 def plan_of(case: Case) -> Plan:

@@ -38,7 +38,10 @@ def test_a_rule_has_its_cases(rule: Rule) -> None:
 
 
 def fixed(case: Case, fix: Fix) -> Case:
-    args: dict[str, Any] = {canonical(name): value for name, value in case.args.items()}
+    args: dict[str, Any] = {
+        canonical(name) if canonical(name) in fix.set else name: value
+        for name, value in case.args.items()
+    }
     args |= {name: value for name, value in fix.set.items() if value is not None or name in args}
     env = {**case.env, **fix.env}
     return replace(

@@ -1,0 +1,67 @@
+"""A flag is cut short, and a later release refuses it.
+
+## What it does
+Finds flags in scripts that are only the beginning of a flag of this version, where a newer release
+refuses them. (`--tp 8` for `--tp-size 8` works in all of them, and is left alone.)
+
+## Why it matters
+argparse accepts a beginning as long as no second flag begins the same way. A later release brings
+one, and the command is refused: `--cuda-graph-max` was enough up to 0.5.13.
+
+## Example
+```bash
+# on SGLang 0.5.9
+python3 -m sglang.launch_server --model-path m --cuda-graph-max 8
+```
+
+## Use instead
+```bash
+python3 -m sglang.launch_server --model-path m --cuda-graph-max-bs 8
+```
+
+## Sources
+- Python's argparse: `allow_abbrev`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from speclaunch.engine.catalogue import Argument, held_versions
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.plan.plan import Plan
+from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict a flag that is cut short and will be refused."""
+    for given in plan.request.given.values():
+        argument = plan.catalogue.resolve_flag(given.written)
+        if not isinstance(argument, Argument) or given.written in argument.flags:
+            continue
+        refused = _refused_from(given.written, plan.version)
+        if refused is not None:
+            yield Verdict(
+                f"{given.written} is short for {argument.flag}, and refused from SGLang {refused}",
+                at=(given.name,),
+                why="argparse takes a beginning only while one flag begins so",
+                fix=Fix(f"write {argument.flag}", safe=True),
+            )
+
+
+def _refused_from(written: str, version: Version) -> str | None:
+    newer = (held for held in held_versions() if Version(held) > version)
+    found = (v for v in newer if not isinstance(load_catalogue(v).resolve_flag(written), Argument))
+    return next(found, None)
+
+
+RULE = rule(
+    "SPL010",
+    "abbreviated-argument",
+    Severity.WARNING,
+    check,
+    sources=("Python's argparse: allow_abbrev",),
+    doc=__doc__,
+)

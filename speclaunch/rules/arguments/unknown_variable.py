@@ -1,0 +1,72 @@
+"""A variable looks like the engine's own, and this version has no such variable.
+
+## What it does
+Finds `SGLANG_…` and `SGL_…` variables that this version does not know, and says which one is near,
+or in which versions it existed.
+
+## Why it matters
+A misspelled variable is silently ignored: `SGLANG_ENABLE_SPECV2=1` leaves SpecV2 off, and
+`SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LENGTH=1` lets the start fail after the weights are loaded.
+
+## Example
+```yaml
+engine:
+  env:
+    SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LENGTH: "1"
+```
+
+## Use instead
+```yaml
+engine:
+  env:
+    SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN: "1"
+```
+
+## Sources
+- Reading every release's source for the variables that it reads (`tools/catalogue.py`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from speclaunch.engine.catalogue import held_versions
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.renames import dead_variable
+from speclaunch.plan.plan import Plan
+from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+
+_OURS = ("SGLANG_", "SGL_")
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict a variable that nobody knows."""
+    known = plan.catalogue.variables
+    for name in plan.request.env:
+        if not name.startswith(_OURS) or name in known:
+            continue
+        if dead_variable(name, plan.request.version) is not None:
+            continue
+        versions = [v for v in held_versions() if name in load_catalogue(v).variables]
+        near = get_close_matches(name, known, n=1, cutoff=0.8)
+        if versions:
+            why = f"it exists from {versions[0]} to {versions[-1]}"
+        else:
+            why = "no release reads a variable of this name"
+        yield Verdict(
+            f"SGLang {plan.request.version} has no variable {name}",
+            at=(name,),
+            why=why,
+            fix=Fix(f"did you mean {near[0]}?") if near else None,
+        )
+
+
+RULE = rule(
+    "SPL008",
+    "unknown-variable",
+    Severity.WARNING,
+    check,
+    sources=("the source of each release, read by tools/catalogue.py",),
+    doc=__doc__,
+)
