@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from speclaunch.importer import Invocation, Reading, Word, read_shell
+from speclaunch.importer.files import read_shell
+from speclaunch.importer.interface import Invocation, Reading, Word
 
 SERVER = "python3 -m sglang.launch_server"
 

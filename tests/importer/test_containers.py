@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.errors import InputError
-from speclaunch.importer import InvocationKind, read_yaml
+from speclaunch.importer.files import read_yaml
+from speclaunch.importer.interface import InvocationKind
 from tests.importer.helpers import at, dropped, env, only, texts
 
 COMPOSE = """\

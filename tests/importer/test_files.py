@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.errors import COMMAND_LINE, InputError
-from speclaunch.importer import read_file, read_markdown, read_text, read_words
+from speclaunch.importer.files import read_file, read_markdown, read_text, read_words
 from tests.importer.helpers import SERVER, at, dropped, env, only, texts
 
 COMPOSE = "services:\n  a:\n    command: sglang serve --tp 2\n"

@@ -12,14 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speclaunch.errors import InputError
-from speclaunch.importer import (
-    Reading,
-    read_markdown,
-    read_sglang_yaml,
-    read_shell,
-    read_text,
-    read_yaml,
-)
+from speclaunch.importer.files import read_markdown, read_shell, read_text, read_yaml
+from speclaunch.importer.interface import Reading
+from speclaunch.importer.sglang_yaml import read_sglang_yaml
 from tests.importer.test_containers import COMPOSE, KUBERNETES
 from tests.importer.test_slime import ARRAY
 

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from speclaunch.importer import InvocationKind
+from speclaunch.importer.interface import InvocationKind
 from tests.importer.helpers import env, shell, slices, texts
 
 COMMANDS = [

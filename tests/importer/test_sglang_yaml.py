@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.errors import InputError
-from speclaunch.importer import InvocationKind, read_sglang_yaml, read_yaml
+from speclaunch.importer.files import read_yaml
+from speclaunch.importer.interface import InvocationKind
+from speclaunch.importer.sglang_yaml import read_sglang_yaml
 from tests.importer.helpers import at, dropped, texts
 
 CONFIG = """\

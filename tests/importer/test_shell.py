@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.errors import InputError
-from speclaunch.importer import InvocationKind, read_shell
+from speclaunch.importer.files import read_shell
+from speclaunch.importer.interface import InvocationKind
 from tests.importer.helpers import SERVER, at, dropped, env, shell, slices, texts
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from speclaunch.importer import InvocationKind, read_markdown, read_shell, read_words
+from speclaunch.importer.files import read_markdown, read_shell, read_words
+from speclaunch.importer.interface import InvocationKind
 from tests.importer.helpers import at, dropped, env, shell, texts
 
 ARRAY = """\
