@@ -28,6 +28,7 @@ FLOORS = {
     "plan": 3,
     "rules": 4,
     "launch": 5,
+    "lint": 5,
     "deploy": 5,
     "fix": 5,
     "report": 5,

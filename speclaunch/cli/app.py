@@ -69,6 +69,9 @@ _COMMANDS = {
     "import": "import_:import_",
     "migrate": "migrate:migrate",
     "render": "render:render",
+    "lint": "lint:lint",
+    "rules": "rules:rules",
+    "explain": "rules:explain",
 }
 _GROUPS = {"recipes": "recipes:app", "engine": "engine:app"}
 

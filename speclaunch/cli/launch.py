@@ -6,13 +6,27 @@ import contextlib
 import gc
 import json
 import shlex
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from speclaunch.cli.options import ConfigDirs, EngineVersion, Overrides
+from speclaunch.cli.checking import (
+    Ignore,
+    ModelDirs,
+    Online,
+    Select,
+    chosen_rules,
+    lookup,
+)
+from speclaunch.cli.options import (
+    ConfigDirs,
+    EngineVersion,
+    HardwareName,
+    OutputFormat,
+    Overrides,
+)
+from speclaunch.cli.soundness import here, require_sound
 from speclaunch.engine.command import is_secret_key
 from speclaunch.errors import ExitCode, InputError, LaunchError, Problem
 from speclaunch.launch.ports import require_free
@@ -24,13 +38,6 @@ from speclaunch.report.console import err, out
 from speclaunch.report.launching import LiveObserver, OnReady, PlainObserver
 from speclaunch.report.serving import show_ready, show_snippets, verification_json
 from speclaunch.report.shell import shell_command
-
-
-class OutputFormat(StrEnum):
-    """How results are written."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def launch(
@@ -47,6 +54,14 @@ def launch(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Pass the engine's output through.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start in spite of findings of error severity.")
+    ] = False,
+    hardware: HardwareName = None,
+    models: ModelDirs = None,
+    online: Online = False,
+    select: Select = None,
+    ignore: Ignore = None,
     output_format: Annotated[
         OutputFormat, typer.Option("--output-format", help="How the result is written.")
     ] = OutputFormat.TEXT,
@@ -56,6 +71,10 @@ def launch(
     name, changes = split_recipe(overrides)
     recipe = load(name, changes, config_dir or ())
     prepared = prepare(recipe, engine, dry_run=dry_run)
+    facts = here(
+        lookup(models, hardware, online=online), recipe, probe=not dry_run, cpu=bool(prepared.cpu)
+    )
+    require_sound(prepared, facts, chosen_rules(select, ignore), force=force)
     if dry_run:
         _show_command(prepared, output_format)
         return

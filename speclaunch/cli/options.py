@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -22,3 +23,18 @@ EngineVersion = Annotated[
     str | None,
     typer.Option("--engine", metavar="VERSION", help="The SGLang version to spell it for."),
 ]
+HardwareName = Annotated[
+    str | None,
+    typer.Option(
+        "--hardware",
+        metavar="NAME[:COUNT]",
+        help="What it will run on: h100, h100-80gb:8, a100-40gb, rtx4090, b200, mi300x, cpu.",
+    ),
+]
+
+
+class OutputFormat(StrEnum):
+    """How results are written."""
+
+    TEXT = "text"
+    JSON = "json"

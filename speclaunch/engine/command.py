@@ -106,9 +106,14 @@ def spell(args: Mapping[str, Any], env: Mapping[str, str | None], catalogue: Cat
 def is_secret_key(key: str) -> bool:
     """Whether an override's key (`args.api_key`, `++engine.env.HF_TOKEN`) holds a secret."""
     section, _, name = key.lstrip("+~").rpartition(".")
-    return (section == "args" and name in _SECRET_ARGUMENTS) or (
+    return (section == "args" and is_secret_argument(name)) or (
         section == "engine.env" and is_secret_variable(name)
     )
+
+
+def is_secret_argument(name: str) -> bool:
+    """Whether the value of a server argument must not be shown."""
+    return name in _SECRET_ARGUMENTS
 
 
 def is_secret_variable(name: str) -> bool:

@@ -19,6 +19,7 @@ from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Prob
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.client import Address
+from speclaunch.plan.request import Request, from_recipe
 from speclaunch.recipe.load import Recipe
 
 CPU = "cpu"
@@ -42,6 +43,11 @@ class Prepared:
     overlay: Mapping[str, str | None]
     """Environment variables on top of our own; None takes one away."""
     address: Address
+    catalogue: Catalogue
+
+    def request(self, inherited: Mapping[str, str]) -> Request:
+        """What the recipe asks of this engine; `inherited`: the environment that we pass on."""
+        return from_recipe(self.recipe, self.spelling, self.catalogue, inherited)
 
     @property
     def program(self) -> tuple[str, ...]:
@@ -128,6 +134,7 @@ def prepare(
         Spelling(version, spelling.arguments, spelling.env, (*notes, *spelling.notes)),
         overlay,
         _address(recipe),
+        catalogue,
     )
 
 

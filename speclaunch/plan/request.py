@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import Catalogue, held_versions
@@ -19,7 +19,12 @@ from speclaunch.engine.command import Spelling
 from speclaunch.engine.renames import other_names
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
-from speclaunch.recipe.load import Recipe
+
+if TYPE_CHECKING:  # linting a script needs no Hydra
+    from speclaunch.recipe.load import Recipe
+
+ENGINE_VARIABLES = ("SGLANG_", "SGL_")
+"""How the names of the engine's own environment variables begin."""
 
 
 class Origin(StrEnum):
@@ -89,8 +94,17 @@ def canonical(name: str) -> str:
     return argument.dest if argument is not None else name
 
 
-def from_recipe(recipe: Recipe, spelling: Spelling, catalogue: Catalogue) -> Request:
-    """What a recipe asks, spelled for the version of `catalogue`."""
+def from_recipe(
+    recipe: Recipe,
+    spelling: Spelling,
+    catalogue: Catalogue,
+    inherited: Mapping[str, str] | None = None,
+) -> Request:
+    """What a recipe asks, spelled for the version of `catalogue`.
+
+    `inherited` is the environment that the engine gets from us; its own variables count, where
+    the recipe does not set them.
+    """
     words: list[str] = []
     names: list[str] = []
     for spelled in spelling.arguments:
@@ -118,9 +132,15 @@ def from_recipe(recipe: Recipe, spelling: Spelling, catalogue: Catalogue) -> Req
         for p in parsed.problems
         if p.index is not None
     ]
+    own = recipe.deployment.engine.env
     env = {
+        name: Given(name, text, name, Place(COMMAND_LINE, text=f"{name} of the environment"))
+        for name, text in (inherited or {}).items()
+        if name.startswith(ENGINE_VARIABLES) and name not in own
+    }
+    env |= {
         name: Given(name, text, name, recipe.place("engine", "env", name))
-        for name, text in recipe.deployment.engine.env.items()
+        for name, text in own.items()
         if text is not None
     }
     return Request(
@@ -157,6 +177,8 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
             overridden.append(given[field_name])
         given[field_name] = one
     slime = invocation.kind is InvocationKind.SLIME
+    if slime:
+        given = {**_from_slime(invocation.extras, given), **given}
     return Request(
         name,
         Origin.SLIME if slime else Origin.COMMAND,
@@ -169,6 +191,23 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         _words(invocation.extras),
         tuple(overridden),
     )
+
+
+def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[str, Given]:
+    """slime says the model and the GPUs of an engine with options of its own."""
+    found: dict[str, Given] = {}
+    model = extras.get("--hf-checkpoint")
+    if model is not None:
+        found["model_path"] = Given(
+            "model_path", model.text, "--hf-checkpoint", model.place, model.evaluated
+        )
+    gpus = extras.get("--rollout-num-gpus-per-engine")
+    if gpus is not None and gpus.text.isdigit():
+        pipeline = given.get("pp_size")
+        stages = pipeline.value if pipeline is not None and pipeline.known else 1
+        size = int(gpus.text) // max(1, int(stages))
+        found["tp_size"] = Given("tp_size", size, "--rollout-num-gpus-per-engine", gpus.place)
+    return found
 
 
 def from_words(

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from speclaunch.engine.secrets import masked
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 
 _LONGEST_LINE = 160
@@ -25,16 +26,17 @@ def render(problem: Problem, severity: str = "error") -> Text:
     text = Text.assemble((f"{severity}", color), (f": {problem.message}", "bold"))
     if problem.place is not None:
         text.append("\n")
-        text.append_text(_located(problem.place))
+        text.append_text(located(problem.place))
     if problem.help:
         text.append("\n  help", "bold cyan")
         text.append(f": {problem.help}")
     return text
 
 
-def _located(place: Place) -> Text:
+def located(place: Place, *, brief: bool = False) -> Text:
+    """A place, and (unless `brief`) its line with a caret below what is meant."""
     text = Text.assemble(("  --> ", "bold blue"), str(place))
-    line = _line(place)
+    line = None if brief else _line(place)
     if line is None or len(line) > _LONGEST_LINE:
         return text
     number = str(place.line)
@@ -55,7 +57,7 @@ def _line(place: Place) -> str | None:
         with Path(place.path).open(encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):
                 if number == place.line:
-                    return line.rstrip("\n")
+                    return masked(line.rstrip("\n"))
     except OSError:
         pass
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -56,6 +56,8 @@ class Verdict:
 
 
 Check = Callable[[Plan], Iterator[Verdict]]
+CheckAcross = Callable[[Sequence[Plan]], Iterator[tuple[Plan, Verdict]]]
+"""A check that needs several deployments: it says which of them each verdict is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Rule:
     versions: SpecifierSet = field(default_factory=lambda: SpecifierSet(prereleases=True))
     algorithms: frozenset[str] = frozenset()
     doc: str = ""
+    check_across: CheckAcross | None = None
 
     @property
     def summary(self) -> str:
@@ -91,6 +94,7 @@ def rule(
     versions: str = "",
     algorithms: Iterable[str] = (),
     doc: str | None,
+    check_across: CheckAcross | None = None,
 ) -> Rule:
     """Define the rule of a module: `RULE = rule("SPL203", …, doc=__doc__)`."""
     return Rule(
@@ -102,6 +106,7 @@ def rule(
         SpecifierSet(versions, prereleases=True),
         frozenset(algorithms),
         doc or "",
+        check_across,
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
+from speclaunch.engine.command import is_secret_argument, is_secret_variable
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.request import Request
 from speclaunch.rules.interface import Finding, Judgement, Rule, Unjudged, Verdict
 
 
@@ -23,27 +26,44 @@ def judge(plan: Plan, rules: Iterable[Rule]) -> Judgement:
             if rule.algorithms and plan.algorithm not in rule.algorithms:
                 continue
             for verdict in rule.check(plan):
-                findings.append(_finding(rule, verdict, plan))
+                findings.append(finding_of(rule, verdict, plan))
         except UnknownValueError as error:
             unjudged.append(Unjudged(rule.code, rule.name, str(error)))
     findings.sort(key=lambda f: (f.place.path, f.place.line, f.place.column, f.code))
     return Judgement(tuple(findings), tuple(unjudged))
 
 
-def _finding(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
+def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
+    """A verdict with its place: that of the first name which the user wrote."""
     request = plan.request
     written = [
         n for n in verdict.at if n in request.given or n in request.env or n in request.extras
     ]
     place = verdict.place or (plan.place(written[0]) if written else request.place)
+    hide = _hider(request)
     return Finding(
         rule.code,
         rule.name,
         verdict.severity or rule.severity,
-        verdict.message,
-        verdict.why,
-        verdict.fix,
+        hide(verdict.message),
+        hide(verdict.why),
+        verdict.fix and replace(verdict.fix, text=hide(verdict.fix.text)),
         place,
         rule.sources[0],
         request.version,
     )
+
+
+def _hider(request: Request) -> Callable[[str], str]:
+    """Takes the secret values of a deployment out of a text."""
+    given = (*request.given.values(), *request.overridden)
+    secret = [one for one in given if is_secret_argument(one.name)]
+    secret += [one for one in request.env.values() if is_secret_variable(one.name)]
+    secrets = [str(one.value) for one in secret if one.known and one.value]
+
+    def hide(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    return hide

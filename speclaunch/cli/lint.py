@@ -1,0 +1,86 @@
+"""`speclaunch lint`: recipes, scripts, compose and Kubernetes files, checked without starting."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from speclaunch.cli.checking import (
+    EngineVersions,
+    Ignore,
+    ModelDirs,
+    Online,
+    Select,
+    chosen_rules,
+    engine_versions,
+    lookup,
+)
+from speclaunch.cli.options import ConfigDirs, HardwareName, OutputFormat
+from speclaunch.errors import ExitCode, Problem, SpeclaunchError
+from speclaunch.lint.collect import STDIN, collect
+from speclaunch.lint.run import Options, Report
+from speclaunch.lint.run import lint as run_lint
+from speclaunch.report.console import out
+from speclaunch.report.findings import show_report
+from speclaunch.report.findings_json import report_json
+from speclaunch.rules.interface import Severity
+
+
+class NothingToCheckError(SpeclaunchError):
+    """No deployment in any of the paths (exit 3)."""
+
+    exit_code = ExitCode.NOTHING
+
+
+def lint(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATHS]…",
+            help="Files or directories; `-` is standard input. Default: the current directory.",
+        ),
+    ] = None,
+    config_dir: ConfigDirs = None,
+    engine: EngineVersions = None,
+    hardware: HardwareName = None,
+    models: ModelDirs = None,
+    online: Online = False,
+    select: Select = None,
+    ignore: Ignore = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
+    output_format: Annotated[
+        OutputFormat, typer.Option("--output-format", help="How the result is written.")
+    ] = OutputFormat.TEXT,
+) -> None:
+    """Check deployments in files against the rules, for one or more engine versions."""
+    rules = chosen_rules(select, ignore)
+    options = Options(
+        lookup(models, hardware, online=online),
+        rules,
+        engine_versions(engine),
+        all_asked=not (select or ignore),
+    )
+    named = paths or ["."]
+    stdin = sys.stdin.buffer.read() if STDIN in named else b""
+    report = run_lint(collect(named, stdin, tuple(config_dir or ())), options)
+    if not report.files or not (report.deployments or report.unreadable or _skipped(report)):
+        raise NothingToCheckError(Problem(f"no deployment of SGLang in {', '.join(named)}"))
+    if output_format is OutputFormat.JSON:
+        typer.echo(json.dumps(report_json(report), indent=2, ensure_ascii=False))
+    else:
+        show_report(out(), report)
+    raise typer.Exit(_exit_code(report, strict=strict))
+
+
+def _skipped(report: Report) -> bool:
+    return any(file.skipped for file in report.files)
+
+
+def _exit_code(report: Report, *, strict: bool) -> ExitCode:
+    if report.unreadable:
+        return ExitCode.USAGE
+    failing = report.count(Severity.ERROR) + (report.count(Severity.WARNING) if strict else 0)
+    return ExitCode.FAILED if failing else ExitCode.CLEAN

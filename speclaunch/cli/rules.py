@@ -1,0 +1,86 @@
+"""`speclaunch rules` and `speclaunch explain CODE`: what is checked, and why."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.markdown import Markdown
+from rich.table import Table
+from rich.text import Text
+
+from speclaunch.cli.options import OutputFormat
+from speclaunch.errors import InputError, Problem
+from speclaunch.lint.notices import NOTICES
+from speclaunch.recipe.names import suggest
+from speclaunch.report.console import err, out
+from speclaunch.report.rule_page import page, page_of_notice
+from speclaunch.rules.registry import all_rules, by_code
+
+
+def rules(
+    output_format: Annotated[
+        OutputFormat, typer.Option("--output-format", help="How the list is written.")
+    ] = OutputFormat.TEXT,
+) -> None:
+    """List every rule with its code, severity and engine versions."""
+    if output_format is OutputFormat.JSON:
+        typer.echo(json.dumps({"version": 1, "rules": _listed()}, indent=2, ensure_ascii=False))
+        return
+    table = Table.grid(padding=(0, 2))
+    for rule in _listed():
+        table.add_row(
+            Text(rule["code"], "bold"),
+            Text(rule["severity"]),
+            Text(rule["versions"] or "all", "dim"),
+            Text(rule["summary"]),
+        )
+    out().print(table)
+    err().print("\nspeclaunch explain CODE says what a rule is about.", style="dim")
+
+
+def explain(
+    code: Annotated[str, typer.Argument(metavar="CODE", help="A rule's code or name.")],
+) -> None:
+    """Explain a rule: what it finds, why it matters, what to do, where we know it from."""
+    rule = by_code(code)
+    notice = next((n for n in NOTICES if code.strip().lower() in (n.code.lower(), n.name)), None)
+    if rule is not None:
+        text = page(rule)
+    elif notice is not None:
+        text = page_of_notice(notice)
+    else:
+        known = [one["code"] for one in _listed()] + [one["name"] for one in _listed()]
+        near = suggest(code.strip().upper(), known) or suggest(code.strip().lower(), known)
+        raise InputError(
+            Problem(f"no rule is called {code!r}", help=near or "`speclaunch rules` lists them")
+        )
+    if out().is_terminal:
+        out().print(Markdown(text))
+    else:
+        typer.echo(text, nl=False)
+
+
+def _listed() -> list[dict[str, str]]:
+    listed = [
+        {
+            "code": rule.code,
+            "name": rule.name,
+            "severity": rule.severity.value,
+            "versions": str(rule.versions),
+            "summary": rule.summary,
+        }
+        for rule in all_rules()
+    ]
+    listed += [
+        {
+            "code": notice.code,
+            "name": notice.name,
+            "severity": notice.severity.value,
+            "versions": "",
+            "summary": notice.summary,
+        }
+        for notice in NOTICES
+    ]
+    return sorted(listed, key=lambda one: one["code"])

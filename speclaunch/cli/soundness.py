@@ -1,0 +1,76 @@
+"""What the rules say before a launch: on what machine, and whether it may start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from speclaunch.errors import Problem, SpeclaunchError
+from speclaunch.facts.declared import declare
+from speclaunch.facts.hardware import Hardware
+from speclaunch.facts.probe import probe_hardware
+from speclaunch.launch.prepare import Prepared
+from speclaunch.lint.ignores import kept, read_ignores
+from speclaunch.recipe.load import Recipe
+from speclaunch.report.console import err
+from speclaunch.report.findings import show_findings
+from speclaunch.rules.examine import Lookup, examine
+from speclaunch.rules.interface import Rule, Severity
+
+AUTO = "auto"
+"""What a recipe says for the hardware of this machine."""
+
+
+def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
+    """The look-up with the hardware that a recipe will run on, unless `--hardware` said it.
+
+    That is what the recipe names, else (with `probe`) what this machine has.
+    """
+    if found.hardware is not None:
+        return found
+    name = recipe.deployment.hardware.name
+    if cpu:
+        return replace(found, hardware=declare("cpu"))
+    if name != AUTO:
+        return replace(found, hardware=declare(name))
+    probed = probe_hardware() if probe else None
+    return replace(found, hardware=probed if isinstance(probed, Hardware) else None)
+
+
+def require_sound(prepared: Prepared, found: Lookup, rules: Iterable[Rule], *, force: bool) -> None:
+    """Show what the rules find in a recipe; raises UnsoundError where that is an error.
+
+    What the engine changes by itself (info) is left to `plan` and `lint`.
+    """
+    judgement = examine(prepared.request(os.environ), found, rules).judgement
+    ignores = read_ignores(_text(prepared.recipe.path), str(prepared.recipe.path))
+    findings = kept(judgement.findings, ignores)
+    shown = [finding for finding in findings if finding.severity is not Severity.INFO]
+    show_findings(err(), shown)
+    errors = [finding for finding in shown if finding.severity is Severity.ERROR]
+    if errors and not force:
+        raise UnsoundError(
+            Problem(
+                f"{prepared.recipe.deployment.name} was not started: "
+                f"{len(errors)} finding{'s' * (len(errors) > 1)} of error severity",
+                help="mend them; --ignore CODE leaves one out, --force starts all the same",
+            )
+        )
+    if errors:
+        err().print(
+            f"--force: starting in spite of {len(errors)} finding(s) of error severity",
+            style="bold red",
+        )
+
+
+class UnsoundError(SpeclaunchError):
+    """The rules say that the deployment will fail or serve wrongly (exit 1)."""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:  # it was composed a moment ago; without its text there are no ignores
+        return ""

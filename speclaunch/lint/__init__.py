@@ -1,0 +1,1 @@
+"""Checks files: finds the deployments in them, asks the rules, and heeds the ignores."""

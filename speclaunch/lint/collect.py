@@ -1,0 +1,163 @@
+"""From paths to the deployments in them: recipes, and server commands in anybody's files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from speclaunch.errors import InputError, Place, Problem
+from speclaunch.importer.files import read_text
+from speclaunch.importer.interface import MAX_BYTES, Invocation
+from speclaunch.lint.ignores import Extent
+
+if TYPE_CHECKING:
+    from speclaunch.recipe.load import Recipe
+
+STDIN = "-"
+STDIN_SHOWN = "<stdin>"
+_YAML = frozenset({".yaml", ".yml"})
+_SUFFIXES = _YAML | {".sh", ".bash", ".zsh", ".md", ".json", ".service", ""}
+_SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "dist", "build"})
+_OF_INTEREST = re.compile(rb"sglang|model_path|model-path|speculative|^(defaults|args):", re.M)
+_PACKAGE = re.compile(r"^#\s*@package\b", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file and what was found in it. `text` is empty where it could not be read."""
+
+    path: str
+    """As it was given."""
+    text: str = ""
+    recipe: Recipe | None = None
+    invocations: tuple[Invocation, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """Why it, or a part of it, could not be read."""
+    remarks: tuple[Problem, ...] = field(default=())
+    """What a reader could not make sense of, without giving up."""
+
+    @property
+    def commands(self) -> tuple[Extent, ...]:
+        """The lines of each command."""
+        return tuple(_extent(invocation, self.path) for invocation in self.invocations)
+
+
+def collect(
+    paths: Sequence[str], stdin: bytes = b"", config_dirs: Sequence[Path] = ()
+) -> Iterator[Source]:
+    """Read every path: files as they are, directories with what lies below them.
+
+    A named file is always answered for; below a directory only what mentions a server is read.
+    """
+    for path in paths:
+        if path == STDIN:
+            yield _read(STDIN_SHOWN, stdin, config_dirs, None)
+        elif Path(path).is_dir():
+            yield from _below(path, config_dirs)
+        else:
+            yield _file(path, config_dirs)
+
+
+def _file(path: str, config_dirs: Sequence[Path]) -> Source:
+    file = Path(path)
+    try:
+        if not file.is_file():
+            raise InputError(Problem(f"cannot read {path}: no such file"))
+        size = file.stat().st_size
+        if size > MAX_BYTES:
+            raise InputError(Problem(f"{path} has {size} bytes; no launch script has over 10 MiB"))
+        return _read(path, file.read_bytes(), config_dirs, file)
+    except InputError as error:
+        return Source(path, problems=error.problems)
+    except OSError as error:
+        return Source(path, problems=(Problem(f"cannot read {path}: {error.strerror}"),))
+
+
+def _below(path: str, config_dirs: Sequence[Path]) -> Iterator[Source]:
+    for directory, names, files in os.walk(path):
+        names[:] = sorted(n for n in names if not n.startswith(".") and n not in _SKIPPED)
+        for name in sorted(files):
+            file = Path(directory) / name
+            if name.startswith(".") or file.suffix.lower() not in _SUFFIXES:
+                continue
+            if not file.is_file() or not _mentions_a_server(file):
+                continue
+            source = _file(str(file), config_dirs)
+            if source.recipe or source.invocations or source.problems:
+                yield source
+
+
+def _mentions_a_server(file: Path) -> bool:
+    try:
+        if file.stat().st_size > MAX_BYTES:
+            return False
+        return _OF_INTEREST.search(file.read_bytes()) is not None
+    except OSError:
+        return True  # the reader says why
+
+
+def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None) -> Source:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return Source(path, problems=(Problem(f"{path} is not UTF-8 text (byte {error.start})"),))
+    if Path(path).suffix.lower() in _YAML and _PACKAGE.search(text):
+        return Source(path, text)  # an option of a group: a part of recipes, and none itself
+    try:
+        if _is_recipe(text, Path(path).suffix):
+            if file is None:
+                raise InputError(Problem("a recipe cannot come from standard input: name its file"))
+            return Source(path, text, _recipe(path, config_dirs))
+        reading = read_text(data, path)
+    except InputError as error:
+        return Source(path, text, problems=error.problems)
+    return Source(path, text, None, reading.invocations, remarks=reading.problems)
+
+
+def _is_recipe(text: str, suffix: str) -> bool:
+    """Whether a text is one of our recipes: its sections at the top, `args` or `defaults`."""
+    if suffix.lower() not in (*_YAML, ""):
+        return False
+    if "args:" not in text and "defaults:" not in text:
+        return False
+    try:
+        root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, RecursionError):
+        return suffix.lower() in _YAML and re.search(r"^(args|defaults):", text, re.M) is not None
+    if not isinstance(root, yaml.MappingNode):
+        return False
+    # an empty `args: {}` asks for nothing: a part of recipes, such as conf/base.yaml
+    keys = {
+        key.value for key, value in root.value if isinstance(key, yaml.ScalarNode) and value.value
+    }
+    if keys & {"services", "apiVersion"}:
+        return False
+    return "args" in keys or ("defaults" in keys and bool(keys & {"name", "description"}))
+
+
+def _recipe(path: str, config_dirs: Sequence[Path]) -> Recipe:
+    from speclaunch.recipe.load import load  # noqa: PLC0415  Hydra is slow to import
+
+    return load(path if path.endswith(".yaml") else f"./{path}", (), config_dirs)
+
+
+def _extent(invocation: Invocation, path: str) -> Extent:
+    words = (*invocation.program, *invocation.words)
+    lines = [invocation.place.line]
+    lines += [
+        place.line
+        for word in words
+        for place in _places(word.used_at, word.place)
+        if place.path == path
+    ]
+    return Extent(min(invocation.place.line, lines[0]), max(lines))
+
+
+def _places(used_at: Place | None, place: Place) -> tuple[Place, ...]:
+    return (used_at,) if used_at is not None else (place,)

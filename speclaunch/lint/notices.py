@@ -1,0 +1,91 @@
+"""Findings about files and their ignores rather than about a deployment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from speclaunch.rules.interface import Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What lint says without a rule: code, name, severity and documentation as a rule has them."""
+
+    code: str
+    name: str
+    severity: Severity
+    doc: str
+
+    @property
+    def summary(self) -> str:
+        """The first line of the documentation."""
+        return self.doc.strip().partition("\n")[0].rstrip(".")
+
+
+UNREADABLE = Notice(
+    "SPL000",
+    "unreadable-file",
+    Severity.ERROR,
+    """A file cannot be read.
+
+## What it does
+Reports a file that cannot be checked: it is not there, not YAML, not a recipe, a script whose
+quotes never end. The other files are checked all the same; the exit code is 2.
+
+## Why it matters
+A deployment that is not checked is not fine.
+""",
+)
+UNUSED = Notice(
+    "SPL091",
+    "unused-ignore",
+    Severity.WARNING,
+    """An ignore comment silences nothing.
+
+## What it does
+Reports `# speclaunch: ignore[CODE]` where nothing with that code was found: the deployment was
+mended, the engine version does not have the limitation, or the comment stands on another line.
+
+## Why it matters
+The next finding of that code, a different one, would be silenced unseen.
+
+## Example
+```yaml
+args:
+  speculative_algorithm: EAGLE3  # speclaunch: ignore[SPL211] we know
+```
+
+## Use instead
+```yaml
+args:
+  speculative_algorithm: EAGLE3
+```
+""",
+)
+INVALID = Notice(
+    "SPL092",
+    "invalid-ignore",
+    Severity.WARNING,
+    """An ignore comment that cannot work.
+
+## What it does
+Reports `# speclaunch: ignore` without a code in brackets, with a code that no rule has, or without
+a reason.
+
+## Why it matters
+It silences nothing, or nobody will know why it is there.
+
+## Example
+```yaml
+args:
+  host: 0.0.0.0  # speclaunch: ignore
+```
+
+## Use instead
+```yaml
+args:
+  host: 0.0.0.0  # speclaunch: ignore[SPL801] the gateway in front of it checks the key
+```
+""",
+)
+NOTICES = (UNREADABLE, UNUSED, INVALID)

@@ -1,0 +1,214 @@
+"""Lint: every deployment of every file, at every engine version asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.command import spell
+from speclaunch.errors import Place, Problem
+from speclaunch.facts.facts import UnknownFact
+from speclaunch.facts.runtime import find_runtime
+from speclaunch.importer.deployment import recipe_name
+from speclaunch.lint.collect import Source
+from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
+from speclaunch.lint.notices import NOTICES, UNREADABLE, Notice
+from speclaunch.plan.plan import Plan
+from speclaunch.plan.request import Request, from_invocation, from_recipe
+from speclaunch.rules.examine import Lookup, examine, examine_together
+from speclaunch.rules.interface import Finding, Fix, Rule, Severity, Unjudged
+from speclaunch.rules.registry import all_rules
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to lint. `versions` empty: each file's own, see `_versions`."""
+
+    lookup: Lookup
+    rules: tuple[Rule, ...]
+    versions: tuple[str, ...] = ()
+    all_asked: bool = True
+    """Whether no rule was left out (else nobody knows which ignores are unused)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What was found in one file for one engine version. `skipped` says why it was not checked."""
+
+    path: str
+    engine: str
+    findings: tuple[Finding, ...] = ()
+    unjudged: tuple[Unjudged, ...] = ()
+    unknown: tuple[UnknownFact, ...] = ()
+    deployments: int = 0
+    skipped: str | None = None
+    unreadable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The reports of all files, in the order of the paths."""
+
+    files: tuple[FileReport, ...] = ()
+
+    def count(self, severity: Severity) -> int:
+        """How many findings of a severity."""
+        return sum(f.severity is severity for file in self.files for f in file.findings)
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether a file could not be read."""
+        return any(file.unreadable for file in self.files)
+
+    @property
+    def deployments(self) -> int:
+        """How many deployments were checked, each version counted."""
+        return sum(file.deployments for file in self.files)
+
+
+def lint(sources: Iterable[Source], options: Options) -> Report:
+    """Check every source. Never raises for what a source holds."""
+    tasks: list[_Task] = []
+    ignores: dict[str, list[Ignore]] = {}
+    for source in sources:
+        ignores[source.path] = read_ignores(source.text, source.path, source.commands)
+        tasks += [_checked(source, version, options) for version in _versions(source, options)]
+    _compare(tasks, options)
+    reports = [_report(task, ignores.get(task.source.path, [])) for task in tasks]
+    return Report(tuple(_with_complaints(reports, ignores, options)))
+
+
+@dataclass(slots=True)
+class _Task:
+    """One file at one version while it is being checked."""
+
+    source: Source
+    version: str
+    plans: list[Plan]
+    findings: list[Finding]
+    unjudged: list[Unjudged]
+    unknown: list[UnknownFact]
+    skipped: str | None = None
+
+
+def _checked(source: Source, version: str, options: Options) -> _Task:
+    task = _Task(source, version, [], [], [], [])
+    for problem in source.problems:
+        task.findings.append(_noticed(UNREADABLE, problem, source.path, version))
+    if source.recipe is not None:
+        wanted = source.recipe.deployment.engine
+        if not wanted.specifier.contains(version):
+            task.skipped = f"it is for SGLang {wanted.version}"
+            return task
+    for request in _requests(source, load_catalogue(version)):
+        examined = examine(request, options.lookup, options.rules)
+        task.plans.append(examined.plan)
+        task.findings += examined.judgement.findings
+        task.unjudged += examined.judgement.unjudged
+        task.unknown += examined.plan.facts.unknown
+    return task
+
+
+def _requests(source: Source, catalogue: Catalogue) -> list[Request]:
+    if source.recipe is not None:
+        deployment = source.recipe.deployment
+        spelling = spell(deployment.args, deployment.engine.env, catalogue)
+        return [from_recipe(source.recipe, spelling, catalogue)]
+    return [
+        from_invocation(invocation, invocation.name or recipe_name(source.path), catalogue)
+        for invocation in source.invocations
+    ]
+
+
+def _versions(source: Source, options: Options) -> list[str]:
+    """The versions asked for, else the file's own: the recipe's pin, the installed engine where
+    it fits, the newest that fits."""
+    if options.versions:
+        return list(options.versions)
+    if source.recipe is not None:
+        wanted = source.recipe.deployment.engine
+        if wanted.pinned is not None:
+            return [resolve_version(wanted.pinned).held]
+        installed = _installed()
+        if installed is not None and wanted.specifier.contains(installed):
+            return [installed]
+        fitting = list(wanted.specifier.filter(held_versions()))
+        return [fitting[-1] if fitting else held_versions()[-1]]
+    return [_installed() or held_versions()[-1]]
+
+
+@cache
+def _installed() -> str | None:
+    """The version of the engine on this machine, where we know that version."""
+    try:
+        version = find_runtime(None).sglang
+        return None if version is None else resolve_version(version).held
+    except Exception:  # none is installed, or one that nobody knows: the newest is assumed
+        return None
+
+
+def _compare(tasks: Sequence[_Task], options: Options) -> None:
+    """The rules that look across the deployments of all files of one version."""
+    by_path = {task.source.path: task for task in reversed(tasks)}
+    for version in {task.version for task in tasks}:
+        here = [task for task in tasks if task.version == version]
+        plans = [plan for task in here for plan in task.plans]
+        owners = {id(plan): task for task in here for plan in task.plans}
+        for plan, finding in examine_together(plans, options.rules):
+            owner = owners.get(id(plan)) or by_path[finding.place.path]
+            owner.findings.append(finding)
+
+
+def _report(task: _Task, ignores: Sequence[Ignore]) -> FileReport:
+    findings = sorted(
+        {(f.place, f.code, f.message): f for f in kept(task.findings, ignores)}.values(),
+        key=lambda f: (f.place.path, f.place.line, f.place.column, f.code),
+    )
+    return FileReport(
+        task.source.path,
+        task.version,
+        tuple(findings),
+        tuple(dict.fromkeys(task.unjudged)),
+        tuple(dict.fromkeys(task.unknown)),
+        len(task.plans),
+        task.skipped,
+        bool(task.source.problems),
+    )
+
+
+def _with_complaints(
+    reports: Sequence[FileReport], ignores: dict[str, list[Ignore]], options: Options
+) -> list[FileReport]:
+    """Ignores are judged once per file, after every version had its say."""
+    known = [*(rule.code for rule in all_rules()), *(notice.code for notice in NOTICES)]
+    done: set[str] = set()
+    result: list[FileReport] = []
+    for report in reports:
+        if report.path not in done:
+            done.add(report.path)
+            said = complaints(ignores[report.path], known, all_asked=options.all_asked)
+            more = tuple(
+                _noticed(notice, Problem(message, place), report.path, report.engine, why)
+                for notice, place, message, why in said
+            )
+            result.append(replace(report, findings=(*report.findings, *more)))
+        else:
+            result.append(report)
+    return result
+
+
+def _noticed(notice: Notice, problem: Problem, path: str, version: str, why: str = "") -> Finding:
+    return Finding(
+        notice.code,
+        notice.name,
+        notice.severity,
+        problem.message,
+        why,
+        Fix(problem.help) if problem.help else None,
+        problem.place or Place(path),
+        "speclaunch",
+        version,
+    )

@@ -1,0 +1,94 @@
+"""Findings as a compiler shows them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from speclaunch.lint.run import FileReport, Report
+from speclaunch.report.problems import located
+from speclaunch.rules.interface import Finding, Severity, Unjudged
+
+_COLORS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
+
+
+def show_report(console: Console, report: Report) -> None:
+    """Every finding of every file, what could not be judged, and a line that sums it up."""
+    several = len({file.engine for file in report.files}) > 1
+    for file in report.files:
+        for finding in file.findings:
+            console.print(render(finding, name_engine=several))
+        if file.skipped:
+            console.print(
+                Text(f"{file.path}: not checked for {file.engine}: {file.skipped}", "dim")
+            )
+    for line in _not_judged(report.files):
+        console.print(line, style="dim", markup=False)
+    console.print(summary(report))
+
+
+def render(finding: Finding, *, name_engine: bool = False) -> Text:
+    """One finding: what, where with the line and a caret, why, and what to do."""
+    text = Text.assemble(
+        (f"{finding.severity}[{finding.code}]", _COLORS[finding.severity]),
+        (f" SGLang {finding.engine}" if name_engine else ""),
+        (f": {finding.message}", "bold"),
+        "\n",
+    )
+    text.append_text(located(finding.place, brief=finding.severity is Severity.INFO))
+    if finding.why:
+        text.append("\n  why", "bold cyan")
+        text.append(f": {finding.why}")
+    if finding.fix is not None:
+        text.append("\n  help", "bold cyan")
+        text.append(f": {finding.fix.text}")
+    return text
+
+
+def show_findings(
+    console: Console, findings: Iterable[Finding], unjudged: Sequence[Unjudged] = ()
+) -> None:
+    """The findings of one deployment."""
+    for finding in findings:
+        console.print(render(finding))
+    for line in _reasons(unjudged):
+        console.print(line, style="dim", markup=False)
+
+
+def summary(report: Report) -> Text:
+    """`2 errors, 1 warning in 3 deployments (SGLang 0.5.23)`."""
+    counts = {severity: report.count(severity) for severity in Severity}
+    parts = [_many(n, severity) for severity, n in counts.items() if n]
+    engines = ", ".join(dict.fromkeys(file.engine for file in report.files))
+    where = f"{_many(report.deployments, 'deployment')} (SGLang {engines})"
+    color = next((_COLORS[severity] for severity, n in counts.items() if n), "bold green")
+    return Text(f"{', '.join(parts) or 'nothing found'} in {where}", color)
+
+
+def _many(count: int, what: str) -> str:
+    plural = "" if count == 1 or what == Severity.INFO else "s"
+    return f"{count} {what}{plural}"
+
+
+def _not_judged(files: Iterable[FileReport]) -> list[str]:
+    lines: list[str] = []
+    for file in files:
+        lines += [f"{file.path}: {line}" for line in _reasons(file.unjudged)]
+        lines += [
+            f"{file.path}: unknown: {fact.what}: {fact.why}" + (f" ({fact.help})" * bool(fact.help))
+            for fact in file.unknown
+        ]
+    return list(dict.fromkeys(lines))
+
+
+def _reasons(unjudged: Sequence[Unjudged]) -> list[str]:
+    """The rules that had no verdict, by their reason."""
+    counted = Counter(one.reason for one in unjudged)
+    return [
+        f"not judged, because {reason}: "
+        + ", ".join(dict.fromkeys(one.code for one in unjudged if one.reason == reason))
+        for reason in counted
+    ]

@@ -1,0 +1,59 @@
+"""Findings as JSON: a contract that scripts are written against."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from speclaunch.errors import COMMAND_LINE
+from speclaunch.lint.run import FileReport, Report
+from speclaunch.rules.interface import Finding, Severity
+
+VERSION = 1
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """`{"version": 1, "files": […], "summary": {…}}`; see docs/reference/lint.md."""
+    return {
+        "version": VERSION,
+        "files": [_file(file) for file in report.files],
+        "summary": {
+            "deployments": report.deployments,
+            **{f"{severity}s": report.count(severity) for severity in Severity},
+        },
+    }
+
+
+def _file(file: FileReport) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "path": file.path,
+        "engine": file.engine,
+        "findings": [finding_json(finding) for finding in file.findings],
+        "unjudged": [
+            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in file.unjudged
+        ],
+        "unknown": [
+            {"what": fact.what, "why": fact.why, "fix": fact.help} for fact in file.unknown
+        ],
+    }
+    if file.skipped:
+        found["skipped"] = file.skipped
+    return found
+
+
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """One finding."""
+    place = finding.place
+    on_command_line = place.path == COMMAND_LINE
+    return {
+        "code": finding.code,
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "why": finding.why,
+        "fix": finding.fix.text if finding.fix is not None else None,
+        "path": place.path,
+        "line": None if on_command_line else place.line,
+        "column": None if on_command_line else place.column,
+        "source": finding.source,
+        "url": f"docs/rules/{finding.code}.md",
+    }

@@ -1,0 +1,74 @@
+"""From a request to its plan and its findings: facts are looked up, then the rules are asked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from speclaunch.facts.facts import Facts
+from speclaunch.facts.gather import gather
+from speclaunch.facts.hardware import Hardware
+from speclaunch.facts.runtime import Runtime
+from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.request import Given, Request
+from speclaunch.plan.resolve import resolve
+from speclaunch.rules.interface import Finding, Judgement, Rule
+from speclaunch.rules.runner import finding_of, judge
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Where facts come from. `hardware` None: not known (nothing is assumed)."""
+
+    model_dirs: tuple[Path, ...] = ()
+    online: bool = False
+    hardware: Hardware | None = None
+    runtime: Runtime | None = None
+
+    def facts(self, request: Request) -> Facts:
+        """The facts of a request, as far as they can be told."""
+        algorithm = _text(request.given.get("speculative_algorithm"))
+        return gather(
+            _text(request.given.get("model_path")),
+            _text(request.given.get("speculative_draft_model_path")),
+            tokenizers=(algorithm or "").upper() == "STANDALONE",
+            model_dirs=self.model_dirs,
+            online=self.online,
+            hardware=self.hardware,
+            runtime=self.runtime,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A deployment's plan and what the rules say of it."""
+
+    plan: Plan
+    judgement: Judgement
+
+
+def examine(request: Request, lookup: Lookup, rules: Iterable[Rule]) -> Examined:
+    """Look up the facts, resolve, judge."""
+    plan = resolve(request, lookup.facts(request))
+    return Examined(plan, judge(plan, rules))
+
+
+def examine_together(
+    plans: Sequence[Plan], rules: Iterable[Rule]
+) -> Iterator[tuple[Plan, Finding]]:
+    """What the rules that look across deployments say of plans of one engine version."""
+    for rule in rules:
+        if rule.check_across is None:
+            continue
+        fitting = [plan for plan in plans if rule.versions.contains(plan.version)]
+        with contextlib.suppress(UnknownValueError):
+            for plan, verdict in rule.check_across(fitting):
+                yield plan, finding_of(rule, verdict, plan)
+
+
+def _text(given: Given | None) -> str | None:
+    value: Any = given.value if given is not None and given.known else None
+    return value if isinstance(value, str) else None

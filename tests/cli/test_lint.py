@@ -1,0 +1,222 @@
+"""`speclaunch lint`, `rules`, `explain`, and how `launch` heeds the rules."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_cli import run
+
+GOOD = "#!/bin/bash\npython3 -m sglang.launch_server \\\n  --model-path m \\\n  --port 31000\n"
+BAD = """#!/bin/bash
+# a comment
+python3 -m sglang.launch_server \\
+  --model-path m \\
+  --speculative-algorithm NGRAM \\
+  --tp-size 2 --dp-size 2 \\
+  --enable-dp-attention
+"""
+RECIPE = """name: mine
+engine: {version: "0.5.23"}
+args:
+  model_path: m
+  speculative_algorithm: NGRAM
+  tp_size: 2
+  attn_dp_size: 2
+"""
+COMPOSE = """services:
+  engine:
+    image: lmsysorg/sglang
+    command:
+      - python3
+      - -m
+      - sglang.launch_server
+      - --model-path=m
+      - --cuda-graph-max-bs=8
+"""
+
+
+def lint_json(*words: str, cwd: Path) -> tuple[int, dict[str, Any]]:
+    done = run("lint", "--output-format", "json", *words, cwd=cwd)
+    return done.returncode, json.loads(done.stdout)
+
+
+def found(document: dict[str, Any], severity: str = "error") -> list[str]:
+    return [
+        f"{finding['code']} {finding['path']}:{finding['line']}:{finding['column']}"
+        for file in document["files"]
+        for finding in file["findings"]
+        if finding["severity"] == severity
+    ]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "good.sh").write_text(GOOD)
+    (tmp_path / "bad.sh").write_text(BAD)
+    (tmp_path / "mine.yaml").write_text(RECIPE)
+    (tmp_path / "compose.yaml").write_text(COMPOSE)
+    (tmp_path / "notes.txt").write_text("sglang")
+    return tmp_path
+
+
+def test_places_are_those_in_the_users_file(files: Path) -> None:
+    code, document = lint_json("bad.sh", "--engine", "0.5.10.post1", cwd=files)
+    assert code == 1
+    assert found(document) == ["SPL211 bad.sh:7:3"]
+    finding = next(f for f in document["files"][0]["findings"] if f["code"] == "SPL211")
+    assert finding["rule"] == "ngram-dp-attention"
+    assert finding["url"] == "docs/rules/SPL211.md"
+    assert finding["why"]
+    assert finding["fix"]
+    assert finding["source"]
+
+
+def test_a_directory_with_everything(files: Path) -> None:
+    code, document = lint_json(".", "--engine", "0.5.23", cwd=files)
+    assert code == 1
+    assert [Path(file["path"]).name for file in document["files"]] == [
+        "bad.sh",
+        "compose.yaml",
+        "good.sh",
+        "mine.yaml",
+    ]
+    assert {line.split()[0] for line in found(document)} == {"SPL211", "SPL002"}
+    assert document["summary"]["deployments"] == 4
+
+
+def test_several_versions_each_have_their_say(files: Path) -> None:
+    code, document = lint_json("compose.yaml", "--engine", "0.5.9,0.5.23", cwd=files)
+    assert code == 1
+    by_engine = {file["engine"]: file["findings"] for file in document["files"]}
+    assert [f["code"] for f in by_engine["0.5.23"] if f["severity"] == "error"] == ["SPL002"]
+    assert not [f for f in by_engine["0.5.9"] if f["severity"] == "error"]
+
+
+def test_a_recipe_says_its_own_version_and_is_left_alone_at_others(files: Path) -> None:
+    _, document = lint_json("mine.yaml", cwd=files)
+    assert document["files"][0]["engine"] == "0.5.23"
+    code, document = lint_json("mine.yaml", "--engine", "0.5.9", cwd=files)
+    assert code == 0
+    assert "0.5.23" in document["files"][0]["skipped"]
+
+
+def test_standard_input(files: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "speclaunch", "lint", "-", "--engine", "0.5.9"],
+        input=BAD,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "<stdin>:7:3" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["missing.sh"], 2, "no such file"),
+        (["good.sh", "missing.sh"], 2, "no such file"),
+        (["notes.txt"], 3, "no deployment"),
+        (["good.sh", "--engine", "0.4.0"], 2, "0.4.0"),
+        (["good.sh", "--engine", "9.9"], 0, "newer than every known release"),
+        (["good.sh", "--engine", ""], 2, "--engine"),
+        (["good.sh", "--select", "SPL9999"], 2, "no rule has the code"),
+        (["good.sh", "--ignore", "E501"], 2, "no rule has the code"),
+        (["good.sh", "--hardware", "h1000"], 2, "h1000"),
+        (["good.sh", "--models", "nowhere"], 2, "no such directory"),
+        (["good.sh", "--engine", "0.5.23"], 0, "1 deployment (SGLang 0.5.23)"),
+    ],
+)
+def test_exit_codes(files: Path, words: list[str], code: int, said: str) -> None:
+    done = run("lint", *words, cwd=files)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_broken_file_hides_nothing(files: Path) -> None:
+    (files / "broken.yaml").write_text("args: {model_path: m\nname: sglang\n")
+    (files / "open.sh").write_text("python3 -m sglang.launch_server --model-path 'm\n")
+    code, document = lint_json(".", "--engine", "0.5.9", cwd=files)
+    assert code == 2
+    assert {line.split()[0] for line in found(document)} >= {"SPL000", "SPL211"}
+    assert len([line for line in found(document) if "SPL000" in line]) == 2
+
+
+def test_select_and_ignore(files: Path) -> None:
+    code, document = lint_json("bad.sh", "--engine", "0.5.9", "--ignore", "SPL2", cwd=files)
+    assert code == 0, found(document)
+    code, document = lint_json("bad.sh", "--engine", "0.5.9", "--select", "SPL211", cwd=files)
+    assert [f["code"] for f in document["files"][0]["findings"]] == ["SPL211"]
+
+
+def test_an_ignore_comment_silences_and_an_unused_one_is_told(files: Path) -> None:
+    text = BAD.replace("# a comment", "# speclaunch: ignore[SPL211] patched engine")
+    (files / "bad.sh").write_text(text)
+    code, document = lint_json("bad.sh", "--engine", "0.5.9", cwd=files)
+    assert code == 0, found(document)
+    text = text.replace("NGRAM", "EAGLE")
+    (files / "bad.sh").write_text(text)
+    _, document = lint_json("bad.sh", "--engine", "0.5.9", cwd=files)
+    assert "SPL091 bad.sh:2:1" in found(document, "warning")
+
+
+def test_strict_makes_warnings_fail(files: Path) -> None:
+    (files / "one.sh").write_text(GOOD.replace("--port", "--num-continuous-decode-steps"))
+    assert run("lint", "one.sh", "--engine", "0.5.23", cwd=files).returncode == 0
+    assert run("lint", "one.sh", "--engine", "0.5.23", "--strict", cwd=files).returncode == 1
+
+
+def test_what_cannot_be_evaluated_is_said_to_be_unknown(files: Path) -> None:
+    (files / "v.sh").write_text(BAD.replace("NGRAM", "$ALGORITHM"))
+    code, document = lint_json("v.sh", "--engine", "0.5.9", cwd=files)
+    assert code == 0, found(document)
+    unjudged = document["files"][0]["unjudged"]
+    assert "SPL211" in [one["code"] for one in unjudged]
+    assert any("$ALGORITHM" in one["reason"] for one in unjudged)
+
+
+def test_a_secret_is_not_shown(files: Path) -> None:
+    (files / "s.sh").write_text(
+        "python3 -m sglang.launch_server --model-path m --api-key sk-very --api-key sk-secret --x\n"
+    )
+    done = run("lint", "s.sh", "--engine", "0.5.23", cwd=files)
+    assert done.returncode == 1
+    assert "sk-" not in done.stdout + done.stderr
+
+
+def test_rules_and_explain() -> None:
+    done = run("rules")
+    assert done.returncode == 0
+    assert "SPL211" in done.stdout
+    listed = json.loads(run("rules", "--output-format", "json").stdout)["rules"]
+    assert {"code", "name", "severity", "versions", "summary"} == listed[0].keys()
+    for name in ("SPL211", "spl211", "ngram-dp-attention", "SPL091"):
+        shown = run("explain", name)
+        assert shown.returncode == 0
+        assert "## Why it matters" in shown.stdout
+    wrong = run("explain", "SPL21l")
+    assert wrong.returncode == 2
+    assert "did you mean" in wrong.stderr
+
+
+def test_a_launch_is_refused_and_force_is_loud(files: Path) -> None:
+    words = ["recipe=mine.yaml", "--dry-run"]
+    done = run(*words, cwd=files)
+    assert done.returncode == 1
+    assert "SPL211" in done.stderr
+    assert "mine.yaml:7:3" in done.stderr
+    assert done.stdout == ""
+    forced = run(*words, "--force", cwd=files)
+    assert forced.returncode == 0
+    assert "--force" in forced.stderr
+    assert "sglang.launch_server" in forced.stdout
+    left_out = run(*words, "--ignore", "SPL211", cwd=files)
+    assert left_out.returncode == 0

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from speclaunch.lint.collect import Source, collect
+from speclaunch.resources import conf_dir, recipes_dir
+
+COMMAND = "python3 -m sglang.launch_server --model-path m\n"
+
+
+def names(path: Path) -> list[str]:
+    return [Path(source.path).name for source in collect([str(path)])]
+
+
+def only(path: Path) -> Source:
+    (source,) = collect([str(path)])
+    return source
+
+
+def test_a_directory_gives_what_holds_a_deployment(tmp_path: Path) -> None:
+    for name in ("a.sh", "run", "x.py", ".hidden.sh", "readme.md"):
+        (tmp_path / name).write_text(COMMAND if name != "readme.md" else f"```bash\n{COMMAND}```\n")
+    for folder in (".git", "node_modules", "deep/er"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "b.sh").write_text(COMMAND)
+    (tmp_path / "helm.yaml").write_text("a: {{ .Values.sglang }}\nb: {{ x }\n")
+    (tmp_path / "other.yaml").write_text("a: 1\n")
+    (tmp_path / "group.yaml").write_text("# @package args\nmodel_path: m\n")
+    assert names(tmp_path) == ["a.sh", "helm.yaml", "readme.md", "run", "b.sh"]
+
+
+def test_every_recipe_of_ours_is_one_and_no_group_is() -> None:
+    found = list(collect([str(recipes_dir())]))
+    assert len(found) == len(list(recipes_dir().glob("*.yaml")))
+    assert all(source.recipe is not None for source in found)
+    assert not [
+        s.path for s in collect([str(conf_dir())]) if s.recipe or s.problems or s.invocations
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("args: {model_path: m, sglang\n", "not valid YAML"),
+        ("args: {model_path: m}\nargz: 1\n", "unknown key"),
+        ("defaults:\n  - nothing\nargs: {model_path: sglang}\n", "nothing"),
+    ],
+)
+def test_a_broken_recipe_is_a_problem_with_a_place(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "r.yaml").write_text(text)
+    source = only(tmp_path / "r.yaml")
+    assert source.recipe is None
+    assert said in source.problems[0].message
+    assert [s.problems for s in collect([str(tmp_path)])] == [source.problems]
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "latin.sh").write_bytes(b"# \xe9 sglang\n")
+    assert "UTF-8" in only(tmp_path / "latin.sh").problems[0].message
+    assert "no such file" in only(tmp_path / "none.sh").problems[0].message
+    os.mkfifo(tmp_path / "pipe.sh")
+    assert only(tmp_path / "pipe.sh").problems
+    assert names(tmp_path) == ["latin.sh"]
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert only(tmp_path / "loop").problems
+
+
+def test_the_extent_of_a_command(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text(
+        "#!/bin/bash\nMODEL=m\n\npython3 -m sglang.launch_server \\\n  --model-path $MODEL \\\n"
+        "  --port 1\necho\n"
+    )
+    assert only(tmp_path / "a.sh").commands == ((4, 6),)
