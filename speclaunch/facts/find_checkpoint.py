@@ -54,7 +54,7 @@ def _places(
     """The directories where a checkpoint may be, nearest first."""
     if "\0" in name or not name:
         return
-    path = Path(name).expanduser() if name.startswith("~") else Path(name)
+    path = Path(os.path.expanduser(name))  # noqa: PTH111  Path's own raises where there is no home
     if path.is_dir():
         yield path
     inside = _HUB_NAME.match(name) is not None
@@ -73,12 +73,12 @@ def _hub_cache(environment: Mapping[str, str]) -> Path:
     """As huggingface_hub finds it (its constants.py)."""
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if environment.get(variable):
-            return Path(environment[variable]).expanduser()
+            return Path(os.path.expanduser(environment[variable]))  # noqa: PTH111
     home = environment.get("HF_HOME")
     if not home:
         cache = environment.get("XDG_CACHE_HOME") or "~/.cache"
         home = f"{cache}/huggingface"
-    return Path(home).expanduser() / "hub"
+    return Path(os.path.expanduser(home)) / "hub"  # noqa: PTH111
 
 
 def _cached(cache: Path, name: str) -> Iterator[Path]:

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import httpx
+import pytest
+
+from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.facts import UnknownFact
+from speclaunch.facts.find_checkpoint import find_checkpoint
+from speclaunch.facts.gather import gather
+from speclaunch.facts.hub import fetch_checkpoint
+
+NOWHERE = {"HF_HUB_CACHE": "/nonexistent"}
+
+
+def model(directory: Path, hidden_size: int = 64) -> Path:
+    directory.mkdir(parents=True)
+    (directory / "config.json").write_text(json.dumps({"hidden_size": hidden_size}))
+    return directory
+
+
+def hidden(found: Checkpoint | UnknownFact) -> int | None:
+    assert isinstance(found, Checkpoint), found
+    return found.hidden_size
+
+
+def test_a_directory_comes_first(tmp_path: Path) -> None:
+    model(tmp_path / "mine", 1)
+    assert hidden(find_checkpoint(str(tmp_path / "mine"), environment=NOWHERE)) == 1
+
+
+def test_below_a_models_directory(tmp_path: Path) -> None:
+    model(tmp_path / "org" / "name", 2)
+    assert hidden(find_checkpoint("org/name", [tmp_path], environment=NOWHERE)) == 2
+    # a script's path on another machine
+    model(tmp_path / "Llama-3.1-8B", 3)
+    found = find_checkpoint("/data/models/Llama-3.1-8B/", [tmp_path], environment=NOWHERE)
+    assert hidden(found) == 3
+
+
+def test_a_hub_cache_prefers_main(tmp_path: Path) -> None:
+    repository = tmp_path / "hub" / "models--org--name"
+    model(repository / "snapshots" / "aaa", 4)
+    model(repository / "snapshots" / "bbb", 5)
+    os.utime(repository / "snapshots" / "aaa", (1, 1))
+    for cache in ({"HF_HOME": str(tmp_path)}, {"HF_HUB_CACHE": str(tmp_path / "hub")}):
+        assert hidden(find_checkpoint("org/name", environment=cache)) == 5
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("aaa\n")
+    assert hidden(find_checkpoint("org/name", [tmp_path / "hub"], environment=NOWHERE)) == 4
+    (repository / "refs" / "main").write_text("../../../../etc")
+    assert hidden(find_checkpoint("org/name", [tmp_path / "hub"], environment=NOWHERE)) == 5
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["org/name", "../up", "/etc", "", "a\0b", "x" * 5000, "s3://bucket/m", "a/b/c", "m.gguf", "~x"],
+)
+def test_what_is_nowhere_is_unknown(tmp_path: Path, name: str) -> None:
+    model(tmp_path / "up", 1)
+    (tmp_path / "dir").mkdir()
+    found = find_checkpoint(name, [tmp_path / "dir"], environment=NOWHERE)
+    assert isinstance(found, UnknownFact)
+    assert found.why
+
+
+def test_facts_of_two_checkpoints(tmp_path: Path) -> None:
+    model(tmp_path / "t", 1)
+    facts = gather(str(tmp_path / "t"), "no/such", model_dirs=[tmp_path])
+    assert facts.target is not None
+    assert facts.draft is None
+    assert [one.what for one in facts.unknown] == ["the checkpoint no/such"]
+    assert gather(None, None).unknown == ()
+
+
+def hub(answers: dict[str, tuple[int, bytes]]) -> httpx.MockTransport:
+    def answer(request: httpx.Request) -> httpx.Response:
+        code, data = answers.get(request.url.path.rpartition("/")[2], (404, b""))
+        return httpx.Response(code, content=data)
+
+    return httpx.MockTransport(answer)
+
+
+def test_the_hub_is_asked_for_small_files_only() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path.rpartition("/")[2])
+        code = 200 if asked[-1] == "config.json" else 404
+        return httpx.Response(code, content=b'{"hidden_size": 8}')
+
+    assert hidden(fetch_checkpoint("org/name", transport=httpx.MockTransport(answer))) == 8
+    assert asked == ["config.json", "hf_quant_config.json", "model.safetensors.index.json"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({"config.json": (401, b"")}, "HTTP 401"),
+        ({"config.json": (404, b"")}, "no config.json"),
+        ({"config.json": (200, b"<html>")}, "no config.json"),
+        ({"config.json": (200, b"[1]")}, "no object"),
+    ],
+)
+def test_what_the_hub_may_answer(answers: dict[str, tuple[int, bytes]], said: str) -> None:
+    found = fetch_checkpoint("org/name", transport=hub(answers))
+    assert isinstance(found, UnknownFact)
+    assert said in found.why
+
+
+def test_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    found = fetch_checkpoint("org/name")
+    assert isinstance(found, UnknownFact)
+    assert "cannot be reached" in found.why
