@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from speclaunch.errors import Problem, SpeclaunchError
-from speclaunch.facts.declared import declare
+from speclaunch.facts.declared import AUTO, declare
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.probe import probe_hardware
 from speclaunch.launch.prepare import Prepared
@@ -18,9 +18,6 @@ from speclaunch.report.console import err
 from speclaunch.report.findings import show_findings
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.interface import Rule, Severity
-
-AUTO = "auto"
-"""What a recipe says for the hardware of this machine."""
 
 
 def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:

@@ -9,6 +9,8 @@ from difflib import get_close_matches
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.facts.hardware import Hardware, Vendor
 
+AUTO = "auto"
+"""What a recipe says for the hardware of the machine that it is launched on."""
 _MAX_COUNT = 64
 
 

@@ -10,6 +10,7 @@ from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_versio
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.errors import Place, Problem
+from speclaunch.facts.declared import AUTO, declare
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.importer.deployment import recipe_name
@@ -103,13 +104,22 @@ def _checked(source: Source, version: str, options: Options) -> _Task:
         if not wanted.specifier.contains(version):
             task.skipped = f"it is for SGLang {wanted.version}"
             return task
+    lookup = _lookup(source, options.lookup)
     for request in _requests(source, load_catalogue(version)):
-        examined = examine(request, options.lookup, options.rules)
+        examined = examine(request, lookup, options.rules)
         task.plans.append(examined.plan)
         task.findings += examined.judgement.findings
         task.unjudged += examined.judgement.unjudged
         task.unknown += examined.plan.facts.unknown
     return task
+
+
+def _lookup(source: Source, lookup: Lookup) -> Lookup:
+    """With the hardware that a recipe names, unless it was said otherwise."""
+    name = source.recipe.deployment.hardware.name if source.recipe is not None else AUTO
+    if lookup.hardware is not None or name == AUTO:
+        return lookup
+    return replace(lookup, hardware=declare(name))
 
 
 def _requests(source: Source, catalogue: Catalogue) -> list[Request]:

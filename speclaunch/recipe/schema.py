@@ -13,6 +13,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from speclaunch.errors import InputError
+from speclaunch.facts.declared import AUTO, declare
+
 Scalar = str | int | float | bool | None
 ArgValue = Scalar | list[Any] | dict[str, Any]
 """A server argument's value: null leaves the engine's default."""
@@ -100,8 +103,19 @@ class Engine(_Section):
 class Hardware(_Section):
     """What it runs on."""
 
-    name: Literal["auto", "cpu"] = "auto"
-    """`auto` (this machine's GPUs) or `cpu`."""
+    name: str = AUTO
+    """`auto` (this machine's GPUs), `cpu`, or GPUs by name and number: `h100-80gb:8`."""
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if value != AUTO:
+            try:
+                declare(value)
+            except InputError as error:
+                (problem,) = error.problems
+                raise ValueError(f"{problem.message}; {problem.help}") from None
+        return value
 
 
 class Verification(_Section):

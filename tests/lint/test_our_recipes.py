@@ -1,0 +1,29 @@
+"""Our recipes are what the rules ask for, at every version that they say they are for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from speclaunch.engine.catalogue import held_versions
+from speclaunch.lint.collect import collect
+from speclaunch.lint.run import Options, lint
+from speclaunch.resources import recipes_dir
+from speclaunch.rules.examine import Lookup
+from speclaunch.rules.interface import Severity
+from speclaunch.rules.registry import all_rules
+
+
+@pytest.mark.parametrize("path", sorted(recipes_dir().glob("*.yaml")), ids=lambda path: path.stem)
+def test_no_error_at_any_of_its_versions(path: Path) -> None:
+    options = Options(Lookup(), all_rules(), held_versions())
+    report = lint(collect([str(path)]), options)
+    errors = [
+        (file.engine, finding.code, finding.message)
+        for file in report.files
+        for finding in file.findings
+        if finding.severity is Severity.ERROR
+    ]
+    assert not errors
+    assert any(not file.skipped for file in report.files)
