@@ -23,6 +23,7 @@ from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.load import Recipe
 from speclaunch.recipe.schema import Deployment, Engine
 from speclaunch.recipe.source import KeyPath, Provenance
+from speclaunch.rules.examine import examine_together
 from speclaunch.rules.interface import Judgement, Rule
 from speclaunch.rules.runner import judge
 
@@ -42,6 +43,10 @@ class Case:
     env: Mapping[str, str]
     facts: Facts
     expect: Mapping[str, Any]
+    slime: str | None = None
+    """slime's own command line, instead of `args` or `argv`."""
+    together: tuple[Mapping[str, Any], ...] = ()
+    """Deployments that are looked at together: `path`, `args`, `env` of each."""
 
     @property
     def fails(self) -> bool:
@@ -70,6 +75,7 @@ def load_cases(path: Path) -> list[Case]:
 
 def _case(code: str, name: str, said: Mapping[str, Any]) -> Case:
     known = {"engine", "args", "argv", "env", "target", "draft", "hardware", "expect"}
+    known |= {"slime", "together"}
     assert not said.keys() - known, f"{code} {name}: {said.keys() - known}"
     assert re.match(r"(fail|pass|fixed|unknown)", name), f"{code}: {name}"
     args = said.get("args", {})
@@ -82,7 +88,16 @@ def _case(code: str, name: str, said: Mapping[str, Any]) -> Case:
     )
     env = {key: str(value) for key, value in said.get("env", {}).items()}
     return Case(
-        code, name, said["engine"], args, said.get("argv"), env, facts, said.get("expect", {})
+        code,
+        name,
+        said["engine"],
+        args,
+        said.get("argv"),
+        env,
+        facts,
+        said.get("expect", {}),
+        said.get("slime"),
+        tuple(said.get("together", ())),
     )
 
 
@@ -99,20 +114,44 @@ def request_of(
     return from_recipe(_recipe(args, env), spell(args, env, catalogue), catalogue)
 
 
-def _recipe(args: Mapping[str, Any], env: Mapping[str, str]) -> Recipe:
+def request_of_slime(options: str, version: str) -> Request:
+    """What slime's engines are asked, by options in an array."""
+    text = f"ARGS=(\n{options}\n)\npython3 train.py ${{ARGS[@]}}\n"
+    (invocation,) = read_shell(text, "case.sh").invocations
+    return from_invocation(invocation, "case", load(version))
+
+
+def together(case: Case) -> list[Plan]:
+    """The plans of deployments that are looked at together."""
+    catalogue = load(case.engine)
+    plans = []
+    for one in case.together:
+        env = {key: str(value) for key, value in one.get("env", {}).items()}
+        recipe = _recipe(one["args"], env, one["path"])
+        request = from_recipe(recipe, spell(one["args"], env, catalogue), catalogue)
+        plans.append(resolve(request, case.facts))
+    return plans
+
+
+def _recipe(args: Mapping[str, Any], env: Mapping[str, str], path: str = "case.yaml") -> Recipe:
     """A recipe file of one line a value."""
     keys: list[KeyPath] = [("args", name) for name in args]
     keys += [("engine", "env", name) for name in env]
-    places = {key: Place("case.yaml", line, 3) for line, key in enumerate(keys, 2)}
+    places = {key: Place(path, line, 3) for line, key in enumerate(keys, 2)}
     deployment = Deployment(name="case", args=dict(args), engine=Engine(env=dict(env)))
-    return Recipe(deployment, Path("case.yaml"), Provenance(places))
+    return Recipe(deployment, Path(path), Provenance(places))
 
 
 def plan_of(case: Case) -> Plan:
+    if case.slime is not None:
+        return resolve(request_of_slime(case.slime, case.engine), case.facts)
     return resolve(request_of(case.args, case.argv, case.env, case.engine), case.facts)
 
 
 def verdict(rule: Rule, case: Case) -> Judgement:
+    if case.together:
+        found = examine_together(together(case), [rule])
+        return Judgement(tuple(finding for _, finding in found))
     return judge(plan_of(case), [rule])
 
 
@@ -127,12 +166,14 @@ def complaint(rule: Rule, case: Case) -> str | None:
     if not messages:
         return f"nothing was found ({said.unjudged})"
     expect = case.expect
-    assert not expect.keys() - {"at", "message", "why", "severity", "count"}, expect
+    assert not expect.keys() - {"at", "message", "why", "fix", "severity", "count"}, expect
     first = said.findings[0]
     if "message" in expect and expect["message"] not in first.message:
         return f"message {first.message!r} lacks {expect['message']!r}"
     if "why" in expect and expect["why"] not in first.why:
         return f"why {first.why!r} lacks {expect['why']!r}"
+    if "fix" in expect and (first.fix is None or expect["fix"] not in first.fix.text):
+        return f"fix {first.fix} lacks {expect['fix']!r}"
     if "severity" in expect and first.severity != expect["severity"]:
         return f"severity {first.severity}"
     if "count" in expect and len(messages) != expect["count"]:

@@ -1,0 +1,64 @@
+"""What the rules about draft and target ask a plan for."""
+
+from __future__ import annotations
+
+from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.plan.plan import Plan, UnknownValueError
+
+PLUGINS = "SGLANG_EXTERNAL_MODEL_PACKAGE"
+"""The variable that adds model classes of one's own: what SGLang's own lack may be there."""
+OVERWRITE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
+"""The variable that lets a model run beyond the context length of its config."""
+
+
+def draft_path(plan: Plan) -> str | None:
+    """The checkpoint that drafts, where it is another than the target; None otherwise."""
+    path = plan.value("speculative_draft_model_path")
+    if path is None or path == plan.value("model_path"):
+        return None
+    return str(path)
+
+
+def draft_of(plan: Plan) -> Checkpoint | None:
+    """The facts of the draft; None where the target drafts for itself.
+
+    Raises UnknownValueError when there is a draft and nothing is known of it.
+    """
+    path = draft_path(plan)
+    if path is None:
+        return None
+    if plan.facts.draft is None:
+        raise UnknownValueError(f"nothing is known of the draft checkpoint {path}")
+    return plan.facts.draft
+
+
+def pair(plan: Plan) -> tuple[Checkpoint, Checkpoint] | None:
+    """Target and draft; None where the target drafts for itself. Raises UnknownValueError."""
+    draft = draft_of(plan)
+    if draft is None:
+        return None
+    if plan.facts.target is None:
+        raise UnknownValueError("nothing is known of the target checkpoint")
+    return plan.facts.target, draft
+
+
+def served_context(plan: Plan) -> int | None:
+    """The context length that the target serves: the one asked for, else its own."""
+    asked = plan.value("context_length")
+    if asked is not None:
+        return int(asked)
+    return plan.facts.target.context_length if plan.facts.target is not None else None
+
+
+def context_overwritten(plan: Plan) -> bool:
+    """Whether this engine goes on with a context that is longer than the model's own.
+
+    The switch is on by default up to 0.4.10. Up to 0.5.2 only `true` and `1` switch it on
+    (utils.py get_bool_env_var); SGLang's own CI goes on as well (configs/model_config.py).
+    """
+    early = plan.in_versions("<0.5.3")
+    default = "true" if plan.in_versions("<0.5.1") else "false"
+    yes = ("true", "1") if early else ("true", "1", "yes", "y")
+    if (plan.env(OVERWRITE) or default).strip().lower() in yes:
+        return True
+    return (plan.env("SGLANG_IS_IN_CI") or "").strip().lower() in yes

@@ -1,0 +1,95 @@
+"""Target and draft would be loaded in different data types.
+
+## What it does
+Compares the data types of an EAGLE or EAGLE-3 draft and of its target, where `dtype` is left to
+the checkpoints (`auto`).
+
+## Why it matters
+`auto` is decided for each model from its own `config.json`. The draft computes on the target's
+embedding and hidden states, so a float16 draft meets bfloat16 numbers in its first matrix
+product: `expected mat1 and mat2 to have the same dtype`. No version checks it; what is seen is
+`Capture cuda graph failed`, with hints about memory that do not help. An explicit `dtype` applies
+to both models, and they fit. GPUs older than Ampere run both in float16 whatever the configs say.
+
+## Example
+```yaml
+args:  # the target is bfloat16, the draft float16
+  model_path: meta-llama/Llama-3.1-8B-Instruct
+  speculative_algorithm: EAGLE3
+  speculative_draft_model_path: lmsys/sglang-EAGLE3-LLaMA3.1-Instruct-8B
+```
+
+## Use instead
+```yaml
+args:
+  model_path: meta-llama/Llama-3.1-8B-Instruct
+  dtype: bfloat16
+  speculative_algorithm: EAGLE3
+  speculative_draft_model_path: lmsys/sglang-EAGLE3-LLaMA3.1-Instruct-8B
+```
+
+## Sources
+- SGLang pull request 3431: "explicitly specify --dtype when the target model and draft model use
+  different dtype"; SpecForge issue 348
+- SGLang 0.5.23 configs/model_config.py:965 (`dtype=cfg.dtype`, for each model), 0.4.6.post5
+  configs/model_config.py:241
+- slime, Speculative decoding guide
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.plan.plan import Plan
+from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.rules.models.architectures import EAGLE3_DRAFTS, EAGLE_HEADS
+from speclaunch.rules.models.common import pair
+
+_AMPERE = 80
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict where both data types are known and differ."""
+    both = pair(plan) if plan.value("dtype") in (None, "auto") else None
+    if both is None:
+        return
+    hardware = plan.facts.hardware
+    if hardware is not None and hardware.capability is not None and hardware.capability < _AMPERE:
+        return
+    target, draft = both
+    ours, theirs = _loaded(target), _loaded(draft)
+    if ours is None or theirs is None or ours == theirs:
+        return
+    certain = draft.architecture in (*EAGLE_HEADS, *EAGLE3_DRAFTS)
+    yield Verdict(
+        f"the target runs in {ours} and its draft in {theirs}",
+        at=("speculative_draft_model_path", "model_path"),
+        why="dtype=auto is decided for each model by its own config; the draft's first matrix "
+        "product on the target's hidden states fails (`Capture cuda graph failed: expected mat1 "
+        "and mat2 to have the same dtype`)",
+        fix=Fix(f"give the data type for both: dtype: {ours}", set={"dtype": ours}),
+        severity=None if certain else Severity.WARNING,
+    )
+
+
+def _loaded(model: Checkpoint) -> str | None:
+    """The data type that `auto` gives: float32 weights are halved."""
+    if model.dtype != "float32":
+        return model.dtype
+    return "bfloat16" if (model.model_type or "").startswith("gemma") else "float16"
+
+
+RULE = rule(
+    "SPL401",
+    "draft-dtype",
+    Severity.ERROR,
+    check,
+    algorithms=("EAGLE", "EAGLE3"),
+    sources=(
+        "sglang pull request #3431",
+        "sglang 0.5.23 configs/model_config.py:965",
+        "SpecForge issue #348",
+    ),
+    doc=__doc__,
+)

@@ -1,0 +1,54 @@
+"""What the rules about CUDA graphs ask a plan for."""
+
+from __future__ import annotations
+
+from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.rules.values import attention_dp_size, number
+
+SPECULATIVE = ("EAGLE", "EAGLE3", "STANDALONE", "NGRAM", "DFLASH", "DSPARK")
+"""Algorithms for which an unset `max_running_requests` becomes 48."""
+_DEFAULT_RUNNING = 48
+
+
+def decodes_without_graphs(plan: Plan) -> bool:
+    """Whether decoding is run without CUDA graphs, by the user's wish or for want of a GPU."""
+    if plan.value("disable_cuda_graph") or plan.value("disable_decode_cuda_graph"):
+        return True
+    if plan.value("cuda_graph_backend_decode") == "disabled":
+        return True
+    return on_cpu(plan)
+
+
+def on_cpu(plan: Plan) -> bool:
+    """Whether the engine is known to run on a CPU."""
+    try:
+        return plan.device == "cpu"
+    except UnknownValueError:
+        return False
+
+
+def running_requests(plan: Plan) -> int:
+    """Requests that one scheduler runs at a time: its share of `max_running_requests`."""
+    asked = number(plan, "max_running_requests")
+    total = _DEFAULT_RUNNING if asked is None else asked
+    return max(1, total // attention_dp_size(plan))
+
+
+def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
+    """The list of batch sizes to capture, as far as it is given or resolved."""
+    sizes = plan.value("cuda_graph_bs_decode")
+    if not isinstance(sizes, list | tuple) or not sizes:
+        return None
+    return tuple(sorted(int(size) for size in sizes))
+
+
+def largest_capture(plan: Plan) -> int | None:
+    """The largest batch size to capture: of the list, else the maximum."""
+    sizes = capture_sizes(plan)
+    return sizes[-1] if sizes else number(plan, "cuda_graph_max_bs_decode")
+
+
+def sizing_arguments(plan: Plan) -> tuple[str, ...]:
+    """The arguments by which the user said which sizes to capture."""
+    names = ("cuda_graph_bs_decode", "cuda_graph_max_bs_decode")
+    return tuple(name for name in names if plan.is_given(name))

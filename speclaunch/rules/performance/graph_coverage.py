@@ -1,0 +1,86 @@
+"""More requests run than the CUDA graphs cover.
+
+## What it does
+Compares the largest batch size that is captured with the number of requests that may run at a
+time (`max_running_requests`, 48 when speculating; with DP attention, the share of one rank).
+
+## Why it matters
+A batch larger than the largest graph is decoded without one, target and draft, step by step.
+Speculation makes many small steps, so this costs more than in plain decoding: a published server
+whose graphs covered 2 requests was slower with EAGLE than without at 20 parallel ones. Small graphs
+with many requests are sometimes meant that way, to save memory (reinforcement learning).
+
+## Example
+```yaml
+args:
+  speculative_algorithm: EAGLE
+  cuda_graph_max_bs_decode: 8
+  max_running_requests: 64
+```
+
+## Use instead
+```yaml
+args:
+  speculative_algorithm: EAGLE
+  cuda_graph_max_bs_decode: 64
+  max_running_requests: 64
+```
+
+## Sources
+- SGLang 0.5.2 model_executor/cuda_graph_runner.py:398 (`can_run`), issue 5274
+- slime, Speculative decoding guide
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.plan.plan import Plan
+from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.rules.performance.common import (
+    SPECULATIVE,
+    capture_sizes,
+    decodes_without_graphs,
+    largest_capture,
+    running_requests,
+    sizing_arguments,
+)
+
+_MAXIMUM = "cuda_graph_max_bs_decode"
+_FEW = 4
+"""Graphs for less than one in so many requests are hardly meant that way."""
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict where the user set the sizes, and they are smaller than the batches."""
+    asked = sizing_arguments(plan)
+    if not asked or decodes_without_graphs(plan):
+        return
+    largest, running = largest_capture(plan), running_requests(plan)
+    if largest is None or largest >= running:
+        return
+    explicit = plan.is_given("max_running_requests")
+    listed = capture_sizes(plan) is not None
+    yield Verdict(
+        f"CUDA graphs cover {largest} requests, up to {running} run at a time",
+        at=(*asked, "max_running_requests"),
+        why="larger batches are decoded without a graph, in target and draft"
+        if explicit
+        else "max_running_requests is 48 when speculating; larger batches are decoded without a "
+        "graph",
+        fix=Fix(f"add sizes up to {running} to the list, or let fewer requests run")
+        if listed
+        else Fix(f"capture up to {running}, or let fewer requests run", set={_MAXIMUM: running}),
+        severity=Severity.WARNING if explicit and largest * _FEW < running else Severity.INFO,
+    )
+
+
+RULE = rule(
+    "SPL701",
+    "graph-coverage",
+    Severity.WARNING,
+    check,
+    algorithms=SPECULATIVE,
+    sources=("sglang 0.5.2 model_executor/cuda_graph_runner.py:398", "sglang issue #5274"),
+    doc=__doc__,
+)

@@ -1,0 +1,1 @@
+"""SPL8xx: addresses, keys, and deployments that belong together."""
