@@ -17,7 +17,7 @@ MODULE = "sglang.launch_server"
 
 _SECRET_ARGUMENTS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password"})
 _SECRET_VARIABLE = re.compile(
-    r"(TOKENS?|SECRETS?|PASSWORDS?|PASSWD|CREDENTIALS?|(^|_)KEYS?)($|_)", re.I
+    r"(TOKEN|SECRETS?|PASSWORDS?|PASSWD|CREDENTIALS?|(^|_)KEYS?)($|_)", re.I
 )
 
 

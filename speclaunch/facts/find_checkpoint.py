@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,9 +63,12 @@ def _places(
         if inside:
             yield directory / name
             yield from _cached(directory, name)
-        elif path.name:
+        elif path.name not in ("", ".."):
             # `/models/Llama-3.1-8B` of a script that runs elsewhere: the same directory's name
             yield directory / path.name
+            below = list(directory.glob(f"*/{glob.escape(path.name)}/config.json"))
+            if len(below) == 1:  # `meta-llama/Llama-3.1-8B`, when no other is called so
+                yield below[0].parent
     if inside:
         yield from _cached(_hub_cache(environment), name)
 

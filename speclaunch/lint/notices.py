@@ -88,4 +88,29 @@ args:
 ```
 """,
 )
-NOTICES = (UNREADABLE, UNUSED, INVALID)
+NOT_UNDERSTOOD = Notice(
+    "SPL093",
+    "not-understood",
+    Severity.WARNING,
+    """A part of a file that nobody can make sense of.
+
+## What it does
+Reports what a reader met on its way to a server command and could not take for one: an option of
+slime without its `--sglang-` prefix, a command that is put together while the script runs.
+
+## Why it matters
+What is not understood is not checked. slime drops `--speculative-…` options that lack the prefix,
+and rolls out without speculation.
+
+## Example
+```bash
+SGLANG_ARGS=(--sglang-speculative-algorithm EAGLE --speculative-num-steps 3)
+```
+
+## Use instead
+```bash
+SGLANG_ARGS=(--sglang-speculative-algorithm EAGLE --sglang-speculative-num-steps 3)
+```
+""",
+)
+NOTICES = (UNREADABLE, UNUSED, INVALID, NOT_UNDERSTOOD)

@@ -16,7 +16,7 @@ from speclaunch.facts.runtime import find_runtime
 from speclaunch.importer.deployment import recipe_name
 from speclaunch.lint.collect import Source
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
-from speclaunch.lint.notices import NOTICES, UNREADABLE, Notice
+from speclaunch.lint.notices import NOT_UNDERSTOOD, NOTICES, UNREADABLE, Notice
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.rules.examine import Lookup, examine, examine_together
@@ -99,6 +99,8 @@ def _checked(source: Source, version: str, options: Options) -> _Task:
     task = _Task(source, version, [], [], [], [])
     for problem in source.problems:
         task.findings.append(_noticed(UNREADABLE, problem, source.path, version))
+    for problem in source.remarks:
+        task.findings.append(_noticed(NOT_UNDERSTOOD, problem, source.path, version))
     if source.recipe is not None:
         wanted = source.recipe.deployment.engine
         if not wanted.specifier.contains(version):

@@ -59,7 +59,8 @@ def _hider(request: Request) -> Callable[[str], str]:
     given = (*request.given.values(), *request.overridden)
     secret = [one for one in given if is_secret_argument(one.name)]
     secret += [one for one in request.env.values() if is_secret_variable(one.name)]
-    secrets = [str(one.value) for one in secret if one.known and one.value]
+    # what is as short as a number is no secret, and would be found in every sentence
+    secrets = [str(one.value) for one in secret if one.known and len(str(one.value)) > 3]
 
     def hide(text: str) -> str:
         for secret in secrets:

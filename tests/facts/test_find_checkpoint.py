@@ -41,6 +41,14 @@ def test_below_a_models_directory(tmp_path: Path) -> None:
     assert hidden(found) == 3
 
 
+def test_the_last_part_of_a_path_must_be_one_model(tmp_path: Path) -> None:
+    model(tmp_path / "one" / "Llama", 4)
+    assert hidden(find_checkpoint("/data/Llama", [tmp_path], environment=NOWHERE)) == 4
+    model(tmp_path / "two" / "Llama", 5)
+    found = find_checkpoint("/data/Llama", [tmp_path], environment=NOWHERE)
+    assert isinstance(found, UnknownFact)
+
+
 def test_a_hub_cache_prefers_main(tmp_path: Path) -> None:
     repository = tmp_path / "hub" / "models--org--name"
     model(repository / "snapshots" / "aaa", 4)
