@@ -13,7 +13,7 @@ OVERWRITE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 
 def draft_path(plan: Plan) -> str | None:
     """The checkpoint that drafts, where it is another than the target; None otherwise."""
-    path = plan.value("speculative_draft_model_path")
+    path = plan.given("speculative_draft_model_path")
     if path is None or path == plan.value("model_path"):
         return None
     return str(path)

@@ -45,7 +45,7 @@ def _role(plan: Plan) -> Role | None:
     try:
         mode, model = plan.value("disaggregation_mode"), plan.value("model_path")
         algorithm = plan.algorithm
-        draft = plan.value("speculative_draft_model_path")
+        draft = plan.given("speculative_draft_model_path")
     except UnknownValueError:
         return None
     if mode not in ("prefill", "decode") or model is None:
