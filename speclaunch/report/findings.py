@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from speclaunch.facts.facts import UnknownFact
 from speclaunch.lint.run import FileReport, Report
 from speclaunch.report.problems import located
 from speclaunch.rules.interface import Finding, Severity, Unjudged
@@ -77,11 +78,19 @@ def _not_judged(files: Iterable[FileReport]) -> list[str]:
     lines: list[str] = []
     for file in files:
         lines += [f"{file.path}: {line}" for line in _reasons(file.unjudged)]
-        lines += [
-            f"{file.path}: unknown: {fact.what}: {fact.why}" + (f" ({fact.help})" * bool(fact.help))
-            for fact in file.unknown
-        ]
+        lines += [f"{file.path}: unknown: {line}" for line in _unknown(file.unknown)]
     return list(dict.fromkeys(lines))
+
+
+def _unknown(facts: Sequence[UnknownFact]) -> list[str]:
+    """The facts that are missing, those for the same reason in one line."""
+    by_reason: dict[tuple[str, str | None], list[str]] = {}
+    for fact in facts:
+        by_reason.setdefault((fact.why, fact.help), []).append(fact.what)
+    return [
+        f"{', '.join(whats)}: {why}" + (f" ({hint})" if hint else "")
+        for (why, hint), whats in by_reason.items()
+    ]
 
 
 def _reasons(unjudged: Sequence[Unjudged]) -> list[str]:
