@@ -35,7 +35,7 @@ def render(problem: Problem, severity: str = "error") -> Text:
 
 def located(place: Place, *, brief: bool = False) -> Text:
     """A place, and (unless `brief`) its line with a caret below what is meant."""
-    text = Text.assemble(("  --> ", "bold blue"), str(place))
+    text = Text.assemble(("  --> ", "bold blue"), masked(str(place)))
     line = None if brief else _line(place)
     if line is None or len(line) > _LONGEST_LINE:
         return text
