@@ -207,7 +207,7 @@ def _is_ambiguous(word: str, parser: Parser) -> bool:
 
 def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvProblem:
     written = chunk.words[0]
-    parser = parser_of(catalogue, checked=not chunk.opaque, required=False)
+    parser = parser_of(catalogue, checked=not chunk.opaque, piece=True)
     namespace = argparse.Namespace()
     try:
         extras = parser.run_known(chunk.words, namespace)

@@ -137,17 +137,27 @@ class _Identity:
         return isinstance(other, _Identity) and other.catalogue is self.catalogue
 
 
-def parser_of(catalogue: Catalogue, *, checked: bool = True, required: bool = True) -> Parser:
-    """The parser of a version. Unchecked: any text is a value. It is built once."""
-    return _built(_Identity(catalogue), checked, required)
+def parser_of(
+    catalogue: Catalogue, *, checked: bool = True, required: bool = True, piece: bool = False
+) -> Parser:
+    """The parser of a version. Unchecked: any text is a value. It is built once.
+
+    For a `piece` of a command line no argument is required and none has a default: argparse stores
+    all of them at each call, which takes twice as long as the rest.
+    """
+    return _built(_Identity(catalogue), checked, required and not piece, piece)
 
 
 @lru_cache(maxsize=64)
-def _built(key: _Identity, checked: bool, required: bool) -> Parser:
+def _built(key: _Identity, checked: bool, required: bool, piece: bool) -> Parser:
     parser = Parser(prog=PROGRAM)
     version = Version(Version(key.catalogue.version).base_version)
     for argument in key.catalogue.arguments.values():
         _add(parser, argument, version, checked, required)
+    if piece:
+        for action in parser._actions:
+            action.default = argparse.SUPPRESS
+        parser._defaults.clear()
     return parser
 
 

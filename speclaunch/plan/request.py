@@ -114,7 +114,7 @@ def from_recipe(
     def place(index: int) -> Place:
         return recipe.place("args", names[index])
 
-    parsed = parse_argv(words, catalogue)
+    parsed = parse_argv(words, catalogue, whole=False)
     given = {
         canonical(item.dest): Given(
             canonical(item.dest), item.stored, names[item.index], place(item.index)
@@ -166,7 +166,7 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
     def place(index: int | None) -> Place:
         return invocation.place if index is None else words[index].place
 
-    parsed = parse_argv([word.text for word in words], catalogue, opaque=opaque)
+    parsed = parse_argv([word.text for word in words], catalogue, opaque=opaque, whole=False)
     given: dict[str, Given] = {}
     overridden: list[Given] = []
     for item in parsed.parsed:
