@@ -28,12 +28,22 @@ PHASES = ["import SGLang", "start scheduler", "load target weights", "warm up", 
     ],
 )
 def test_a_failed_start_says_the_engines_own_last_word(overrides: list[str], reason: str) -> None:
-    done = speclaunch("recipe=cpu_ngram", *overrides, f"args.port={free_port()}")
+    words = ["recipe=cpu_ngram", *overrides, f"args.port={free_port()}"]
+    done = speclaunch(*words, "--force")  # the rules know two of them beforehand
     assert done.returncode == 1
     assert reason in done.stderr
     assert "Traceback" not in done.stderr
     log = Path(done.stderr.rsplit("log: ", 1)[1].strip())
     assert reason in log.read_text()
+
+
+def test_what_the_rules_know_does_not_start() -> None:
+    started = time.monotonic()
+    done = speclaunch("recipe=cpu_ngram", "args.speculative_algorithm=FOO")
+    assert done.returncode == 1
+    assert "error[SPL101]" in done.stderr
+    assert "engine started" not in done.stderr
+    assert time.monotonic() - started < 10
 
 
 def test_a_busy_port_is_refused_before_anything_starts() -> None:
