@@ -11,6 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
+_TRANSFORMERS_5 = Version("0.5.10")
+"""The first release that needs transformers 5, which reads the scaling of positions otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -29,7 +34,10 @@ class Checkpoint:
     """`torch_dtype` or `dtype`, without `torch.`: bfloat16, float16, float32."""
     context_length: int | None = None
     """Tokens, as the engine derives it: rope scaling and long-context keys included
-    (`get_context_length` in sglang/srt/utils/hf_transformers_utils.py)."""
+    (`get_context_length` in sglang/srt/utils/hf_transformers_utils.py). None, too, where releases
+    differ: `context_in` tells for one."""
+    context_lengths: tuple[int | None, int | None] | None = None
+    """Where releases differ: what those before 0.5.10 derive, and those from then on."""
     hidden_size: int | None = None
     vocab_size: int | None = None
     draft_vocab_size: int | None = None
@@ -42,20 +50,26 @@ class Checkpoint:
     """Set for multi-head latent attention (MLA)."""
     sliding_window: int | None = None
     quantization: str | None = None
-    """`quant_method` of the checkpoint (awq, gptq, fp8, …); None: not quantised, or not known."""
+    """`quant_method` of the checkpoint (awq, gptq, fp8, modelopt_fp4, …) as the newest engine
+    names it; None: not quantised, or not known."""
     mtp_layers: int | None = None
     """Multi-token-prediction layers that the config declares (`num_nextn_predict_layers`,
     `mtp_num_hidden_layers`)."""
     mtp_weights: bool | None = None
-    """Whether the index of the weights holds those layers; None: there is no index to look at."""
+    """Whether the index of the weights (else the heads of the files) names those layers; None:
+    there is nothing to look at."""
     target_hidden_size: int | None = None
     """An EAGLE-3 draft's hidden size of the target that it was trained for."""
     aux_hidden_layers: tuple[int, ...] = ()
-    """Target layers whose hidden states an EAGLE-3 or DFLASH draft reads."""
+    """Target layers whose hidden states an EAGLE-3, DFLASH or DSPARK draft reads."""
+    use_aux_hidden_state: bool | None = None
+    """Whether an EAGLE-3 draft reads any (`eagle_config`); None: it does not say, so it does."""
     block_size: int | None = None
     """Tokens that a DFLASH draft proposes at a time."""
     has_token_map: bool | None = None
     """Whether the weights of a draft hold `d2t` (EAGLE-3); None: no index to look at."""
+    has_dspark_folder: bool | None = None
+    """Whether the directory has a folder `dspark` with a draft (SGLang 0.5.23 looks for one)."""
     is_moe: bool | None = None
     is_multimodal: bool = False
     tokenizer_size: int | None = None
@@ -74,6 +88,12 @@ class Checkpoint:
     def architecture(self) -> str | None:
         """The first architecture: the one that the engine dispatches on."""
         return self.architectures[0] if self.architectures else None
+
+    def context_in(self, version: Version) -> int | None:
+        """`context_length` as one release derives it."""
+        if self.context_lengths is None:
+            return self.context_length
+        return self.context_lengths[version >= _TRANSFORMERS_5]
 
     @property
     def is_eagle3(self) -> bool | None:

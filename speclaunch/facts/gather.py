@@ -22,27 +22,26 @@ def gather(
     tokenizers: bool = False,
     hardware: Hardware | None = None,
     runtime: Runtime | None = None,
+    target_revision: str | None = None,
+    draft_revision: str | None = None,
 ) -> Facts:
     """The facts of a target and a draft (None: not named, or not known) and of what they run on.
 
-    `tokenizers`: read their vocabularies, too; only STANDALONE compares them.
+    `tokenizers`: read their vocabularies, too; only STANDALONE compares them. What is read is
+    kept for as long as this process runs: a checkpoint that many files name is read once.
     """
-    unknown: list[UnknownFact] = []
-
-    def checkpoint(name: str | None) -> Checkpoint | None:
-        if name is None:
-            return None
-        found = _found(name, tuple(model_dirs), online, tokenizers)
-        if isinstance(found, UnknownFact):
-            unknown.append(found)
-            return None
-        return found
-
-    return Facts(checkpoint(target), checkpoint(draft), hardware, runtime, tuple(unknown))
+    directories = tuple(model_dirs)
+    found = [
+        None if name is None else _found(name, directories, online, tokenizers, revision)
+        for name, revision in ((target, target_revision), (draft, draft_revision))
+    ]
+    known = [one if isinstance(one, Checkpoint) else None for one in found]
+    unknown = dict.fromkeys(one for one in found if isinstance(one, UnknownFact))
+    return Facts(known[0], known[1], hardware, runtime, tuple(unknown))
 
 
 @lru_cache(maxsize=1024)
 def _found(
-    name: str, model_dirs: tuple[Path, ...], online: bool, tokenizers: bool
+    name: str, model_dirs: tuple[Path, ...], online: bool, tokenizers: bool, revision: str | None
 ) -> Checkpoint | UnknownFact:
-    return find_checkpoint(name, model_dirs, online=online, tokenizer=tokenizers)
+    return find_checkpoint(name, model_dirs, online=online, tokenizer=tokenizers, revision=revision)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from importlib import import_module
@@ -11,7 +12,12 @@ from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess, Vendor
 
 _WHAT = "the GPUs of this machine"
+_NAME_THEM = "name them: --hardware h100-80gb:8, say"
 _MIB = 1 << 20
+
+
+class _NotVisibleError(Exception):
+    """Why CUDA would see none of the GPUs."""
 
 
 def probe_hardware(
@@ -26,36 +32,38 @@ def probe_hardware(
         try:
             library = import_module("pynvml")
         except ImportError:
-            return UnknownFact(_WHAT, "nvidia-ml-py is not installed", "name them: --hardware")
+            return UnknownFact(_WHAT, "nvidia-ml-py is not installed", _NAME_THEM)
     try:
         library.nvmlInit()
     except Exception as error:  # NVMLError_LibraryNotFound, _DriverNotLoaded, …
         return UnknownFact(
-            _WHAT, f"no NVIDIA driver answers ({type(error).__name__})", "name them: --hardware"
+            _WHAT,
+            f"no NVIDIA GPU or driver answers ({type(error).__name__}); others are not looked for",
+            _NAME_THEM,
         )
     try:
-        return _probed(library, environment if environment is not None else os.environ)
+        return _probed(library, os.environ if environment is None else environment)
+    except _NotVisibleError as error:
+        return UnknownFact(_WHAT, str(error))
     except Exception as error:  # a driver that is older than a call, a GPU that fell off the bus
         return UnknownFact(
-            _WHAT, f"the NVIDIA driver does not say ({type(error).__name__}: {error})"
+            _WHAT, f"the NVIDIA driver does not say ({type(error).__name__}: {error})", _NAME_THEM
         )
     finally:
-        library.nvmlShutdown()
+        with contextlib.suppress(Exception):
+            library.nvmlShutdown()
 
 
-def _probed(library: Any, environment: Mapping[str, str]) -> Hardware | UnknownFact:
+def _probed(library: Any, environment: Mapping[str, str]) -> Hardware:
     gpus: list[Gpu] = []
     capabilities: list[int] = []
     for index in _visible(library, environment):
         handle = library.nvmlDeviceGetHandleByIndex(index)
-        memory = library.nvmlDeviceGetMemoryInfo(handle)
+        total, free = _memory(library, handle)
         major, minor = library.nvmlDeviceGetCudaComputeCapability(handle)
         capabilities.append(major * 10 + minor)
         name = _text(library.nvmlDeviceGetName(handle))
-        processes = tuple(_process(one) for one in _processes(library, handle))
-        gpus.append(Gpu(index, name, memory.total, memory.free, processes))
-    if not gpus:
-        return UnknownFact(_WHAT, "CUDA_VISIBLE_DEVICES leaves no GPU", None)
+        gpus.append(Gpu(index, name, total, free, _processes(library, handle)))
     least = min(gpus, key=lambda gpu: gpu.memory_bytes)
     return Hardware(
         least.name,
@@ -70,29 +78,64 @@ def _probed(library: Any, environment: Mapping[str, str]) -> Hardware | UnknownF
 
 
 def _visible(library: Any, environment: Mapping[str, str]) -> list[int]:
-    """Indices and (beginnings of) UUIDs; CUDA stops at the first entry that it does not know."""
+    """Indices and (beginnings of) UUIDs; CUDA stops at the first entry that it does not know.
+
+    The indices are taken in the order of the bus, as nvidia-smi has them. Where CUDA orders by
+    speed (its default, CUDA_DEVICE_ORDER), that differs on a machine of different GPUs only.
+    """
     count = int(library.nvmlDeviceGetCount())
+    if count == 0:
+        raise _NotVisibleError("the NVIDIA driver sees no GPU")
     said = environment.get("CUDA_VISIBLE_DEVICES")
     if said is None:
         return list(range(count))
-    ids = [
-        _text(library.nvmlDeviceGetUUID(library.nvmlDeviceGetHandleByIndex(i)))
-        for i in range(count)
-    ]
+    ids: list[str] = []
+    if "GPU-" in said:
+        handles = [library.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+        ids = [_text(library.nvmlDeviceGetUUID(handle)) for handle in handles]
     found: list[int] = []
     for entry in (part.strip() for part in said.split(",")):
-        if entry.isdigit() and int(entry) < count:
-            found.append(int(entry))
-        elif entry.startswith("GPU-") and any(one.startswith(entry) for one in ids):
-            found.append(next(i for i, one in enumerate(ids) if one.startswith(entry)))
-        else:
+        if entry.startswith("MIG-"):
+            raise _NotVisibleError("CUDA_VISIBLE_DEVICES names a slice of a GPU (MIG)")
+        known = [
+            i for i, one in enumerate(ids) if entry.startswith("GPU-") if one.startswith(entry)
+        ]
+        if entry.isascii() and entry.isdigit() and len(entry) < 4 and int(entry) < count:
+            known = [int(entry)]
+        if len(known) != 1:
             break
-    return list(dict.fromkeys(found))
+        if known[0] in found:  # CUDA refuses a list that names one twice
+            return _none(said)
+        found += known
+    return found or _none(said)
 
 
-def _processes(library: Any, handle: Any) -> list[Any]:
-    found = list(library.nvmlDeviceGetComputeRunningProcesses(handle))
-    return list({process.pid: process for process in found}.values())
+def _none(said: str) -> list[int]:
+    raise _NotVisibleError(f"CUDA_VISIBLE_DEVICES={said[:100]} leaves no GPU")
+
+
+def _memory(library: Any, handle: Any) -> tuple[int, int | None]:
+    """Bytes in all, and free. A GPU without memory of its own (GB10) takes the host's."""
+    try:
+        memory = library.nvmlDeviceGetMemoryInfo(handle)
+    except Exception as error:
+        if "NotSupported" not in type(error).__name__:
+            raise
+        import psutil  # noqa: PLC0415
+
+        host = psutil.virtual_memory()
+        return int(host.total), int(host.available)
+    return int(memory.total), int(memory.free)
+
+
+def _processes(library: Any, handle: Any) -> tuple[OtherProcess, ...]:
+    """What else computes on the GPU; nothing where the driver does not tell."""
+    try:
+        found = list(library.nvmlDeviceGetComputeRunningProcesses(handle))
+    except Exception:  # not permitted in a container, not supported by the board
+        return ()
+    by_id = {process.pid: process for process in found}
+    return tuple(_process(process) for process in by_id.values())
 
 
 def _process(process: Any) -> OtherProcess:

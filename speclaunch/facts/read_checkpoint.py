@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.context import context_lengths
 from speclaunch.facts.facts import UnknownFact
+from speclaunch.facts.quantization import quantization, quantization_beside
 from speclaunch.facts.safe_json import (
     UnreadableError,
+    is_file,
     mapping,
     read_object,
     size,
@@ -21,16 +24,9 @@ from speclaunch.facts.safe_json import (
 from speclaunch.facts.tokenizer import read_vocabulary
 from speclaunch.facts.weights import read_weights
 
-_CONTEXT_KEYS = (
-    "max_sequence_length",
-    "seq_length",
-    "max_seq_len",
-    "model_max_length",
-    "max_position_embeddings",
-)
-"""In this order: CONTEXT_LENGTH_KEYS of srt/utils/hf_transformers/common.py (0.5.23)."""
 _NESTED = ("thinker_config", "llm_config", "language_config", "text_config")
-"""In this order: get_hf_text_config in the same file."""
+"""In this order: get_hf_text_config of srt/utils/hf_transformers/common.py (0.5.23). Releases up
+to 0.5.9 ask in the reverse order; no published config has two of them."""
 _MTP_KEYS = (
     "num_nextn_predict_layers",
     "mtp_num_hidden_layers",
@@ -38,6 +34,8 @@ _MTP_KEYS = (
     "mtp_num_layers",
     "num_mtp_modules",
 )
+_EXPERT_KEYS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+_MULTIMODAL_KEYS = ("vision_config", "audio_config", "thinker_config", "visual", "vit_config")
 _DTYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
 _SHORT = {"half": "float16", "float": "float32"}
 
@@ -61,11 +59,12 @@ def read_checkpoint(
         found,
         mtp_weights=weights.has_mtp(found.num_hidden_layers),
         has_token_map=weights.has_token_map(),
+        has_dspark_folder=is_file(directory / "dspark" / "config.json"),
         weight_bytes=weights.total_bytes,
         missing_files=weights.missing_files,
         tokenizer_size=vocabulary.tokens if vocabulary else None,
         tokenizer_digest=vocabulary.digest if vocabulary else None,
-        quantization=found.quantization or _modelopt(directory),
+        quantization=found.quantization or quantization_beside(directory),
     )
 
 
@@ -74,15 +73,15 @@ def from_config(name: str, config: Mapping[str, Any], path: Path | None = None) 
     inner = _text_config(config)
     flat = {**config, **inner}
     architectures = texts(config.get("architectures"))
-    eagle = mapping(flat.get("eagle_config"))
-    dflash = mapping(flat.get("dflash_config"))
+    early, late = context_lengths(inner or config)
     return Checkpoint(
         name,
         path,
         architectures,
         text(config.get("model_type")),
-        _dtype(inner) or _dtype(config),
-        _context_length(inner or config, config),
+        _dtype(config, inner),
+        late if early == late else None,
+        None if early == late else (early, late),
         size(flat.get("hidden_size")) or size(flat.get("n_embd")),
         size(flat.get("vocab_size")),
         size(flat.get("draft_vocab_size")),
@@ -92,79 +91,88 @@ def from_config(name: str, config: Mapping[str, Any], path: Path | None = None) 
         size(flat.get("head_dim")),
         size(flat.get("kv_lora_rank")),
         _sliding_window(flat),
-        _quantization(config) or _quantization(inner),
-        next((n for n in (size(flat.get(key), 0) for key in _MTP_KEYS) if n is not None), None),
+        quantization(config, inner),
+        _mtp_layers(flat),
         target_hidden_size=size(flat.get("target_hidden_size")),
-        aux_hidden_layers=sizes(eagle.get("eagle_aux_hidden_state_layer_ids"))
-        or sizes(dflash.get("target_layer_ids")),
-        block_size=size(flat.get("block_size")) or size(dflash.get("block_size")),
+        aux_hidden_layers=_aux_hidden_layers(flat),
+        use_aux_hidden_state=_switch(mapping(flat.get("eagle_config")).get("use_aux_hidden_state")),
+        block_size=_block_size(flat),
         is_moe=_is_moe(flat) if architectures else None,
-        is_multimodal=any(key in config for key in ("vision_config", "audio_config", *_NESTED[:1])),
+        is_multimodal=any(config.get(key) is not None for key in _MULTIMODAL_KEYS),
         config=flat,
     )
 
 
 def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part that describes the language model; empty where it is the whole."""
+    if _is_early_llava(config):
+        return {}  # these keep everything outside, and the part inside is another's
     for key in _NESTED:
         inner = mapping(config.get(key))
         if inner:
-            return mapping(inner.get("text_config")) or inner
+            own = mapping(inner.get("text_config")) if key == "thinker_config" else {}
+            return own or inner
     return {}
 
 
-def _dtype(config: Mapping[str, Any]) -> str | None:
-    said = text(config.get("dtype")) or text(config.get("torch_dtype"))
-    if said is None:
-        return None
-    name = said.removeprefix("torch.").lower()
-    name = _SHORT.get(name, name)
-    return name if name in _DTYPES else None
+def _is_early_llava(config: Mapping[str, Any]) -> bool:
+    first = next(iter(texts(config.get("architectures"))), "")
+    return first.startswith("Llava") and first.endswith("ForCausalLM")
 
 
-def _context_length(config: Mapping[str, Any], outer: Mapping[str, Any]) -> int | None:
-    """Tokens; as get_context_length computes it, but None where no key says it."""
-    length = next(
-        (n for n in (size(config.get(key)) for key in _CONTEXT_KEYS) if n is not None), None
-    )
-    if length is None:
-        return None if config is outer else _context_length(outer, outer)
-    scaling = mapping(config.get("rope_scaling"))
-    factor = scaling.get("factor", 1)
-    own_limit = "original_max_position_embeddings" in scaling
-    if own_limit or scaling.get("rope_type") == "llama3":
-        return length
-    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < 1e6:
-        return length if not scaling or "factor" not in scaling else None
-    return size(int(length * factor))
+def _dtype(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str | None:
+    if _is_early_llava(config):
+        return "float16"  # whatever it says: get_hf_text_config sets it
+    thinker = mapping(config.get("thinker_config"))  # its own counts, not its text_config's
+    for part in (thinker or inner, config):
+        said = text(part.get("dtype")) or text(part.get("torch_dtype"))
+        if said is not None:
+            name = said.removeprefix("torch.").lower()
+            name = _SHORT.get(name, name)
+            return name if name in _DTYPES else None
+    return None
 
 
 def _sliding_window(config: Mapping[str, Any]) -> int | None:
-    """None where the window is declared and not used (Qwen2's `use_sliding_window: false`)."""
-    if config.get("use_sliding_window") is False:
+    """None where the window is declared and not used: Qwen uses it only when it is told to."""
+    used = config.get("use_sliding_window")
+    qwen = (text(config.get("model_type")) or "").startswith(("qwen2", "qwen3"))
+    if used is False or (qwen and used is not True):
         return None
     return size(config.get("sliding_window"))
 
 
-def _quantization(config: Mapping[str, Any]) -> str | None:
-    for key in ("quantization_config", "compression_config"):
-        found = mapping(config.get(key))
-        method = text(found.get("quant_method"))
-        if method is not None:
-            return method.lower()
-    return None
+def _mtp_layers(config: Mapping[str, Any]) -> int | None:
+    said = [size(config.get(key), least=0) for key in _MTP_KEYS]
+    said.append(size(mapping(config.get("mtp_config")).get("n_layers"), least=0))
+    return next((layers for layers in said if layers is not None), None)
 
 
-def _modelopt(directory: Path) -> str | None:
-    """NVIDIA's ModelOpt keeps the method in a file of its own."""
-    if not (directory / "hf_quant_config.json").is_file():
-        return None
-    try:
-        found = mapping(read_object(directory / "hf_quant_config.json").get("quantization"))
-    except UnreadableError:
-        return None
-    return "modelopt" if text(found.get("quant_algo")) else None
+def _aux_hidden_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """EAGLE-3 says them in `eagle_config` (spec_aux_hidden_state.py), DFLASH in `dflash_config`,
+    else outside of it (parse_dflash_draft_config), DSPARK by a name of its own before that."""
+    dflash = {**config, **mapping(config.get("dflash_config"))}
+    return (
+        sizes(config.get("dspark_target_layer_ids"))
+        or sizes(dflash.get("target_layer_ids"))
+        or sizes(mapping(config.get("eagle_config")).get("eagle_aux_hidden_state_layer_ids"))
+        or sizes(config.get("eagle_aux_hidden_state_layer_ids"))
+    )
+
+
+def _block_size(config: Mapping[str, Any]) -> int | None:
+    """`dflash_config` goes before the outer key, also where it says null."""
+    return size({**config, **mapping(config.get("dflash_config"))}.get("block_size"))
 
 
 def _is_moe(config: Mapping[str, Any]) -> bool:
-    keys = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
-    return any((size(config.get(key)) or 0) > 1 for key in keys)
+    for key in _EXPERT_KEYS:
+        value = config.get(key)
+        counts = sizes(value) if isinstance(value, list) else (size(value) or 0,)
+        if any(count > 1 for count in counts):
+            return True
+    return False
+
+
+def _switch(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None

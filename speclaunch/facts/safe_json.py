@@ -1,40 +1,80 @@
-"""Reads JSON of strangers: bounded, and never with a traceback."""
+"""Reads JSON of strangers: bounded, never waiting, and never with a traceback."""
 
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 MAX_CONFIG_BYTES = 8 << 20
 MAX_INDEX_BYTES = 64 << 20
-MAX_TOKENIZER_BYTES = 128 << 20
-_MOST = 1 << 50
-"""No size, length or count of a model is larger."""
+MAX_TOKENIZER_BYTES = 100 << 20
+MOST_BYTES = 1 << 50
+"""No checkpoint is larger."""
+_MOST = 1 << 32
+"""No count of layers, heads, tokens of a model is larger."""
 
 
 class UnreadableError(Exception):
     """Why a file could not be read, for a person."""
 
 
-def read_object(path: Path, most: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
-    """The JSON object in a file. Raises UnreadableError."""
+def read_start(path: Path, most: int) -> tuple[bytes, int]:
+    """The first `most` bytes of a regular file, and its size. Raises UnreadableError.
+
+    A pipe or a device of that name is refused: it is opened without waiting for a writer.
+    """
     try:
-        if not path.is_file():
-            raise UnreadableError(f"{path.name} is no file")
-        size = path.stat().st_size
-        if size > most:
-            raise UnreadableError(f"{path.name} has {size} bytes, over {most}")
-        found = json.loads(path.read_bytes())
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as stream:
+            found = os.fstat(stream.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise UnreadableError(f"{path.name} is no file")
+            return stream.read(most), found.st_size
     except OSError as error:
         raise UnreadableError(f"{path.name}: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:  # also UnicodeDecodeError
-        reason = "nested too deep" if isinstance(error, RecursionError) else str(error)[:120]
-        raise UnreadableError(f"{path.name} is not JSON: {reason}") from None
+    except ValueError as error:  # a name with a NUL
+        raise UnreadableError(f"{path.name!r}: {error}") from None
+
+
+def read_object(path: Path, most: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
+    """The JSON object in a file. Raises UnreadableError."""
+    data, size_found = read_start(path, most + 1)
+    if len(data) > most:
+        raise UnreadableError(f"{path.name} has {size_found} bytes, over {most}")
+    return parse_object(data, path.name)
+
+
+def parse_object(data: bytes, name: str) -> dict[str, Any]:
+    """The JSON object that `data` spells. Raises UnreadableError."""
+    try:
+        found = json.loads(data)
+    except RecursionError:
+        raise UnreadableError(f"{name} is not JSON: nested too deep") from None
+    except (ValueError, MemoryError) as error:  # ValueError: UnicodeDecodeError, a huge number too
+        raise UnreadableError(f"{name} is not JSON: {str(error)[:120]}") from None
     if not isinstance(found, dict):
-        raise UnreadableError(f"{path.name} holds no object")
+        raise UnreadableError(f"{name} holds no object")
     return found
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file that this user may look at; False for whatever goes wrong."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no permission, a name too long, a NUL in it
+        return False
+
+
+def is_directory(path: Path) -> bool:
+    """Whether there is a directory that this user may look at; False for whatever goes wrong."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def text(value: object) -> str | None:
@@ -42,13 +82,13 @@ def text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def size(value: object, least: int = 1) -> int | None:
+def size(value: object, least: int = 1, most: int = _MOST) -> int | None:
     """A whole number of at least `least`, within what models have."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         return None
-    return value if least <= value <= _MOST else None
+    return value if least <= value <= most else None
 
 
 def texts(value: object) -> tuple[str, ...]:

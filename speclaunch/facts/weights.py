@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
-import json
 import re
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from speclaunch.facts.safe_json import (
     MAX_INDEX_BYTES,
+    MOST_BYTES,
     UnreadableError,
+    is_directory,
+    is_file,
     mapping,
+    parse_object,
     read_object,
+    read_start,
     size,
 )
 
 INDEX = "model.safetensors.index.json"
-_MTP = re.compile(r"(^|\.)(mtp|mtp_layers|mtp_block|nextn|nextn_layers)\.")
-_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
-_NEXTN = re.compile(r"\.(eh_proj|enorm|hnorm|shared_head|embed_tokens_nextn)\.")
+_MOST_FILES = 512
+"""Files without an index whose headers are read."""
+_MOST_MISSING = 100
+
+# A multi-token-prediction layer is called `mtp.…`, `model.mtp_layers.0.…`, `mtp_block.0.…` or
+# `language_model.mtp.…`: mimo_mtp.py, mimo_v2_nextn.py, qwen3_5_mtp.py, nemotron_h_mtp.py,
+# deepseek_v4_nextn.py, hunyuan_v4_nextn.py, longcat_flash_nextn.py, iquest_q1_mtp.py,
+# ernie4_eagle.py in srt/models of 0.5.23.
+_NAMED = re.compile(r"(?:^|\.)(?:mtp|nextn)(?:_[a-z_]+)?\.")
+# Or it is the layer behind the last one, `model.layers.61.…` for the 61 layers of DeepSeek-V3:
+# deepseek_weight_loader.py, glm4_moe.py, glm5_next_nextn.py, step3p5_mtp.py, hunyuan_v3_nextn.py.
+# The prefix keeps a deep vision tower apart.
+_LAYER = re.compile(r"(?:model\.)?(?:language_model\.)?(?:model\.)?layers\.([0-9]+)\.(.*)")
+# Only such a layer has these, wherever a separate copy of it counts it from (`model.layers.0.…`).
+_OWN = ("eh_proj.", "enorm.", "hnorm.", "shared_head.norm.")
+_MARKS = ("mtp", "nextn", *_OWN)
+# A layer has these as copies of the target's, and the engine skips them.
+_SHARED = ("embed_tokens.", "shared_head.head.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,67 +56,97 @@ class Weights:
     def has_mtp(self, hidden_layers: int | None) -> bool | None:
         """Whether there are weights of multi-token-prediction layers.
 
-        They are called `mtp.…`, or are the layers behind the last one (`model.layers.61.eh_proj`
-        for the 61 layers of DeepSeek-V3: deepseek_nextn.py and mimo_mtp.py of 0.5.23).
+        None where no name tells, and a layer of the target cannot be told from one behind it.
         """
         if self.names is None:
             return None
-        for name in self.names:
-            if _MTP.search(name) or _NEXTN.search(name):
-                return True
-            layer = _LAYER.search(name)
-            if layer and hidden_layers is not None and int(layer[1]) >= hidden_layers:
-                return True
-        return False
+        marks = (*_MARKS, f"layers.{hidden_layers}.")
+        if any(_is_mtp(name, hidden_layers) for name in self._with(*marks)):
+            return True
+        return None if hidden_layers is None else False
 
     def has_token_map(self) -> bool | None:
         """Whether there is a map from the draft's vocabulary to the target's (EAGLE-3's `d2t`)."""
         if self.names is None:
             return None
-        return any(name.split(".")[-1] == "d2t" for name in self.names)
+        return any(name.rpartition(".")[2] == "d2t" for name in self._with("d2t"))
+
+    def _with(self, *marks: str) -> Iterator[str]:
+        """The names with one of the marks in them. One look at all of them: there are 10^5."""
+        names = self.names or frozenset()
+        together = "\n".join(names)
+        found = [mark for mark in marks if mark in together]
+        if found:
+            yield from (name for name in names if any(mark in name for mark in found))
 
 
 def read_weights(directory: Path) -> Weights:
-    """The weights in a directory: from the index, else from the header of a single file."""
-    files = sorted(directory.glob("*.safetensors")) if directory.is_dir() else []
-    index = directory / INDEX
-    if index.is_file():
+    """The weights in a directory: from the index, else from the headers of the files."""
+    files = _files(directory)
+    if is_file(directory / INDEX):
         try:
-            return _from_index(index, {file.name for file in files})
+            return _from_index(directory / INDEX, files)
         except UnreadableError:
-            return Weights()
+            return Weights(total_bytes=_total(files))
+    if not files or len(files) > _MOST_FILES:
+        return Weights(total_bytes=_total(files))
     names: set[str] = set()
-    total = 0
     for file in files:
-        found = _header(file)
-        if found is None:
-            return Weights()
-        names |= found
-        total += file.stat().st_size
-    return Weights(frozenset(names), total) if files else Weights()
+        try:
+            names |= _header(file)
+        except UnreadableError:
+            return Weights(total_bytes=_total(files))
+    return Weights(frozenset(names), _total(files))
 
 
-def _from_index(index: Path, there: Collection[str]) -> Weights:
+def _is_mtp(name: str, hidden_layers: int | None) -> bool:
+    if _NAMED.search(name):
+        return True
+    layer = _LAYER.match(name)
+    if layer is None:
+        return False
+    if layer[2].startswith(_OWN):
+        return True
+    return layer[1] == str(hidden_layers) and not layer[2].startswith(_SHARED)
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        found = sorted(directory.glob("*.safetensors")) if is_directory(directory) else []
+    except OSError:
+        return []
+    return [file for file in found if is_file(file)]  # a broken link of a cache is no file
+
+
+def _total(files: Collection[Path]) -> int | None:
+    """Bytes of the files; None where there are none."""
+    try:
+        return sum(file.stat().st_size for file in files) or None
+    except OSError:
+        return None
+
+
+def _from_index(index: Path, files: Collection[Path]) -> Weights:
     found = read_object(index, MAX_INDEX_BYTES)
     where = mapping(found.get("weight_map"))
     wanted = {file for file in where.values() if isinstance(file, str)}
-    total = size(mapping(found.get("metadata")).get("total_size"))
+    total = size(mapping(found.get("metadata")).get("total_size"), most=MOST_BYTES)
     # an index alone, without any file, is a fact sheet and no broken download
-    missing = sorted(wanted - set(there)) if there else []
-    return Weights(frozenset(where), total, tuple(missing[:100]))
+    missing = sorted(wanted - {file.name for file in files}) if files else []
+    return Weights(
+        frozenset(where) if where else None,
+        total or (None if missing else _total(files)),
+        tuple(missing[:_MOST_MISSING]),
+    )
 
 
-def _header(file: Path) -> set[str] | None:
+def _header(file: Path) -> set[str]:
     """The names in a safetensors file: 8 bytes of length, then that much JSON."""
-    try:
-        with file.open("rb") as stream:
-            start = stream.read(8)
-            if len(start) < 8:
-                return None
-            (length,) = struct.unpack("<Q", start)
-            if length > MAX_INDEX_BYTES:
-                return None
-            found = json.loads(stream.read(length))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return {name for name in found if name != "__metadata__"} if isinstance(found, dict) else None
+    start, whole = read_start(file, 8)
+    if len(start) < 8:
+        raise UnreadableError(f"{file.name} is too short")
+    (length,) = struct.unpack("<Q", start)
+    if length > min(MAX_INDEX_BYTES, whole):
+        raise UnreadableError(f"{file.name} has a header of {length} bytes")
+    data, _ = read_start(file, 8 + length)
+    return {name for name in parse_object(data[8:], file.name) if name != "__metadata__"}

@@ -109,7 +109,7 @@ def test_the_hub_is_asked_for_small_files_only() -> None:
     [
         ({"config.json": (401, b"")}, "HTTP 401"),
         ({"config.json": (404, b"")}, "no config.json"),
-        ({"config.json": (200, b"<html>")}, "no config.json"),
+        ({"config.json": (200, b"<html>")}, "not JSON"),
         ({"config.json": (200, b"[1]")}, "no object"),
     ],
 )

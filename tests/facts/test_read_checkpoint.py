@@ -131,7 +131,7 @@ def test_quantization(config: dict[str, Any], method: str | None) -> None:
 def test_modelopt_says_it_in_a_file_of_its_own(tmp_path: Path) -> None:
     write(tmp_path, "config.json", LLAMA)
     write(tmp_path, "hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4"}})
-    assert read(tmp_path).quantization == "modelopt"
+    assert read(tmp_path).quantization == "modelopt_fp4"
 
 
 @pytest.mark.parametrize(
