@@ -34,6 +34,8 @@ class Lookup:
         return gather(
             _text(request.given.get("model_path")),
             _text(request.given.get("speculative_draft_model_path")),
+            target_revision=_text(request.given.get("revision")),
+            draft_revision=_text(request.given.get("speculative_draft_model_revision")),
             tokenizers=(algorithm or "").upper() == "STANDALONE",
             model_dirs=self.model_dirs,
             online=self.online,

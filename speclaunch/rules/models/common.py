@@ -47,7 +47,12 @@ def served_context(plan: Plan) -> int | None:
     asked = plan.value("context_length")
     if asked is not None:
         return int(asked)
-    return plan.facts.target.context_length if plan.facts.target is not None else None
+    return context_of(plan.facts.target, plan)
+
+
+def context_of(checkpoint: Checkpoint | None, plan: Plan) -> int | None:
+    """A checkpoint's own context length, as this release derives it."""
+    return checkpoint.context_in(plan.version) if checkpoint is not None else None
 
 
 def context_overwritten(plan: Plan) -> bool:

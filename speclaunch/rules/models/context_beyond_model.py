@@ -36,16 +36,13 @@ from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.rules.models.common import OVERWRITE, context_overwritten
+from speclaunch.rules.models.common import OVERWRITE, context_of, context_overwritten
 
 
 def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict where more is asked than the config allows."""
-    asked, target = plan.given("context_length"), plan.facts.target
-    if asked is None or target is None or target.context_length is None:
-        return
-    own = target.context_length
-    if int(asked) <= own:
+    asked, own = plan.given("context_length"), context_of(plan.facts.target, plan)
+    if asked is None or own is None or int(asked) <= own:
         return
     if plan.is_given("json_model_override_args"):
         raise UnknownValueError("json_model_override_args may change the model's context length")

@@ -41,18 +41,22 @@ from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.rules.models.common import context_overwritten, draft_of, served_context
+from speclaunch.rules.models.common import (
+    context_of,
+    context_overwritten,
+    draft_of,
+    served_context,
+)
 
 
 def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict where the draft is known to be too short and the engine does not go on."""
-    draft, served = draft_of(plan), served_context(plan)
-    if draft is None or draft.context_length is None or served is None:
+    own, served = context_of(draft_of(plan), plan), served_context(plan)
+    if own is None or served is None:
         return
     unchecked = plan.in_versions("<0.5.1")
-    if served <= draft.context_length or (context_overwritten(plan) and not unchecked):
+    if served <= own or (context_overwritten(plan) and not unchecked):
         return
-    own = draft.context_length
     refused = not unchecked or not context_overwritten(plan)
     yield Verdict(
         f"the draft's context is {own} tokens, the target serves {served}",

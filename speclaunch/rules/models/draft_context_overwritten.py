@@ -38,6 +38,7 @@ from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.models.common import (
     OVERWRITE,
+    context_of,
     context_overwritten,
     draft_of,
     served_context,
@@ -48,11 +49,8 @@ def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict where a draft that is too short is used all the same."""
     if not context_overwritten(plan):
         return
-    draft, served = draft_of(plan), served_context(plan)
-    if draft is None or draft.context_length is None or served is None:
-        return
-    own = draft.context_length
-    if served <= own:
+    own, served = context_of(draft_of(plan), plan), served_context(plan)
+    if own is None or served is None or served <= own:
         return
     yield Verdict(
         f"the draft was made for {own} tokens and is run up to {served}",

@@ -34,13 +34,13 @@ from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.rules.models.common import context_overwritten, draft_path
+from speclaunch.rules.models.common import context_of, context_overwritten, draft_path
 
 
 def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict for a draft of unknown length that the engine does not check."""
-    path, draft = draft_path(plan), plan.facts.draft
-    if path is None or (draft is not None and draft.context_length is not None):
+    path = draft_path(plan)
+    if path is None or context_of(plan.facts.draft, plan) is not None:
         return
     if not context_overwritten(plan):
         return

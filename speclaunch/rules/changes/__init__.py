@@ -1,0 +1,1 @@
+"""SPL9xx: what the engine changes by itself."""
