@@ -10,6 +10,9 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Request
 from speclaunch.rules.interface import Finding, Judgement, Rule, Unjudged, Verdict
 
+BUG = "of a bug in this rule, please report it"
+"""How the reason begins where a rule stumbled."""
+
 
 def judge(plan: Plan, rules: Iterable[Rule]) -> Judgement:
     """The verdicts of `rules` on a plan, in the order of their places.
@@ -29,6 +32,9 @@ def judge(plan: Plan, rules: Iterable[Rule]) -> Judgement:
                 findings.append(finding_of(rule, verdict, plan))
         except UnknownValueError as error:
             unjudged.append(Unjudged(rule.code, rule.name, str(error)))
+        except Exception as error:  # one rule's mistake must not hide what the others say
+            said = f"{BUG}: {type(error).__name__}: {error}"
+            unjudged.append(Unjudged(rule.code, rule.name, said))
     findings.sort(key=lambda f: (f.place.path, f.place.line, f.place.column, f.code))
     return Judgement(tuple(findings), tuple(unjudged))
 

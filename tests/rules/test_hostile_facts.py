@@ -16,7 +16,7 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.read_checkpoint import from_config
 from speclaunch.plan.resolve import resolve
 from speclaunch.rules.registry import all_rules
-from speclaunch.rules.runner import judge
+from speclaunch.rules.runner import BUG, judge
 from tests.rules.harness import CASES, Case, load_cases, request_of
 
 ALL = [case for path in sorted(CASES.glob("*.yaml")) for case in load_cases(path)]
@@ -89,4 +89,5 @@ def test_no_rule_stumbles(case: Case, target: dict[str, Any], draft: dict[str, A
         draft=from_config("d", {**config_of(case.facts.draft), **draft}),
     )
     request = request_of(case.args, case.argv, case.env, case.engine)
-    judge(resolve(request, facts), all_rules())
+    judgement = judge(resolve(request, facts), all_rules())
+    assert not [one for one in judgement.unjudged if one.reason.startswith(BUG)]
