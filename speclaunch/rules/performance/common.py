@@ -35,8 +35,15 @@ def running_requests(plan: Plan) -> int:
 
 
 def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
-    """The list of batch sizes to capture, as far as it is given or resolved."""
-    sizes = plan.value("cuda_graph_bs_decode")
+    """The list of batch sizes to capture, as far as it is given or resolved.
+
+    Whether these are graphs of a GPU depends on hardware that may not be known; a CPU is looked
+    at elsewhere.
+    """
+    try:
+        sizes = plan.value("cuda_graph_bs_decode")
+    except UnknownValueError:
+        sizes = plan.given("cuda_graph_bs_decode")
     if not isinstance(sizes, list | tuple) or not sizes:
         return None
     return tuple(sorted(int(size) for size in sizes))
@@ -45,7 +52,10 @@ def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
 def largest_capture(plan: Plan) -> int | None:
     """The largest batch size to capture: of the list, else the maximum."""
     sizes = capture_sizes(plan)
-    return sizes[-1] if sizes else number(plan, "cuda_graph_max_bs_decode")
+    if sizes:
+        return sizes[-1]
+    given = plan.given("cuda_graph_max_bs_decode")
+    return int(given) if given is not None else number(plan, "cuda_graph_max_bs_decode")
 
 
 def sizing_arguments(plan: Plan) -> tuple[str, ...]:

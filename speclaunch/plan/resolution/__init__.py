@@ -1,0 +1,1 @@
+"""The resolution of arguments, one module a concern; `steps.py` has their order."""

@@ -1,0 +1,148 @@
+"""Which algorithm speculates, and with which draft."""
+
+from __future__ import annotations
+
+from speclaunch.plan.plan import UnknownValueError
+from speclaunch.plan.resolution.working import EAGLE_HANDLER, UNKNOWN_DRAFT, Working
+
+_DSPARK_KEYS = ("block_size", "markov_rank", "noise_token_id", "target_layer_ids")
+_GEMMA4_DRAFTS = ("Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantForCausalLM")
+
+
+def resolve_algorithm(working: Working) -> None:
+    """The algorithm's name as the engine's handlers have it.
+
+    NEXTN is another name of EAGLE in every version (0.4.6 server_args.py:374). Any case is as
+    good from 0.5.12 (server_args.py:3560); before it the parser knows only upper case.
+    """
+    with working.deciding("speculative_algorithm"):
+        asked = working.given("speculative_algorithm")
+        if asked is None:
+            return
+        name = str(asked).upper() if working.since("0.5.12") else str(asked)
+        if name in ("EAGLE", "NEXTN") and _has_gemma4_draft(working):
+            working.change(
+                "SPL907",
+                "speculative_algorithm",
+                "FROZEN_KV_MTP",
+                f"the draft is a Gemma 4 assistant, which {asked} runs as FROZEN_KV_MTP",
+                "sglang 0.5.23 arg_groups/speculative_hook.py:110, 0.5.12 server_args.py:116",
+            )
+            return
+        working.set("speculative_algorithm", "EAGLE" if name == "NEXTN" else name)
+
+
+def _has_gemma4_draft(working: Working) -> bool:
+    """Whether the draft is one that makes EAGLE FROZEN_KV_MTP (0.5.12 and later)."""
+    if not working.since("0.5.12"):
+        return False
+    path = working.given("speculative_draft_model_path")
+    if path is None:
+        return False
+    draft, target = working.plan.facts.draft, working.plan.facts.target
+    if draft is not None and draft.architectures:
+        drafts = _GEMMA4_DRAFTS if working.since("0.5.13") else _GEMMA4_DRAFTS[:1]
+        return any(name in drafts for name in draft.architectures)
+    names = (str(path), *(target.architectures if target is not None else ()))
+    if any("gemma" in name.lower() for name in names):
+        raise UnknownValueError(UNKNOWN_DRAFT)
+    return False  # these drafts are of Gemma 4 and say so
+
+
+def resolve_device(working: Working) -> None:
+    """A device without its number (0.5.11 and later)."""
+    given = working.given("device")
+    if given is not None and ":" in str(given) and working.since("0.5.11"):
+        working.set("device", str(given).partition(":")[0])
+
+
+def resolve_draft(working: Working) -> None:
+    """The draft's path, revision and quantization."""
+    _quantization(working)
+    if working.is_given("speculative_draft_model_path"):
+        _revision(working)
+        return
+    names = ("speculative_draft_model_path", "speculative_draft_model_revision")
+    with working.deciding(*names):
+        algorithm = working.algorithm
+        if algorithm in EAGLE_HANDLER:
+            _own_draft(working)
+        elif algorithm == "DSPARK":
+            _bundled_draft(working)
+
+
+def _own_draft(working: Working) -> None:
+    """Targets with multi-token prediction are their own draft (speculative_hook.py:1121)."""
+    if working.architecture not in working.architectures.mtp_default_draft_path:
+        return
+    working.change(
+        "SPL906",
+        "speculative_draft_model_path",
+        working.given("model_path"),
+        f"a {working.architecture} checkpoint holds the layers of its own draft",
+        "sglang 0.5.23 arg_groups/speculative_hook.py:1121, 0.4.6 server_args.py:394",
+        said=False,
+    )
+    if working.since("0.5.6"):
+        working.set("speculative_draft_model_revision", working.given("revision"))
+
+
+def _bundled_draft(working: Working) -> None:
+    """Whether a target holds a DSPARK draft (`checkpoint_bundles_dspark_draft`)."""
+    config = working.target.config
+    if not config:
+        raise UnknownValueError("the config of the target is not known")
+    if all(config.get(f"dspark_{key}") is None for key in _DSPARK_KEYS):
+        if not working.since("0.5.23"):
+            return
+        raise UnknownValueError("whether the target's directory holds a dspark draft is not known")
+    working.change(
+        "SPL906",
+        "speculative_draft_model_path",
+        working.given("model_path"),
+        "the target checkpoint bundles a DSPARK draft",
+        "sglang 0.5.23 arg_groups/speculative_hook.py:718, 0.5.16 :284",
+    )
+    working.set("speculative_draft_model_revision", working.given("revision"))
+
+
+def _revision(working: Working) -> None:
+    """A draft without a revision is `main` (0.5.6 and later), whatever the target's is."""
+    name = "speculative_draft_model_revision"
+    with working.deciding(name):
+        if working.since("0.5.6") and working.given(name) is None:
+            revision = working.given("revision")
+            if revision is not None and revision != "main":
+                working.change(
+                    "SPL918",
+                    name,
+                    "main",
+                    f"the revision {revision} is the target's alone",
+                    "sglang 0.5.23 arg_groups/speculative_hook.py:121, 0.5.6 server_args.py:1723",
+                    said=False,
+                )
+            else:
+                working.set(name, "main")
+
+
+def _quantization(working: Working) -> None:
+    """The draft is quantised as the target, unless told (0.5.7 and later)."""
+    name = "speculative_draft_model_quantization"
+    with working.deciding(name):
+        if not working.since("0.5.7"):
+            return
+        own, target = working.given(name), working.given("quantization")
+        if own == "unquant":
+            working.set(name, None)
+        elif own is None and target not in (None, "unquant"):
+            if working.algorithm is None:
+                working.set(name, target)
+                return
+            working.change(
+                "SPL909",
+                name,
+                target,
+                "a draft without a quantization of its own takes the target's",
+                "sglang 0.5.23 arg_groups/serving_hook.py:685, 0.5.7 server_args.py:774",
+                said=False,
+            )

@@ -1,0 +1,218 @@
+"""Which attention backends run, and the page size that they need."""
+
+from __future__ import annotations
+
+from speclaunch.plan.plan import UnknownValueError
+from speclaunch.plan.resolution.attention_models import by_model
+from speclaunch.plan.resolution.models import is_deterministic
+from speclaunch.plan.resolution.pages import resolve_pages
+from speclaunch.plan.resolution.working import Working
+
+BOTH = "attention_backend"
+PREFILL = "prefill_attention_backend"
+DECODE = "decode_attention_backend"
+PAGE = "page_size"
+
+
+def resolve_attention(working: Working) -> None:
+    """Backends by the model and by the platform, then the pages that follow from them.
+
+    Up to 0.5.3 the model runner takes the platform's default: the pages are decided before it.
+    """
+    early = not working.since("0.5.4")
+    _renamed(working)
+    with working.deciding(BOTH, PREFILL, DECODE, PAGE):
+        by_model(working)
+    if early:
+        resolve_pages(working)
+    else:
+        if not working.since("0.5.8"):
+            _hierarchical_cache(working)
+        _choose(working)
+        resolve_pages(working)
+    if early:
+        _choose(working)
+    if early or (working.since("0.5.8") and not working.since("0.5.14")):
+        _hierarchical_cache(working)
+
+
+def _renamed(working: Working) -> None:
+    """Names of backends that the engine replaces (`_handle_deprecated_args`, 0.5.23)."""
+    if not working.since("0.5.23"):
+        return
+    draft = "speculative_draft_attention_backend"
+    for name in (BOTH, DECODE, PREFILL, draft):
+        with working.deciding(name):
+            aliases = {"compressed": "dsv4", "tokenspeed_mla": "cutedsl_mla"}
+            found = aliases.get(working.value(name))
+            if found == "cutedsl_mla" and name == PREFILL:
+                found = "trtllm_mla"  # the other one decodes only
+            if found is not None:
+                why = f"{working.value(name)} is an older name"
+                source = "sglang 0.5.23 arg_groups/serving_hook.py:305"
+                working.change("SPL919", name, found, why, source)
+
+
+def _choose(working: Working) -> None:
+    with working.deciding(BOTH):
+        _same_for_both(working)
+        if working.value(BOTH) is None:
+            backend = _deterministic(working) or _default(working)
+            working.set(BOTH, backend)
+        _fp8_e5m2(working)
+    with working.deciding(PREFILL):
+        chosen = (working.backend(BOTH), working.backend(DECODE))
+        if "cutedsl_mla" in chosen and working.value(PREFILL) is None:
+            working.set(PREFILL, "trtllm_mla")
+
+
+def _same_for_both(working: Working) -> None:
+    """Two equal backends for the phases count for all (0.5.1 and later)."""
+    prefill = working.value(PREFILL)
+    if prefill is None or prefill != working.value(DECODE) or not working.since("0.5.1"):
+        return
+    if working.value(BOTH) != prefill:
+        working.set(BOTH, prefill)
+
+
+def _deterministic(working: Working) -> str | None:
+    """`_handle_deterministic_inference`, where it comes before the default (0.5.12 and later)."""
+    if not working.since("0.5.12") or not is_deterministic(working):
+        return None
+    if working.capability // 10 not in (10, 12):
+        return "fa3"
+    deepseek = ("Deepseek", "MistralLarge3", "Pixtral", "GlmMoeDsa", "Glm4MoeLite", "Glm5Next")
+    return "triton" if working.architecture.startswith(deepseek) else "flashinfer"
+
+
+def _default(working: Working) -> str:
+    """`_get_default_attn_backend`: by the platform and the kind of attention."""
+    if working.device == "cpu":
+        if not working.since("0.4.10"):
+            return "torch_native"
+        raise UnknownValueError("whether the CPU has AMX is not known")
+    if working.device != "cuda":
+        raise UnknownValueError(f"the defaults of {working.device} are not modelled")
+    if working.architecture == "WhisperForConditionalGeneration" and working.since("0.5.10"):
+        return "flashinfer"
+    if working.architectures.uses_mla(working.target):
+        return _default_of_latent_attention(working)
+    return _default_of_heads(working)
+
+
+def _default_of_latent_attention(working: Working) -> str:
+    if working.is_hip:
+        return _latent_on_amd(working)
+    major = working.capability // 10
+    if major == 9:
+        return "fa3"
+    if major == 10 and working.since("0.4.7"):
+        return "flashinfer"
+    return "triton"
+
+
+def _latent_on_amd(working: Working) -> str:
+    if not working.since("0.4.10"):
+        return "triton"
+    if not working.since("0.5.3") and working.algorithm is not None:
+        return "triton"
+    heads = working.target.num_key_value_heads or working.target.num_attention_heads
+    if heads is None:
+        raise UnknownValueError("the heads of the target are not known")
+    per_rank = max(1, heads // working.number("tp_size", 1))
+    return "aiter" if per_rank in (16, 128) else "triton"
+
+
+def _default_of_heads(working: Working) -> str:
+    if working.is_hip:
+        return "aiter"
+    major = working.capability // 10
+    known = working.since("0.5.8") or working.architecture in working.architectures.fa3_default
+    if major == 9 and known and _chain_or_none(working):
+        return "fa3"
+    if _trtllm_is_default(working, major):
+        return "fa4" if working.since("0.5.17") and _asymmetric(working) else "trtllm_mha"
+    if working.architecture in working.architectures.attention_sinks:
+        return "triton"  # flashinfer has no sinks
+    return "flashinfer"
+
+
+def _chain_or_none(working: Working) -> bool:
+    """`is_no_spec_infer_or_topk_one`: the topk as given, before the engine fills one in."""
+    topk = working.given("speculative_eagle_topk")
+    if topk is None:
+        return True
+    page = working.value(PAGE)  # as given, or as the model forces it
+    if working.since("0.5.4") and not working.since("0.5.8"):
+        return bool(topk == 1 and page == 1)  # a page size that is not given is not 1 yet
+    return bool(topk == 1 and page in (None, 1))
+
+
+def _trtllm_is_default(working: Working, major: int) -> bool:
+    """On Blackwell from 0.5.6, unless it speculates without a word on topk (0.5.7 and later)."""
+    if not working.since("0.5.6") or not _chain_or_none(working):
+        return False
+    if not working.since("0.5.7"):
+        return major in (10, 12)
+    if major != 10:
+        return False
+    algorithm = working.given("speculative_algorithm")
+    if algorithm is None or working.given("speculative_eagle_topk") is not None:
+        return True
+    return working.since("0.5.23") and str(algorithm).upper() == "DFLASH"
+
+
+def _asymmetric(working: Working) -> bool:
+    """Whether rows of K and V differ in width (`has_asymmetric_kv`)."""
+    config = working.target.config
+    pairs = (("head_dim", "v_head_dim"), ("swa_head_dim", "swa_v_head_dim"))
+    both = [(config.get(key), config.get(value)) for key, value in pairs]
+    return any(None not in pair and pair[0] != pair[1] for pair in both)
+
+
+def _fp8_e5m2(working: Working) -> None:
+    """fa3 has no such cache, and gives way to triton."""
+    if working.value(BOTH) == "fa3" and working.value("kv_cache_dtype") == "fp8_e5m2":
+        why = "fa3 has no fp8_e5m2 cache"
+        source = (
+            "sglang 0.5.23 arg_groups/overrides.py:1262, 0.4.6 model_executor/model_runner.py:366"
+        )
+        if working.is_given(BOTH):
+            working.change("SPL919", BOTH, "triton", why, source)
+        else:
+            working.set(BOTH, "triton")
+
+
+def _hierarchical_cache(working: Working) -> None:
+    """The hierarchical cache and fa3 decoding did not go together (0.5.1 to 0.5.13)."""
+    with working.deciding(DECODE):
+        if not working.since("0.5.1") or working.value(DECODE) is not None:
+            return
+        offload = working.since("0.5.6") and working.value(
+            "disaggregation_decode_enable_offload_kvcache"
+        )
+        if not (working.value("enable_hierarchical_cache") or offload):
+            return
+        if working.value("hicache_io_backend") != "kernel" or _direct_io(working):
+            return
+        if working.since("0.5.8") and working.value(BOTH) != "fa3":
+            return
+        if working.architectures.uses_mla(working.target):
+            backend = "flashinfer" if working.capability // 10 == 10 else "triton"
+        elif working.architecture in working.architectures.attention_sinks:
+            backend = "triton"
+        else:
+            backend = "flashinfer"
+        working.change(
+            "SPL919",
+            DECODE,
+            backend,
+            "the kernel transfer of the hierarchical cache needs another backend to decode",
+            "sglang 0.5.10 server_args.py:2929, 0.5.4 server_args.py:1475",
+            said=False,
+        )
+
+
+def _direct_io(working: Working) -> bool:
+    """Whether the layout makes the transfer direct before this is looked at."""
+    return bool(working.value("hicache_mem_layout") == "page_first_direct")

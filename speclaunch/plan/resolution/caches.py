@@ -1,0 +1,110 @@
+"""What else is switched on or off by other arguments: the prefix cache, graphs, adapters."""
+
+from __future__ import annotations
+
+from speclaunch.plan.resolution.models import is_deterministic
+from speclaunch.plan.resolution.prefill_graphs import PIECEWISE
+from speclaunch.plan.resolution.working import Working
+
+RADIX = "disable_radix_cache"
+GRAPHS = "disable_cuda_graph"
+
+
+def resolve_disaggregation(working: Working) -> None:
+    """What the two servers of a disaggregated pair do without.
+
+    The decode server keeps no prefixes, unless told; the prefill server had no graphs at times.
+    """
+    with working.deciding(GRAPHS):
+        prefill = working.value("disaggregation_mode") == "prefill"
+        if prefill and not working.value(GRAPHS) and _without_graphs(working):
+            working.set(GRAPHS, True)
+    with working.deciding(RADIX):
+        if working.value("disaggregation_mode") != "decode" or working.value(RADIX):
+            return
+        if working.value("disaggregation_decode_enable_radix_cache"):
+            return
+        working.change(
+            "SPL920",
+            RADIX,
+            True,
+            "the decode server of a disaggregated pair keeps no prefixes",
+            "sglang 0.5.23 arg_groups/pd_disaggregation_hook.py:122, 0.4.6 server_args.py:451",
+        )
+
+
+def resolve_caches(working: Working) -> None:
+    """What attention backends and deterministic inference switch off."""
+    _sampling(working)
+    _adapters(working)
+    with working.deciding(GRAPHS):
+        _graphs(working)
+    with working.deciding(RADIX, "enable_mixed_chunk"):
+        if working.backend("attention_backend") == "dual_chunk_flash_attn":
+            working.set(RADIX, True)
+            if working.value("enable_mixed_chunk"):
+                working.set("enable_mixed_chunk", False)
+    with working.deciding(RADIX):
+        _deterministic(working)
+
+
+def _graphs(working: Working) -> None:
+    """Up to 0.5.13 one switch is for all graphs; afterwards each phase has its own."""
+    if working.value(GRAPHS) or working.since("0.5.14"):
+        return
+    deepep = working.value("moe_a2a_backend") == "deepep"
+    eager = ("torch_native", "flex_attention")
+    if (deepep and working.value("deepep_mode") == "normal") or (
+        working.backend("attention_backend") in eager
+    ):
+        working.set(GRAPHS, True)
+
+
+def _without_graphs(working: Working) -> bool:
+    """Whether a prefill server has no graphs at all."""
+    if working.since("0.5.16"):
+        return False  # decode's graphs alone
+    if working.since("0.5.13") or not working.since("0.5.6"):
+        return True
+    if working.since("0.5.10"):
+        given = working.given(PIECEWISE)
+        return bool(given if working.since("0.5.11") else working.value(PIECEWISE))
+    return not working.value("enable_piecewise_cuda_graph")
+
+
+def _sampling(working: Working) -> None:
+    name = "sampling_backend"
+    with working.deciding(name):
+        on_cpu = working.device == "cpu" and working.since("0.4.10")
+        if on_cpu or (is_deterministic(working) and working.since("0.5.3")):
+            working.set(name, "pytorch")
+        elif working.value(name) is None:
+            working.set(name, "flashinfer" if working.is_cuda else "pytorch")
+
+
+def _adapters(working: Working) -> None:
+    """Adapters that are named are switched on (0.4.10 and later)."""
+    name = "enable_lora"
+    with working.deciding(name):
+        if working.since("0.4.10") and working.value("lora_paths") and working.value(name) is None:
+            working.set(name, True)
+
+
+def _deterministic(working: Working) -> None:
+    """Only some backends share prefixes deterministically (0.5.4 and later)."""
+    if not working.since("0.5.4") or working.value(RADIX):
+        return
+    if not is_deterministic(working):
+        return
+    able = {"fa3", "triton"}
+    able |= {"ascend"} if working.since("0.5.13") else set()
+    able |= {"fa4"} if working.since("0.5.16") else set()
+    backend = working.value("attention_backend")
+    if backend not in able:
+        working.change(
+            "SPL920",
+            RADIX,
+            True,
+            f"{backend} does not share prefixes deterministically",
+            "sglang 0.5.23 arg_groups/attention_hook.py:656, 0.5.4 server_args.py:1800",
+        )

@@ -1,0 +1,135 @@
+"""Which batch sizes of decode get a CUDA graph."""
+
+from __future__ import annotations
+
+from speclaunch.plan.plan import Plan
+from speclaunch.plan.resolution.parallel import attention_ranks
+from speclaunch.plan.resolution.working import Working
+
+SIZES = "cuda_graph_bs_decode"
+MOST = "cuda_graph_max_bs_decode"
+
+
+def resolve_sizes(working: Working) -> None:
+    """The list of sizes and the largest, once a default for the largest is set."""
+    with working.deciding(SIZES, MOST):
+        if not working.since("0.5.3"):
+            working.set(SIZES, _by_the_runner(working))
+            return
+        given = working.given(SIZES)
+        on_cpu = working.since("0.5.10") and working.device == "cpu"
+        if on_cpu:
+            _for_a_cpu(working)
+        elif given is not None:
+            working.set(MOST, max(given))
+        else:
+            working.set(SIZES, _listed(working, working.number(MOST)))
+
+
+def _listed(working: Working, most: int) -> list[int]:
+    """`_generate_decode_cuda_graph_batch_sizes` (0.5.3 and later).
+
+    With an algorithm there is less padding for small batches; whatever the word is.
+    """
+    if working.value("disable_cuda_graph_padding"):
+        sizes = _span(1, most)
+    elif working.given("speculative_algorithm") is None:
+        sizes = [1, 2, 4, 8, 12, *_span(16, 256, 8), *_span(272, 511, 16), *_span(512, most, 32)]
+    else:
+        middle = _span(40, 64 if working.since("0.5.4") else 60, 4)
+        sizes = [*_span(1, 8), *_span(10, 32, 2), *middle, *_span(72, 256, 8)]
+        sizes += _span(272, most, 16)
+    sizes = [size for size in sizes if size <= most]
+    if working.since("0.5.10") and most not in sizes:
+        sizes.append(most)
+    return sizes
+
+
+def _for_a_cpu(working: Working) -> None:
+    """A graph of a CPU is compiled: torch_compile_max_bs limits it (0.5.10 and later)."""
+    given = working.given(SIZES)
+    if given is not None:
+        most = max(given)
+    else:
+        most = int(working.value("torch_compile_max_bs") or working.number(MOST))
+        if working.value("disable_cuda_graph_padding"):
+            sizes = _span(1, most)
+        else:
+            sizes = [*_span(1, 16), *_span(18, 30, 2), *_span(32, 80, 4), *_span(84, most, 8), most]
+        working.set(SIZES, sorted({size for size in sizes if size <= most}))
+    working.set("torch_compile_max_bs", most)
+    working.set(MOST, most)
+
+
+def _by_the_runner(working: Working) -> list[int]:
+    """Up to 0.5.2 the runner has the list (cuda_graph_runner.py: get_batch_sizes_to_capture)."""
+    given, most = working.given(SIZES), working.value(MOST)
+    sizes: list[int] = list(given) if given is not None else _runner_default(working)
+    if most:
+        sizes = [size for size in sizes if size <= most]
+        if sizes and max(sizes) < most:
+            sizes.extend(range(max(sizes), most + 1, 16))
+    return sorted(set(sizes))
+
+
+def _runner_default(working: Working) -> list[int]:
+    old = not working.since("0.4.7")
+    if working.algorithm is not None:
+        end = _span(40, 160, 16) if old else [*_span(40, 63, 8), *_span(80, 160, 16)]
+        sizes = [*_span(1, 8), *_span(10, 32, 2), *end]
+    elif working.value("disable_cuda_graph_padding"):
+        sizes = [*_span(1, 32), *_span(40 if old else 48, 160, 16)]
+    else:
+        sizes = [1, 2, 4, 8, *_span(16, 160, 8)]
+    memory = working.gpu_memory
+    if memory is not None and memory > (96 if old else 90) * 1024:
+        sizes += _span(160, 256, 8)
+    if memory is not None and not old and memory > 160 * 1000:
+        sizes += _span(256, 512, 16)
+    return sizes
+
+
+def captured_sizes(plan: Plan) -> tuple[int, ...]:
+    """The batch sizes that are captured in the end: no more than requests can run, and where
+    ranks share a batch, only what divides among them. Raises UnknownValueError.
+
+    0.5.23 model_executor/runner/base_cuda_graph_runner.py:65.
+    """
+    working = Working.of(plan)
+    sizes = list(plan.value(SIZES) or ())
+    running = plan.value("max_running_requests")
+    if not sizes or running is None:
+        return tuple(sizes)
+    ranks = attention_ranks(working)
+    most = max(1, int(running) // ranks)
+    base, width = _alignment(working, ranks)
+    if working.since("0.5.10"):
+        most = -(-most // base) * base
+    if max(sizes) > most:
+        sizes.append(most)
+        if not working.since("0.4.7"):
+            sizes.append(most - 1)
+    kept = {size for size in sizes if 0 < size <= most and size * width % base == 0}
+    return tuple(sorted(kept))
+
+
+def _alignment(working: Working, ranks: int) -> tuple[int, int]:
+    """What a batch must divide by, and the tokens that each request brings."""
+    if not working.since("0.4.10"):
+        return 1, 1
+    base, width = 1, 1
+    if working.since("0.5.8"):
+        width = working.number("speculative_num_draft_tokens", 1)
+    if working.value("enable_two_batch_overlap"):
+        base, width = 2, 1
+    context = working.number("attn_cp_size", 1)
+    if ranks > 1:  # ranks of attention gather their batches
+        base *= max(1, working.number("tp_size", 1) // ranks // context)
+    if working.since("0.5.9") and base % context != 0:
+        base *= context
+    return base, max(1, width)
+
+
+def _span(first: int, last: int, step: int = 1) -> list[int]:
+    """A range with its end."""
+    return list(range(first, last + 1, step))

@@ -1,0 +1,94 @@
+"""Targets with layers of linear attention (Mamba, gated delta nets): their states are cached
+beside the KV cache, which at times excludes the overlapped schedule or the prefix cache."""
+
+from __future__ import annotations
+
+from speclaunch.plan.resolution.working import Working
+
+STRATEGY = "mamba_radix_cache_strategy"
+OVERLAP = "disable_overlap_schedule"
+RADIX = "disable_radix_cache"
+_NO_STATES_CACHED = ("KimiLinearForCausalLM", "BailingMoeV2_5ForCausalLM")
+
+
+def resolve_hybrid(working: Working) -> None:
+    """The strategy of the states' cache, and what it switches off."""
+    with working.deciding(STRATEGY, OVERLAP, RADIX):
+        old = working.since("0.5.7") and not working.since("0.5.14")
+        if old and working.value(STRATEGY) == "auto":
+            working.set(STRATEGY, "no_buffer")
+        known = working.architectures.hybrid
+        if not known or not working.may_be(known) or working.architecture not in known:
+            return
+        layers = working.target.config.get("layer_types") or ()
+        if working.architecture.startswith("GraniteMoeHybrid") and "mamba" not in layers:
+            return
+        if working.since("0.5.14"):
+            _strategy(working)
+        elif working.since("0.5.9"):
+            _without_buffer(working)
+        elif working.value(STRATEGY) != "extra_buffer":
+            _old(working)
+
+
+def _strategy(working: Working) -> None:
+    """`_handle_mamba_radix_cache` (0.5.14 and later)."""
+    if working.value(RADIX) or working.value(STRATEGY) != "auto":
+        return
+    wanted = not working.value(OVERLAP) or (working.value("page_size") or 1) > 1
+    able = working.value("linear_attn_backend") in (None, "triton")
+    if wanted and able and working.architecture in working.architectures.extra_buffer:
+        working.set(STRATEGY, "extra_buffer")
+        return
+    working.set(STRATEGY, "no_buffer")
+    _overlap_off(working)
+
+
+def _without_buffer(working: Working) -> None:
+    """`_handle_mamba_radix_cache` (0.5.9 to 0.5.13)."""
+    if working.architecture in _NO_STATES_CACHED and not (
+        working.since("0.5.13") and working.architecture == _NO_STATES_CACHED[1]
+    ):
+        _radix_off(working, "the states of this model are not cached in this version")
+        return
+    if working.value(STRATEGY) != "no_buffer" or working.value(RADIX):
+        return
+    if working.since("0.5.11") and (working.value("page_size") or 1) != 1:
+        working.set("page_size", 1)
+    if working.given("speculative_algorithm") is None:
+        if working.value("attention_backend") == "trtllm_mha":
+            _radix_off(working, "trtllm_mha has no pages of 1, which the cached states need")
+        else:
+            _overlap_off(working)
+    elif not working.since("0.5.10"):
+        _radix_off(working, "speculation does not go with cached states in this version")
+
+
+def _old(working: Working) -> None:
+    """0.5.5 to 0.5.8 (server_args.py:1284 of 0.5.6)."""
+    if working.value(RADIX):
+        return
+    nemotron = working.architecture.startswith("NemotronH")
+    if working.since("0.5.8") and nemotron and working.given("speculative_algorithm") is not None:
+        _radix_off(working, "speculation does not go with cached states in this version")
+    elif working.since("0.5.6") and working.value("attention_backend") == "trtllm_mha":
+        _radix_off(working, "trtllm_mha has no pages of 1, which the cached states need")
+    else:
+        _overlap_off(working)
+
+
+def _overlap_off(working: Working) -> None:
+    if working.value(OVERLAP):
+        return
+    working.change(
+        "SPL904",
+        OVERLAP,
+        True,
+        "the cached states of linear attention do not go with it in this version",
+        "sglang 0.5.23 arg_groups/overrides.py:487, 0.5.10 server_args.py:2193",
+    )
+
+
+def _radix_off(working: Working, why: str) -> None:
+    if not working.value(RADIX):
+        working.change("SPL920", RADIX, True, why, "sglang 0.5.9 server_args.py:1717")

@@ -1,0 +1,85 @@
+"""Kinds of models that several steps ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from speclaunch.plan.plan import UnknownValueError
+from speclaunch.plan.resolution.working import Working
+
+_NESTED = ("text_config", "thinker_config", "llm_config", "language_config", "audio_config")
+
+
+def is_multimodal(working: Working) -> bool:
+    """Whether the engine serves the target as a multimodal model. Raises UnknownValueError."""
+    architecture = working.architecture
+    known = working.architectures
+    wanted = working.given("enable_multimodal")
+    if wanted is False or (wanted is None and architecture in known.text_only):
+        return False
+    if working.since("0.5.18") and working.value("language_model_only"):
+        return False
+    if known.multimodal & set(working.target.architectures):
+        return True
+    return working.since("0.5.10") and _has_a_nested_config(working)
+
+
+def _has_a_nested_config(working: Working) -> bool:
+    """A text model within another one makes it multimodal, too (0.5.10 and later)."""
+    target = working.target
+    if target.config:
+        return any(isinstance(target.config.get(key), dict) for key in _NESTED[:-1])
+    return target.is_multimodal
+
+
+def of_config(working: Working, name: str) -> Any:
+    """A key of the target's config. Raises UnknownValueError where there is no config."""
+    if not working.target.config:
+        raise UnknownValueError("the config of the target is not known")
+    return working.target.config.get(name)
+
+
+def is_deterministic(working: Working) -> bool:
+    """Whether inference is to be deterministic; a policy of RL asks for it as well."""
+    asked = working.value("enable_deterministic_inference")
+    return bool(asked) or working.value("rl_on_policy_target") is not None
+
+
+def is_sparse(working: Working) -> bool:
+    """DeepSeek's sparse attention (`is_deepseek_nsa`, later `is_deepseek_dsa`)."""
+    if working.architecture not in working.architectures.sparse_attention:
+        return False
+    return of_config(working, "index_topk") is not None
+
+
+def is_deepseek_v4(working: Working) -> bool:
+    """DeepSeek V4, or its draft."""
+    return any(name.startswith("DeepseekV4ForCausalLM") for name in working.target.architectures)
+
+
+def is_nemotron_h(working: Working) -> bool:
+    """Nemotron-H: Mamba layers between the attention ones."""
+    return any(name.startswith("NemotronH") for name in working.target.architectures)
+
+
+def uses_kda(working: Working) -> bool:
+    """Kimi's linear attention (`uses_kda_attention`)."""
+    config = working.target.config
+    if not config:
+        return bool(set(working.target.architectures) & _KDA)
+    linear = config.get("linear_attn_config")
+    if isinstance(linear, Mapping) and linear.get("kda_layers"):
+        return True
+    heads = ("linear_num_heads", "linear_head_dim")
+    named = all(config.get(key) is not None for key in heads)
+    return named and "linear_attention" in (config.get("layer_types") or ())
+
+
+_KDA = {
+    "KimiLinearForCausalLM",
+    "KimiK3LinearForCausalLM",
+    "KimiK3ForConditionalGeneration",
+    "Glm5NextForConditionalGeneration",
+}
+"""Models with it, for targets of which no more than the architecture is known."""

@@ -1,0 +1,268 @@
+"""How the scheduler runs speculation: concurrency, overlap, mixed chunks, the draft's worker."""
+
+from __future__ import annotations
+
+from speclaunch.plan.resolution.parallel import attention_ranks
+from speclaunch.plan.resolution.working import EAGLE_HANDLER, Working
+
+RUNNING = "max_running_requests"
+OVERLAP = "disable_overlap_schedule"
+SPEC_V2 = "SGLANG_ENABLE_SPEC_V2"
+
+_KNOWN = EAGLE_HANDLER | {"NGRAM", "DFLASH", "DSPARK", "FROZEN_KV_MTP"}
+_WITHOUT_OVERLAP = frozenset({"NGRAM", "DFLASH", "FROZEN_KV_MTP"})
+"""Algorithms without an overlapped worker up to 0.5.13."""
+_MIXED_SINCE = "0.5.19"
+_MIXED = frozenset({"EAGLE", "EAGLE3", "DFLASH", "DSPARK"})
+"""`supports_mixed_chunk` (0.5.19 speculative/spec_info.py:132)."""
+
+_FORCED_SPEC_V2 = {  # targets for which the engine sets the variable itself, with EAGLE
+    "MiMoV2FlashForCausalLM": ("0.5.7", "0.5.11"),
+    "Step3p5ForCausalLM": ("0.5.9", "0.5.11"),
+}
+
+
+def resolve_schedule(working: Working) -> None:
+    """The scheduler's settings, once it is known which algorithm speculates."""
+    _multi_layer(working)
+    _running_requests(working)
+    _overlap(working)
+    _mixed_chunk(working)
+
+
+def _multi_layer(working: Working) -> None:
+    """Targets whose draft has several layers take a worker of its own, with EAGLE.
+
+    It is decided by the word that the user wrote, before NEXTN is made EAGLE.
+    """
+    name = "enable_multi_layer_eagle"
+    with working.deciding(name):
+        if working.value(name) or working.given("speculative_algorithm") != "EAGLE":
+            return
+        found = working.architectures.multi_layer_eagle
+        if found and working.may_be(found) and working.architecture in found:
+            working.change(
+                "SPL914",
+                name,
+                True,
+                f"{working.architecture} has several layers of multi-token prediction",
+                "sglang 0.5.23 arg_groups/overrides.py:350, 0.5.7 server_args.py:1218",
+            )
+
+
+def _running_requests(working: Working) -> None:
+    with working.deciding(RUNNING):
+        if working.given(RUNNING) is not None or _deepseek_v4_runs(working):
+            return
+        if working.algorithm not in _KNOWN:
+            return
+        working.change(
+            "SPL903",
+            RUNNING,
+            48,
+            "speculation sets it where it is not given",
+            "sglang 0.5.23 arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384",
+            said=working.since("0.5.4"),
+        )
+
+
+def _deepseek_v4_runs(working: Working) -> bool:
+    """DeepSeek V4 sets its own limit before speculation does (0.5.12 and later)."""
+    names = ("DeepseekV4ForCausalLM",)
+    if not working.since("0.5.12") or not working.may_be(names):
+        return False
+    if working.architecture not in names:
+        return False
+    why = "the engine's limit for DeepSeek V4"
+    source = "sglang 0.5.23 arg_groups/deepseek_v4_hook.py:138, 0.5.12 :21"
+    working.change("SPL903", RUNNING, 256, why, source)
+    return True
+
+
+def _overlap(working: Working) -> None:
+    with working.deciding(OVERLAP, "spec_v2"):
+        if working.number("pp_size", 1) > 1 and not working.value(OVERLAP):
+            working.set(OVERLAP, True)  # `_handle_pipeline_parallelism`
+        algorithm = working.algorithm
+        if algorithm is None:
+            working.set("spec_v2", False)
+            return
+        if working.since("0.5.16") and algorithm in EAGLE_HANDLER | {"NGRAM"}:
+            _no_overlap_on_a_cpu(working)
+        if working.since("0.5.14"):
+            working.set("spec_v2", True)
+        elif algorithm not in EAGLE_HANDLER:
+            if algorithm in _WITHOUT_OVERLAP:
+                _without_overlap(working, f"{algorithm} has no overlapped worker in this version")
+            working.set("spec_v2", False)
+        elif working.since("0.5.13"):
+            if not working.plan.env_flag(SPEC_V2, True):
+                _without_overlap(working, f"{SPEC_V2} is off", said=False)
+            working.set("spec_v2", True)
+        elif working.since("0.5.11"):
+            _v2_by_default(working)
+        elif working.since("0.5.3"):
+            _v2_by_switch(working)
+        else:
+            _without_overlap(working, "EAGLE has no overlapped worker in this version")
+            working.set("spec_v2", False)
+
+
+def _without_overlap(working: Working, why: str, *, said: bool = True) -> None:
+    if working.value(OVERLAP):
+        return
+    working.change(
+        "SPL904",
+        OVERLAP,
+        True,
+        why,
+        "sglang 0.5.11 server_args.py:3459, 0.5.4 server_args.py:1514, 0.4.6 server_args.py:386",
+        said=said,
+    )
+
+
+def _no_overlap_on_a_cpu(working: Working) -> None:
+    """`_disable_overlap_schedule_for_cpu` (0.5.16 and later)."""
+    if not working.value(OVERLAP) and working.device == "cpu":
+        working.change(
+            "SPL904",
+            OVERLAP,
+            True,
+            "speculation on a CPU has no overlapped schedule",
+            "sglang 0.5.23 arg_groups/speculative_hook.py:66",
+        )
+
+
+def _v2_by_default(working: Working) -> None:
+    """0.5.11 and 0.5.12: the overlapped V2 worker, but for an explicit tree (server_args.py:3459).
+
+    The topk that the engine chooses afterwards is not looked at.
+    """
+    topk = working.given("speculative_eagle_topk")
+    if topk is not None and topk > 1:
+        _without_overlap(working, f"SpecV2 has no tree (topk {topk}) in this version")
+    elif not working.plan.env_flag(SPEC_V2, True):
+        _without_overlap(working, f"{SPEC_V2} is off")
+    working.set("spec_v2", not working.value(OVERLAP))
+
+
+def _v2_by_switch(working: Working) -> None:
+    """0.5.3 to 0.5.10: V1 without overlap, unless V2 is switched on.
+
+    Which algorithms V2 takes: EAGLE; from 0.5.7 EAGLE3 as well, from 0.5.8 STANDALONE. For the
+    others 0.5.3 to 0.5.6 leave the overlap as it is, although V1 has none.
+    """
+    wanted = _v2_is_wanted(working)
+    able = {"EAGLE"}
+    able |= {"EAGLE3"} if working.since("0.5.7") else set()
+    able |= {"STANDALONE"} if working.since("0.5.8") else set()
+    if wanted and working.algorithm in able:
+        if working.value(OVERLAP):
+            working.change(
+                "SPL904",
+                OVERLAP,
+                False,
+                "SpecV2 switches the overlap schedule on",
+                "sglang 0.5.10 server_args.py:3003, 0.5.3 server_args.py:1203",
+            )
+        working.set("spec_v2", True)
+        return
+    if not wanted or working.since("0.5.7"):
+        _without_overlap(working, "SpecV2 is not switched on, and V1 has no overlap")
+    working.set("spec_v2", False)
+
+
+def _v2_is_wanted(working: Working) -> bool:
+    if not working.since("0.5.4"):
+        return bool(working.value("enable_beta_spec"))
+    if working.plan.env_flag(SPEC_V2, False):
+        return True
+    if working.given("speculative_algorithm") != "EAGLE":
+        return False
+    forced = [
+        name
+        for name, (first, after) in _FORCED_SPEC_V2.items()
+        if working.since(first) and not working.since(after)
+    ]
+    return working.may_be(forced) and working.architecture in forced
+
+
+def _mixed_chunk(working: Working) -> None:
+    """`enable_mixed_chunk` goes, where the algorithm has no mixed batches.
+
+    0.4.6 leaves it (the check came with 0.4.10's line).
+    """
+    name = "enable_mixed_chunk"
+    with working.deciding(name):
+        algorithm = working.algorithm
+        if algorithm is None or not working.value(name):
+            return
+        if working.since(_MIXED_SINCE) and algorithm in _MIXED:
+            return
+        if not working.since("0.4.7") or algorithm not in _KNOWN | {"UNO"}:
+            return
+        working.change(
+            "SPL905",
+            name,
+            False,
+            f"{algorithm} cannot mix prefill and decode in a batch in this version",
+            "sglang 0.5.23 arg_groups/speculative_hook.py:1108, 0.4.10 server_args.py:539",
+        )
+
+
+def resolve_adaptive(working: Working) -> None:
+    """`speculative_adaptive` goes where it cannot work (adaptive_unsupported_reason).
+
+    From 0.5.14 it is decided before the parameters are filled in, before it afterwards.
+    """
+    with working.deciding("speculative_adaptive"):
+        if not working.since("0.5.11") or not working.value("speculative_adaptive"):
+            return
+        reason = _adaptive_refusal(working)
+        if reason is not None:
+            working.change(
+                "SPL913",
+                "speculative_adaptive",
+                False,
+                reason,
+                "sglang 0.5.23 speculative/adaptive_spec_params.py:56, 0.5.11 :18",
+            )
+
+
+def _adaptive_refusal(working: Working) -> str | None:
+    early = working.since("0.5.14")
+    algorithm = working.algorithm
+    if algorithm not in ("EAGLE", "EAGLE3"):
+        return f"{algorithm or 'no algorithm'} does not adapt its steps; EAGLE and EAGLE3 do"
+    name = "speculative_eagle_topk"
+    topk = working.given(name) if early else working.value(name)
+    if topk != 1 and not (early and topk is None):
+        return f"it needs speculative_eagle_topk 1, not {topk}"
+    ranks = attention_ranks(working)
+    if ranks > 1:
+        return f"the {ranks} ranks of DP attention would not agree on the steps"
+    if not working.since("0.5.12") and not working.value(OVERLAP):
+        return "0.5.11 has it only without the overlap schedule"
+    for switch in ("enable_multi_layer_eagle", "enable_two_batch_overlap", "enable_pdmux"):
+        if working.value(switch):
+            return f"{switch} does not go with it"
+    return None
+
+
+def resolve_verification(working: Working) -> None:
+    """Block verification switches rejection sampling on (0.5.22 and later)."""
+    name = "speculative_use_rejection_sampling"
+    with working.deciding(name):
+        if not working.since("0.5.22") or working.value(name):
+            return
+        if not working.value("speculative_use_block_verification"):
+            return
+        if working.algorithm in ("EAGLE", "EAGLE3"):
+            working.change(
+                "SPL916",
+                name,
+                True,
+                "block verification compares sampled drafts with their distributions",
+                "sglang 0.5.23 arg_groups/speculative_hook.py:173",
+                said=False,
+            )
