@@ -21,6 +21,7 @@ from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
 from tests.rules.harness import CASES, complaint, load_cases
 
+pytestmark = pytest.mark.slow
 _EXEMPT = "# same either way:"
 
 

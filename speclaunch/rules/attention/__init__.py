@@ -1,0 +1,1 @@
+"""SPL3xx: attention backends of the target and of the draft."""

@@ -1,0 +1,77 @@
+"""A KV cache of a type that an MLA backend does not take.
+
+## What it does
+Finds a `kv_cache_dtype` that trtllm_mla, tokenspeed_mla or cutedsl_mla does not accept in a
+version.
+
+## Why it matters
+The engine refuses: `TensorRT-LLM MLA backend only supports kv-cache-dtype of …`. tokenspeed_mla
+wants fp8_e4m3 and nothing else, not even auto.
+
+## Example
+```yaml
+args:
+  attention_backend: trtllm_mla
+  kv_cache_dtype: fp8_e5m2
+```
+
+## Use instead
+```yaml
+args:
+  attention_backend: trtllm_mla
+  kv_cache_dtype: fp8_e4m3
+```
+
+## Sources
+- SGLang 0.5.1 server_args.py, 0.5.4 server_args.py:1220, 0.5.7 server_args.py, 0.5.21 and 0.5.23
+  arg_groups/overrides.py:1211 to 1256
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.plan.plan import Plan
+from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.rules.values import runs_on
+
+_TYPES = (
+    ("trtllm_mla", ">=0.5.1,<0.5.4", ("fp8_e4m3", "auto")),
+    ("trtllm_mla", ">=0.5.4,<0.5.7", ("fp8_e4m3", "fp4_e2m1", "auto")),
+    ("trtllm_mla", ">=0.5.7,<0.5.21", ("fp8_e4m3", "fp4_e2m1", "bf16", "auto")),
+    ("trtllm_mla", ">=0.5.21", ("fp8_e4m3", "bf16", "auto")),
+    ("tokenspeed_mla", ">=0.5.12,<0.5.23", ("fp8_e4m3",)),
+    ("cutedsl_mla", ">=0.5.13", ("fp8_e4m3", "bf16", "bfloat16", "auto")),
+)
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict a backend."""
+    for backend, versions, types in _TYPES:
+        dtype = plan.value("kv_cache_dtype")
+        if dtype in types or not plan.in_versions(versions):
+            continue
+        if _is_used(plan, backend):
+            yield Verdict(
+                f"{backend} takes a kv_cache_dtype of {', '.join(types)}, not {dtype}",
+                at=("kv_cache_dtype", "decode_attention_backend", "attention_backend"),
+                why="the engine refuses the type for this backend",
+                fix=Fix("set it to fp8_e4m3", set={"kv_cache_dtype": "fp8_e4m3"}),
+            )
+
+
+def _is_used(plan: Plan, backend: str) -> bool:
+    """Whether it decodes, or is named for both phases; only trtllm_mla can be a default."""
+    if backend in (plan.given("attention_backend"), plan.given("decode_attention_backend")):
+        return True
+    return backend == "trtllm_mla" and runs_on(plan, backend, (1,))
+
+
+RULE = rule(
+    "SPL318",
+    "backend-kv-dtype",
+    Severity.ERROR,
+    check,
+    sources=("sglang 0.5.23 arg_groups/overrides.py:1211",),
+    doc=__doc__,
+)

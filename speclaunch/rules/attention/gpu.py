@@ -1,0 +1,22 @@
+"""The generation of the GPU, as the rules about backends ask for it."""
+
+from __future__ import annotations
+
+from speclaunch.facts.hardware import Vendor
+from speclaunch.plan.plan import Plan, UnknownValueError
+
+
+def generation(plan: Plan) -> int | None:
+    """The major compute capability; None where there is no NVIDIA GPU, or another device is asked
+    for. Raises UnknownValueError."""
+    hardware = plan.facts.hardware
+    device = plan.given("device")
+    if device is not None and device != "cuda":
+        return None
+    if hardware is None:
+        raise UnknownValueError("the hardware is not known")
+    if hardware.vendor is not Vendor.NVIDIA:
+        return None
+    if hardware.capability is None:
+        raise UnknownValueError(f"the compute capability of {hardware.name} is not known")
+    return hardware.capability // 10

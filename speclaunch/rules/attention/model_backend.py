@@ -1,0 +1,104 @@
+"""A backend that the target's model class does not run on.
+
+## What it does
+Finds GPT-OSS and Llama 4 targets on an attention backend outside of the list that the version
+accepts for them.
+
+## Why it matters
+The engine stops while it adjusts its arguments to the model: `GptOssForCausalLM requires one of
+['triton', 'trtllm_mha', 'fa3', 'fa4'] attention backend`, `fa3, aiter, or triton is required for
+Llama4 model`.
+
+## Example
+```yaml
+args:
+  model_path: openai/gpt-oss-120b
+  attention_backend: flashinfer
+```
+
+## Use instead
+```yaml
+args:
+  model_path: openai/gpt-oss-120b
+  attention_backend: triton
+```
+
+## Sources
+- SGLang 0.5.1 server_args.py:2239, 0.5.10.post1 server_args.py:1709, 0.5.23
+  arg_groups/model_hook.py:523 (GPT-OSS)
+- SGLang 0.5.2 server_args.py:2493, 0.5.10.post1 server_args.py:1851, 0.5.23 …:620 (Llama 4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.plan.plan import Plan
+from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.rules.values import attention_backend, attention_backends
+
+_GPT_OSS = (
+    ("0.5.1", ("triton", "trtllm_mha", "fa3")),
+    ("0.5.3", ("fa4",)),
+    ("0.5.8", ("ascend",)),
+    ("0.5.10", ("aiter",)),
+    ("0.5.11", ("intel_xpu",)),
+    ("0.5.13", ("intel_amx",)),
+)
+_LLAMA4 = (
+    ("0.5.1", ("fa3", "aiter")),
+    ("0.5.2", ("triton",)),
+    ("0.5.4", ("trtllm_mha",)),
+    ("0.5.5", ("intel_xpu",)),
+    ("0.5.10", ("ascend",)),
+)
+_TARGETS = {
+    "GptOssForCausalLM": _GPT_OSS,
+    "Llama4ForConditionalGeneration": _LLAMA4,
+    "Llama4ForCausalLM": _LLAMA4,
+}
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict a backend that is not in the list."""
+    target = plan.facts.target
+    if target is None or target.architecture not in _TARGETS:
+        return
+    rows = _TARGETS[target.architecture]
+    known = [name for since, names in rows if plan.in_versions(f">={since}") for name in names]
+    used: tuple[str | None, ...]
+    if rows is _GPT_OSS and plan.in_versions(">=0.5.3"):
+        used = attention_backends(plan)
+    elif rows is _LLAMA4 and plan.given("device") == "cpu":
+        return
+    else:
+        used = (attention_backend(plan),)
+    for backend in dict.fromkeys(used):
+        if backend is not None and backend not in known:
+            yield Verdict(
+                f"{target.architecture} does not run on {backend} in SGLang {plan.request.version}",
+                at=("attention_backend", "decode_attention_backend", "prefill_attention_backend"),
+                why=f"the engine stops: it requires one of {', '.join(known)}",
+                fix=Fix(
+                    f"use {known[0]}",
+                    set={
+                        "attention_backend": known[0],
+                        "prefill_attention_backend": None,
+                        "decode_attention_backend": None,
+                    },
+                ),
+            )
+
+
+RULE = rule(
+    "SPL323",
+    "model-backend",
+    Severity.ERROR,
+    check,
+    versions=">=0.5.1",
+    sources=(
+        "sglang 0.5.23 arg_groups/model_hook.py:536",
+        "sglang 0.5.10.post1 server_args.py:1851",
+    ),
+    doc=__doc__,
+)

@@ -1,0 +1,96 @@
+"""A draft tree on pages of several tokens.
+
+## What it does
+Finds `speculative_eagle_topk` above 1 with a `page_size` above 1 on an attention backend that
+cannot do both, for EAGLE, EAGLE3 and STANDALONE.
+
+## Why it matters
+The engine refuses. Which backends it accepts has grown: flashinfer (0.5.2), fa3 (0.5.6; the message
+goes on naming only flashinfer), triton (0.5.13). It looks at `attention_backend` itself, and up to
+0.5.3 before it has chosen one, so that an omitted backend is refused there, too. 0.4.10 to 0.5.1 do
+not check.
+
+## Example
+```yaml
+engine:
+  version: "0.5.10.post1"
+args:
+  speculative_algorithm: EAGLE
+  speculative_num_steps: 3
+  speculative_eagle_topk: 4
+  speculative_num_draft_tokens: 16
+  attention_backend: triton
+  page_size: 64
+```
+
+## Use instead
+```yaml
+args:
+  speculative_algorithm: EAGLE
+  speculative_num_steps: 3
+  speculative_eagle_topk: 4
+  speculative_num_draft_tokens: 16
+  attention_backend: triton
+  page_size: 1
+```
+
+## Sources
+- SGLang 0.5.2 server_args.py:790, 0.5.6 server_args.py:1825, 0.5.13.post1
+  arg_groups/speculative_hook.py:383, 0.5.23 …:1278
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.rules.attention.draft import DRAFTS
+from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.rules.values import attention_backend, number, page_size
+
+_BACKENDS = (("0", "flashinfer"), ("0.5.6", "fa3"), ("0.5.13", "triton"))
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict where the backend cannot do both."""
+    topk = number(plan, "speculative_eagle_topk") or 1
+    if topk <= 1:
+        return
+    page = page_size(plan)
+    if page <= 1:
+        return
+    known = [name for since, name in _BACKENDS if plan.in_versions(f">={since}")]
+    name = "attention_backend"
+    early = plan.in_versions("<0.5.4")
+    backend = plan.given(name) if early else attention_backend(plan)
+    if backend is None and not early:
+        raise UnknownValueError("the attention backend is not known")
+    if backend not in known:
+        yield Verdict(
+            f"speculative_eagle_topk {topk} with page_size {page} needs {' or '.join(known)}, not "
+            f"{backend or 'an omitted attention_backend'}",
+            at=("page_size", name, "speculative_eagle_topk"),
+            why="the engine refuses: speculative_eagle_topk > 1 with page_size > 1 is unstable "
+            "and produces incorrect results for paged attention backends",
+            fix=Fix(
+                "set speculative_eagle_topk to 1 (the draft tokens follow), or page_size to 1 "
+                "where the backend does not force it",
+                set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
+            ),
+        )
+
+
+RULE = rule(
+    "SPL301",
+    "paged-tree",
+    Severity.ERROR,
+    check,
+    algorithms=DRAFTS,
+    versions=">=0.5.2",
+    sources=(
+        "sglang 0.5.23 arg_groups/speculative_hook.py:1278",
+        "sglang 0.5.12.post1 server_args.py:3843",
+        "sglang 0.5.2 server_args.py:790",
+    ),
+    doc=__doc__,
+)

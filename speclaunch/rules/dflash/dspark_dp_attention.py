@@ -1,0 +1,118 @@
+"""What DSPARK with DP attention needs.
+
+## What it does
+Finds DSPARK with data-parallel attention and without `enable_dp_lm_head`, with context
+parallelism, with a `moe_a2a_backend` that it does not go with, with another one for the draft, or
+with a verification mode other than `static` where experts are spread.
+
+## Why it matters
+The engine refuses each while it reads its arguments. The MoE backends are `none` (0.5.16, 0.5.17),
+`megamoe` (from 0.5.18) and `mori` (from 0.5.21). NPU is free in this choice from 0.5.18.
+
+## Example
+```yaml
+args:
+  speculative_algorithm: DSPARK
+  speculative_draft_model_path: a-dspark-draft
+  tp_size: 4
+  attn_dp_size: 4
+```
+
+## Use instead
+```yaml
+args:
+  speculative_algorithm: DSPARK
+  speculative_draft_model_path: a-dspark-draft
+  tp_size: 4
+  attn_dp_size: 4
+  enable_dp_lm_head: true
+```
+
+## Sources
+- SGLang 0.5.16 arg_groups/speculative_hook.py:281, 0.5.18 arg_groups/speculative_hook.py:286
+- SGLang 0.5.23 arg_groups/speculative_hook.py:674
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.plan.plan import Plan
+from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.rules.values import attention_dp_size
+
+_MODE = "SGLANG_RAGGED_VERIFY_MODE"
+_COORDINATION = "SGLANG_ENABLE_DP_SPEC_PREFILL_COORDINATION"
+_DP = ("enable_dp_attention", "attn_dp_size", "dp_size")
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict for each thing that stands against it."""
+    ranks = attention_dp_size(plan)
+    if ranks <= 1:
+        return
+    if not plan.value("enable_dp_lm_head"):
+        yield Verdict(
+            f"DSPARK with DP attention ({ranks} ranks) needs enable_dp_lm_head",
+            at=_DP,
+            why="the engine refuses: DSpark with dp attention requires --enable-dp-lm-head.",
+            fix=Fix("set enable_dp_lm_head", set={"enable_dp_lm_head": True}, safe=True),
+        )
+    parts = int(plan.value("attn_cp_size") or 1)
+    if parts > 1:
+        yield Verdict(
+            f"DSPARK with DP attention does not support context parallelism (attn_cp_size {parts})",
+            at=("attn_cp_size", *_DP),
+            why="the engine refuses: DSpark with dp attention does not support context parallel "
+            f"(attn_cp_size={parts}).",
+            fix=Fix("take attn_cp_size away", set={"attn_cp_size": None}),
+        )
+    if plan.in_versions("<0.5.18") or plan.device != "npu":
+        yield from _experts(plan, str(plan.value("moe_a2a_backend")))
+
+
+def _experts(plan: Plan, backend: str) -> Iterator[Verdict]:
+    fits = ["none"]
+    fits += ["megamoe"] if plan.in_versions(">=0.5.18") else []
+    fits += ["mori"] if plan.in_versions(">=0.5.21") else []
+    if backend not in fits:
+        yield Verdict(
+            f"DSPARK with DP attention does not work with moe_a2a_backend {backend}",
+            at=("moe_a2a_backend", *_DP),
+            why=f"the engine refuses: it supports {', '.join(fits)}, got {backend!r}",
+            fix=Fix("take moe_a2a_backend away", set={"moe_a2a_backend": None}),
+        )
+    mode = plan.env(_MODE) or "static"
+    spread = backend != "none" and plan.in_versions(">=0.5.18")
+    coordinated = plan.env_flag(_COORDINATION) and plan.in_versions(">=0.5.22")
+    if (spread or coordinated) and mode != "static":
+        yield Verdict(
+            f"DSPARK with DP attention needs {_MODE} static here, not {mode}",
+            at=(_MODE,),
+            why="the engine refuses another mode where experts are spread over the ranks, or their "
+            "prefill is coordinated",
+            fix=Fix("take it away: static is the default", env={_MODE: None}),
+        )
+    drafts = plan.given("speculative_moe_a2a_backend")
+    if drafts not in (None, backend):
+        yield Verdict(
+            f"speculative_moe_a2a_backend {drafts} differs from the target's {backend}",
+            at=("speculative_moe_a2a_backend",),
+            why="the engine refuses: DSpark ignores --speculative-moe-a2a-backend; with dp "
+            f"attention it must match the target moe_a2a_backend={backend!r}",
+            fix=Fix("take it away", set={"speculative_moe_a2a_backend": None}, safe=True),
+        )
+
+
+RULE = rule(
+    "SPL622",
+    "dspark-dp-attention",
+    Severity.ERROR,
+    check,
+    algorithms=("DSPARK",),
+    sources=(
+        "sglang 0.5.23 arg_groups/speculative_hook.py:674",
+        "sglang 0.5.18 arg_groups/speculative_hook.py:286",
+    ),
+    doc=__doc__,
+)

@@ -1,0 +1,1 @@
+"""SPL5xx: NGRAM speculation, which drafts from earlier text instead of with a model."""

@@ -1,0 +1,77 @@
+"""`speculative_num_steps` without `speculative_eagle_topk`.
+
+## What it does
+Finds an EAGLE, EAGLE3 or STANDALONE deployment that says how many steps to draft, but not how many
+branches to keep at each.
+
+## Why it matters
+The engine fills in missing values only when `speculative_num_steps` is missing too. It then
+compares nothing with a number: `TypeError: '>' not supported between instances of 'NoneType' and
+'int'` (0.5.2 and later, while it reads its arguments; before, when it sizes its memory). With
+`speculative_adaptive` (0.5.14 and later) it takes 1.
+
+## Example
+```yaml
+args:
+  speculative_algorithm: EAGLE
+  speculative_num_steps: 3
+```
+
+## Use instead
+```yaml
+args:
+  speculative_algorithm: EAGLE
+  speculative_num_steps: 3
+  speculative_eagle_topk: 1
+```
+
+## Sources
+- SGLang 0.5.2 server_args.py:785, 0.5.23 arg_groups/speculative_hook.py:1274
+- SGLang 0.4.6.post5 model_executor/model_runner.py:871
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.plan.plan import Plan
+from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.rules.values import EAGLE_HANDLER, adaptive_fills_parameters, target_sets_parameters
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict where steps are given and no topk."""
+    steps = plan.given("speculative_num_steps")
+    if steps is None or plan.given("speculative_eagle_topk") is not None:
+        return
+    if adaptive_fills_parameters(plan) or target_sets_parameters(plan):
+        return
+    yield Verdict(
+        f"speculative_num_steps {steps} without speculative_eagle_topk",
+        at=("speculative_num_steps",),
+        why="the engine fills in topk only when speculative_num_steps is missing too, and crashes: "
+        + (
+            "'>' not supported between instances of 'NoneType' and 'int'"
+            if plan.in_versions(">=0.5.2")
+            else "unsupported operand type(s) for *: 'int' and 'NoneType'"
+        ),
+        fix=Fix(
+            "set speculative_eagle_topk: 1 drafts a chain",
+            set={"speculative_eagle_topk": 1},
+        ),
+    )
+
+
+RULE = rule(
+    "SPL103",
+    "steps-without-topk",
+    Severity.ERROR,
+    check,
+    algorithms=EAGLE_HANDLER,
+    sources=(
+        "sglang 0.5.23 arg_groups/speculative_hook.py:1274",
+        "sglang 0.5.2 server_args.py:785",
+        "sglang 0.4.6.post5 model_executor/model_runner.py:871",
+    ),
+    doc=__doc__,
+)

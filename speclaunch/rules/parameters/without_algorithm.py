@@ -1,0 +1,75 @@
+"""Arguments of speculation without `speculative_algorithm`.
+
+## What it does
+Finds `speculative_…` arguments in a deployment that has no `speculative_algorithm`.
+
+## Why it matters
+That one argument switches speculation on. Without it the engine accepts the others, loads no
+draft, and serves one token at a time - without a word in its log.
+
+## Example
+```yaml
+args:
+  speculative_draft_model_path: lmsys/sglang-EAGLE-LLaMA3-Instruct-8B
+  speculative_num_steps: 3
+  speculative_eagle_topk: 1
+  speculative_num_draft_tokens: 4
+```
+
+## Use instead
+```yaml
+args:
+  speculative_algorithm: EAGLE
+  speculative_draft_model_path: lmsys/sglang-EAGLE-LLaMA3-Instruct-8B
+  speculative_num_steps: 3
+  speculative_eagle_topk: 1
+  speculative_num_draft_tokens: 4
+```
+
+## Sources
+- SGLang 0.4.6.post5 server_args.py:377, 0.5.23 arg_groups/speculative_hook.py:232
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from speclaunch.plan.plan import Plan
+from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+
+_ALGORITHM = re.compile("speculative.algorithm")
+_CAPTURE = "enable_return_aux_hidden_states"
+"""From 0.5.23 it takes the algorithm's name for another purpose."""
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict for all arguments that do nothing."""
+    if plan.given("speculative_algorithm") is not None or plan.given(_CAPTURE):
+        return
+    if any(_ALGORITHM.search(problem.message) for problem in plan.request.problems):
+        return  # there is one, and the parser refuses it
+    idle = [
+        given
+        for name, given in plan.request.given.items()
+        if name.startswith("speculative_") and (not given.known or given.value not in (None, False))
+    ]
+    if idle:
+        names = [given.written for given in idle]
+        yield Verdict(
+            f"{', '.join(names)} without speculative_algorithm: there is no speculation",
+            at=tuple(given.name for given in idle),
+            why="the engine reads these values only where speculative_algorithm is set; it serves "
+            "one token at a time and does not say so",
+            fix=Fix("set speculative_algorithm, or take them away"),
+        )
+
+
+RULE = rule(
+    "SPL120",
+    "without-algorithm",
+    Severity.WARNING,
+    check,
+    sources=("sglang 0.5.23 arg_groups/speculative_hook.py:232",),
+    doc=__doc__,
+)

@@ -1,0 +1,82 @@
+"""Decode context parallelism with speculation, or on a device that lacks it.
+
+## What it does
+Finds `dcp_size` above 1 in 0.5.15 and 0.5.16 with speculation on NVIDIA GPUs, and on a device that
+is no GPU.
+
+## Why it matters
+The engine refuses: `Decode context parallel … on CUDA platform does not support any speculative
+algorithm`. AMD GPUs are let through, and from 0.5.17 everything is.
+
+## Example
+```yaml
+engine:
+  version: "0.5.16"
+args:
+  tp_size: 8
+  dcp_size: 8
+  speculative_algorithm: EAGLE
+```
+
+## Use instead
+```yaml
+engine:
+  version: "0.5.17"
+args:
+  tp_size: 8
+  dcp_size: 8
+  speculative_algorithm: EAGLE
+```
+
+## Sources
+- SGLang 0.5.15 server_args.py:2835, 0.5.16 server_args.py:3148
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.facts.hardware import Vendor
+from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.rules.values import number
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict where a sequence over several ranks does not go with what is asked."""
+    ranks = number(plan, "dcp_size") or 1
+    if ranks <= 1:
+        return
+    hardware = plan.facts.hardware
+    if hardware is None:
+        raise UnknownValueError("the hardware is not known")
+    if hardware.vendor is Vendor.AMD:
+        return
+    if plan.device != "cuda":
+        yield Verdict(
+            f"dcp_size {ranks} needs an AMD or NVIDIA GPU, not {plan.device}",
+            at=("dcp_size",),
+            why="the engine refuses: Decode context parallel is currently only supported on the "
+            "AMD HIP platform",
+            fix=Fix("take it away", set={"dcp_size": None}),
+        )
+    elif plan.algorithm is not None:
+        yield Verdict(
+            f"dcp_size {ranks} does not go with speculation on NVIDIA GPUs in SGLang "
+            f"{plan.request.version}",
+            at=("dcp_size", "speculative_algorithm"),
+            why="the engine refuses: Decode context parallel on CUDA platform does not support "
+            "any speculative algorithm",
+            fix=Fix("take dcp_size away, or use SGLang 0.5.17", set={"dcp_size": None}),
+        )
+
+
+RULE = rule(
+    "SPL236",
+    "decode-context-parallel",
+    Severity.ERROR,
+    check,
+    versions=">=0.5.15,<0.5.17",
+    sources=("sglang 0.5.16 server_args.py:3148",),
+    doc=__doc__,
+)

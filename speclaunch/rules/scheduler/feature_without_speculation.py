@@ -1,0 +1,177 @@
+"""A feature that does not go with speculation.
+
+## What it does
+Finds features that a version refuses together with speculation, or with the algorithm that is used:
+the unified memory pool, distributed weights (DWDP), LMCache, sequence-parallel layer norms, HiCache
+under decode context parallelism, sharded KV caches and DeepEP v2.
+
+## Why it matters
+The engine refuses the combination while it validates its arguments.
+
+## Example
+```yaml
+engine:
+  version: "0.5.16"
+args:
+  enable_unified_memory: true
+  speculative_algorithm: EAGLE
+```
+
+## Use instead
+```yaml
+engine:
+  version: "0.5.16"
+args:
+  speculative_algorithm: EAGLE
+```
+
+## Sources
+- SGLang 0.5.15 server_args.py:5889, 0.5.17 server_args.py:7173, 0.5.23
+  arg_groups/parallel_hook.py:451, kv_cache_hook.py:450
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from speclaunch.plan.plan import Plan
+from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.rules.scheduler.tables import is_on
+from speclaunch.rules.values import number
+
+
+@dataclass(frozen=True, slots=True)
+class _Feature:
+    name: str
+    said: str
+    versions: str = ""
+    allowed: tuple[str, ...] = ()
+    """The algorithms that go with it."""
+    on: Callable[[Plan], bool] = lambda _: True
+
+
+def _several(name: str) -> Callable[[Plan], bool]:
+    return lambda plan: int(plan.value(name) or 1) > 1
+
+
+def _moves_pages(plan: Plan) -> bool:
+    backend = plan.value("disaggregation_transfer_backend")
+    return is_on(plan, "disaggregation_mode") and backend == "mooncake"
+
+
+def _drafts_with_deepep_v2(plan: Plan) -> bool:
+    inherited = plan.given("speculative_moe_a2a_backend") is None
+    return inherited and plan.given("moe_a2a_backend") == "deepep_v2"
+
+
+_FEATURES = (
+    _Feature(
+        "enable_unified_memory",
+        "--enable-unified-memory is not yet compatible with speculative decoding.",
+        ">=0.5.15,<0.5.18",
+    ),
+    _Feature(
+        "enable_unified_memory",
+        "--enable-unified-memory only supports --speculative-algorithm DSPARK (chain draft)",
+        ">=0.5.18,<0.5.22",
+        ("DSPARK",),
+    ),
+    _Feature(
+        "enable_unified_memory",
+        "--enable-unified-memory with PD disaggregation does not support speculative decoding "
+        "with the Mooncake transfer backend.",
+        ">=0.5.21",
+        on=_moves_pages,
+    ),
+    _Feature(
+        "enable_unified_memory",
+        "--enable-unified-memory only supports --speculative-algorithm DSPARK, DFLASH, EAGLE and "
+        "EAGLE3",
+        ">=0.5.22",
+        ("DSPARK", "DFLASH", "EAGLE", "EAGLE3"),
+    ),
+    _Feature(
+        "enable_unified_memory",
+        "--enable-unified-memory supports a linear draft chain only (--speculative-eagle-topk in "
+        "{None, 1})",
+        ">=0.5.22",
+        on=lambda plan: (number(plan, "speculative_eagle_topk") or 1) > 1,
+    ),
+    _Feature(
+        "dwdp_size",
+        "DWDP does not support speculative decoding (MTP/draft workers)",
+        on=_several("dwdp_size"),
+    ),
+    _Feature(
+        "enable_lmcache",
+        "LMCacheUnifiedRadixCache does not yet support speculative decoding",
+        ">=0.5.21",
+    ),
+    _Feature(
+        "enable_layernorm_sp",
+        "--enable-layernorm-sp is not compatible with speculative decoding (EAGLE/EAGLE3)",
+        "<0.5.23",
+    ),
+    _Feature(
+        "enable_kv_cache_sharding",
+        "--enable-kv-cache-sharding does not support speculative decoding.",
+        "<0.5.23",
+    ),
+    _Feature(
+        "enable_hierarchical_cache",
+        "HiCache with --dcp-size > 1 does not support speculative decoding yet",
+        ">=0.5.17,<0.5.18",
+        on=_several("dcp_size"),
+    ),
+    _Feature(
+        "enable_hierarchical_cache",
+        "HiCache with --dcp-size > 1 only supports DSPARK speculative decoding",
+        ">=0.5.18",
+        ("DSPARK",),
+        on=_several("dcp_size"),
+    ),
+    _Feature(
+        "speculative_moe_a2a_backend",
+        "DeepEP v2 MoE is not validated as a speculative draft backend.",
+        on=lambda plan: plan.given("speculative_moe_a2a_backend") == "deepep_v2",
+    ),
+    _Feature(
+        "moe_a2a_backend",
+        "DeepEP v2 MoE is not validated as a speculative draft backend. Select another "
+        "--speculative-moe-a2a-backend.",
+        allowed=("NGRAM",),
+        on=_drafts_with_deepep_v2,
+    ),
+)
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict a feature."""
+    if plan.algorithm is None:
+        return
+    for row in _FEATURES:
+        if not plan.is_given(row.name) or not is_on(plan, row.name):
+            continue
+        if plan.algorithm in row.allowed or not plan.in_versions(row.versions):
+            continue
+        if row.on(plan):
+            yield Verdict(
+                f"{row.name} does not go with {plan.algorithm} speculation as it is set here",
+                at=(row.name, "speculative_algorithm"),
+                why=f"the engine refuses: {row.said}",
+                fix=Fix(f"take {row.name} away", set={row.name: None}),
+            )
+
+
+RULE = rule(
+    "SPL254",
+    "feature-without-speculation",
+    Severity.ERROR,
+    check,
+    sources=(
+        "sglang 0.5.23 arg_groups/kv_cache_hook.py:450",
+        "sglang 0.5.17 server_args.py:7890",
+    ),
+    doc=__doc__,
+)

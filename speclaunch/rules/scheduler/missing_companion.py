@@ -1,0 +1,61 @@
+"""An argument without the other one that it needs.
+
+## What it does
+Finds arguments that the engine accepts only together with another: offloading the cache of a decode
+server needs a decode server and a storage backend, EPLB needs expert parallelism, and the like.
+
+## Why it matters
+The engine refuses the argument while it validates.
+
+## Example
+```yaml
+args:
+  disaggregation_mode: decode
+  disaggregation_decode_enable_offload_kvcache: true
+```
+
+## Use instead
+```yaml
+args:
+  disaggregation_mode: decode
+  disaggregation_decode_enable_offload_kvcache: true
+  hicache_storage_backend: file
+```
+
+## Sources
+- SGLang 0.5.3 server_args.py, 0.5.23 arg_groups/kv_cache_hook.py:400, serving_hook.py:50
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.plan.plan import Plan
+from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.rules.scheduler.tables import NEEDS, is_on
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict an argument that stands alone."""
+    for row in NEEDS:
+        if not plan.is_given(row.name) or not is_on(plan, row.name):
+            continue
+        if row.value not in (None, plan.given(row.name)) or not plan.in_versions(row.versions):
+            continue
+        if not row.present(plan):
+            yield Verdict(
+                f"{row.name} needs {row.needs}",
+                at=(row.name,),
+                why=f"the engine refuses: {row.said}",
+                fix=Fix(f"set {row.needs}, or take {row.name} away", set={row.name: None}),
+            )
+
+
+RULE = rule(
+    "SPL253",
+    "missing-companion",
+    Severity.ERROR,
+    check,
+    sources=("sglang 0.5.23 arg_groups/kv_cache_hook.py:400",),
+    doc=__doc__,
+)
