@@ -29,6 +29,7 @@ FLOORS = {
     "rules": 4,
     "launch": 5,
     "lint": 5,
+    "doctor": 5,
     "deploy": 5,
     "fix": 5,
     "report": 5,

@@ -69,6 +69,7 @@ _COMMANDS = {
     "import": "import_:import_",
     "migrate": "migrate:migrate",
     "render": "render:render",
+    "doctor": "doctor:doctor",
     "lint": "lint:lint",
     "rules": "rules:rules",
     "explain": "rules:explain",

@@ -1,0 +1,73 @@
+"""`speclaunch doctor`: this machine, and a recipe on it, before anything is started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import typer
+
+from speclaunch.cli.checking import EngineVersions, ModelDirs, Online, engine_versions, lookup
+from speclaunch.cli.options import ConfigDirs, HardwareName, OutputFormat
+from speclaunch.doctor.examine import examine_machine
+from speclaunch.doctor.gather import Asked, gather
+from speclaunch.doctor.line import State
+from speclaunch.errors import ExitCode
+from speclaunch.home import speclaunch_home
+from speclaunch.report.console import out
+from speclaunch.report.doctor import Diagnosis, diagnosis_json, show_diagnosis
+
+
+def doctor(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="recipe=NAME [key=value]…",
+            help="A recipe (a name or a path to a YAML file) and Hydra overrides: then all rules "
+            "are asked about it as well.",
+        ),
+    ] = None,
+    config_dir: ConfigDirs = None,
+    engine: EngineVersions = None,
+    hardware: HardwareName = None,
+    models: ModelDirs = None,
+    online: Online = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
+    output_format: Annotated[
+        OutputFormat, typer.Option("--output-format", help="How the result is written.")
+    ] = OutputFormat.TEXT,
+) -> None:
+    """Check this machine: engine, GPUs, memory, disk, ports, leftovers; with a recipe, that too."""
+    asked = Asked(versions=engine_versions(engine), lookup=lookup(models, hardware, online=online))
+    if overrides:
+        asked = _with_recipe(asked, overrides, config_dir or [])
+    found, judged = gather(asked, speclaunch_home())
+    diagnosis = Diagnosis(examine_machine(found), found.target, judged)
+    if output_format is OutputFormat.JSON:
+        typer.echo(json.dumps(diagnosis_json(diagnosis), indent=2))
+    else:
+        show_diagnosis(out(), diagnosis)
+    _end_what_hangs()
+    failing = diagnosis.count(State.ERROR) + (diagnosis.count(State.WARNING) if strict else 0)
+    raise typer.Exit(ExitCode.FAILED if failing else ExitCode.CLEAN)
+
+
+def _with_recipe(asked: Asked, overrides: list[str], config_dirs: list[Path]) -> Asked:
+    """A recipe brings Hydra, which a look at the machine alone needs not load."""
+    from speclaunch.cli.launch import split_recipe
+    from speclaunch.recipe.load import load
+
+    name, changes = split_recipe(overrides)
+    return replace(asked, recipe=load(name, changes, config_dirs))
+
+
+def _end_what_hangs() -> None:
+    """An interpreter that did not answer in time is not left behind."""
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                child.kill()

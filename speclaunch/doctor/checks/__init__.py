@@ -1,0 +1,1 @@
+"""The checks, one module a family: each is a function from the surroundings to lines."""

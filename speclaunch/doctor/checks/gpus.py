@@ -1,0 +1,176 @@
+"""The GPUs: which, how many, how much of them is free, and who has the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.doctor.line import Line, State
+from speclaunch.doctor.processes import Custody, engines, may_end
+from speclaunch.doctor.surroundings import Process, Surroundings, Target, Tools
+from speclaunch.facts.facts import UnknownFact
+from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess
+
+_GIB = 1 << 30
+_OWN_SHARE = 0.03
+"""What the driver keeps of a GPU for itself: up to so much is not somebody's."""
+_IMBALANCE = 0.9
+"""The engine's own threshold (model_runner.py, bootstrap.py: `* 0.9`)."""
+_SWITCHES = {
+    "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": ("0", "false", "no", "n"),  # from 0.5.7
+    "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": ("1", "true", "yes", "y"),  # 0.5.3 to 0.5.20
+    "SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK": ("1", "true", "yes", "y"),  # up to 0.5.17
+}
+"""Variables that make a warning of it; which release reads which is not looked at."""
+
+
+def check(found: Surroundings) -> Iterator[Line]:
+    """One line for the kind of GPU, one for each that is not all free."""
+    target = found.target
+    if target is not None and target.cpu:
+        yield Line("gpu", State.OK, "none is needed: this recipe runs on the CPU engine")
+        return
+    hardware = found.hardware
+    if isinstance(hardware, UnknownFact):
+        yield _none(found, hardware, target)
+        return
+    yield _kind(hardware, target)
+    if hardware.gpus:
+        yield from _occupied(found, hardware.gpus, target)
+        yield from _unbalanced(found, hardware.gpus, target)
+
+
+def _none(found: Surroundings, why: UnknownFact, target: Target | None) -> Line:
+    if target is None or target.device not in (None, "cuda"):
+        return Line("gpu", State.NOTE, why.why, "recipes of the CPU engine need none")
+    makers = found.tools.devices if isinstance(found.tools, Tools) else ()
+    if makers:
+        return Line(
+            "gpu",
+            State.UNKNOWN,
+            why.why,
+            f"there is a device of {' and '.join(makers)} here that nothing can be said about",
+            why.help,
+        )
+    fix = "launch it on a machine with GPUs; --hardware h100-80gb:8, say, checks it for another"
+    needed = f"{target.name} needs {_many(target.gpus, 'a GPU')}"
+    return Line("gpu", State.ERROR, why.why, needed, fix)
+
+
+def _kind(hardware: Hardware, target: Target | None) -> Line:
+    memory = f", {hardware.memory_mib / 1024:.1f} GiB each" if hardware.memory_mib else ""
+    capability = hardware.capability
+    said = f", compute capability {capability // 10}.{capability % 10}" if capability else ""
+    what = f"{hardware.count} x {hardware.name}{memory}{said}"
+    needed = target.gpus if target is not None else None
+    if needed is not None and needed > hardware.count and target is not None:
+        return Line(
+            "gpu",
+            State.ERROR,
+            what,
+            f"{target.name} needs {_many(needed, 'a GPU')} of one machine (tp_size, pp_size,"
+            " dp_size over nnodes)",
+            f"a smaller args.tp_size, or a machine with {needed} GPUs"
+            " (CUDA_VISIBLE_DEVICES leaves some out, if it is set)",
+        )
+    if target is not None and target.meant_for is not None:
+        why = f"{target.name} names {target.meant_for}; the rules were asked about this machine"
+        return Line("gpu", State.WARNING, what, why)
+    return Line("gpu", State.OK, what)
+
+
+def _occupied(found: Surroundings, gpus: tuple[Gpu, ...], target: Target | None) -> Iterator[Line]:
+    """What others hold is missing from what the engine shares out (`mem_fraction_static`)."""
+    all_free = True
+    for gpu in gpus:
+        if gpu.free_bytes is None:
+            continue
+        used = gpu.memory_bytes - gpu.free_bytes
+        holders = [_holder(process, found) for process in gpu.processes]
+        if used <= _OWN_SHARE * gpu.memory_bytes and not holders:
+            continue
+        all_free = False
+        said = f"GPU {gpu.index}: {_gib(gpu.free_bytes)} of {_gib(gpu.memory_bytes)} GiB free"
+        if holders:
+            said += "; " + ", ".join(holders)
+        crowded = used > _OWN_SHARE * gpu.memory_bytes
+        leftovers = _left_over(gpu, found)
+        yield Line(
+            "gpu-memory",
+            State.WARNING if crowded and (target is not None or leftovers) else State.NOTE,
+            said,
+            _share(gpu, target) if crowded else "",
+            f"kill {' '.join(str(pid) for pid in leftovers)}" if leftovers else None,
+            command=bool(leftovers),
+        )
+    if all_free and any(gpu.free_bytes is not None for gpu in gpus):
+        yield Line("gpu-memory", State.OK, "all free")
+
+
+def _share(gpu: Gpu, target: Target | None) -> str:
+    if target is None or target.mem_fraction is None or gpu.free_bytes is None:
+        return "an engine shares out what is free when it starts, not all that the GPU has"
+    fraction = target.mem_fraction
+    return (
+        f"mem_fraction_static {fraction:g} is of what is free at the start:"
+        f" {_gib(fraction * gpu.free_bytes)} GiB for weights and KV cache"
+        f" instead of {_gib(fraction * gpu.memory_bytes)}"
+    )
+
+
+def _unbalanced(
+    found: Surroundings, gpus: tuple[Gpu, ...], target: Target | None
+) -> Iterator[Line]:
+    """Ranks with tp_size > 1 refuse to start when one GPU has over a tenth less free memory."""
+    if target is None or target.tensor_parallel in (None, 1) or target.gpus is None:
+        return
+    free = [(gpu.free_bytes, gpu.index) for gpu in gpus[: target.gpus] if gpu.free_bytes]
+    if len(free) < max(2, target.gpus) or min(free)[0] >= _IMBALANCE * max(free)[0]:
+        return
+    (least, where), (most, _) = min(free), max(free)
+    switched_off = any(
+        found.env.get(name, "").strip().lower() in values for name, values in _SWITCHES.items()
+    )
+    yield Line(
+        "gpu-memory",
+        State.WARNING if switched_off else State.ERROR,
+        f"GPU {where} has {_gib(least)} GiB free, another {_gib(most)}",
+        'the engine refuses to start: "The memory capacity is unbalanced"',
+        f"free GPU {where}, or leave it out with CUDA_VISIBLE_DEVICES",
+    )
+
+
+def _holder(process: OtherProcess, found: Surroundings) -> str:
+    """A process on a GPU: what it is, and whose."""
+    known = _process(process.pid, found)
+    memory = f" holds {_gib(process.memory_bytes)} GiB" if process.memory_bytes else ""
+    name = known.name if known is not None else process.name
+    owner = f" of {known.user}" if known is not None and known.user not in ("", found.user) else ""
+    return f"{name} (process {process.pid}{owner}){memory}"
+
+
+def _left_over(gpu: Gpu, found: Surroundings) -> list[int]:
+    """The processes on a GPU that belong to an engine which nobody looks after."""
+    if isinstance(found.processes, UnknownFact):
+        return []
+    on_gpu = {process.pid for process in gpu.processes}
+    return [
+        member.pid
+        for tree in engines(found.processes)
+        if tree.custody is Custody.LEFT_OVER
+        for member in tree.members
+        if member.pid in on_gpu and may_end(member, found.user)
+    ]
+
+
+def _process(pid: int, found: Surroundings) -> Process | None:
+    if isinstance(found.processes, UnknownFact):
+        return None
+    return next((process for process in found.processes if process.pid == pid), None)
+
+
+def _gib(amount: float) -> str:
+    return f"{amount / _GIB:.1f}"
+
+
+def _many(count: int | None, one: str) -> str:
+    return one if count in (None, 1) else f"{count} GPUs"

@@ -1,0 +1,184 @@
+"""The checkpoints of the recipe, and what it takes to download them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.doctor.line import Line, State
+from speclaunch.doctor.surroundings import Hub, Model, Surroundings, Volume
+from speclaunch.facts.checkpoint import Checkpoint
+
+_SHOWN = 3
+_REFUSALS = ("it is gated", "it is not on the hub")
+
+
+def check(found: Surroundings) -> Iterator[Line]:
+    """A line a checkpoint, and one for the token."""
+    hub = found.hub
+    if not isinstance(hub, Hub):
+        yield Line("model", State.UNKNOWN, f"the cache of models cannot be told: {hub.why}")
+        return
+    for model in found.models:
+        yield _model(model, hub, found)
+    yield from _token(found, hub)
+
+
+def _model(model: Model, hub: Hub, found: Surroundings) -> Line:
+    name = f"{model.role}: {model.name}"
+    if model.generated:
+        return Line("model", State.OK, f"{name}, made when it is first launched")
+    if model.is_url or (hub.modelscope and not model.is_path):
+        why = "only directories and the Hugging Face hub's cache are looked at"
+        return Line("model", State.NOTE, name, why)
+    if not model.readable:
+        return Line("model", State.ERROR, f"{name} cannot be read", "the engine runs as this user")
+    if model.present:
+        return _present(name, model, hub, found)
+    return _absent(name, model, hub) or _to_download(name, model, hub, found)
+
+
+def _absent(name: str, model: Model, hub: Hub) -> Line | None:
+    """Why it will not be downloaded either; None where it will."""
+    if model.is_path:
+        return Line(
+            "model",
+            State.ERROR,
+            f"{name} is not there",
+            "the engine takes it for a name on the hub, and finds none",
+            "correct the path in the recipe" + _elsewhere(model),
+        )
+    if hub.offline is not None:
+        return Line(
+            "model",
+            State.ERROR,
+            f"{name} is not in {hub.cache}",
+            f"{hub.offline} is set: the engine may not download it",
+            f"unset {hub.offline}, or download it where the network is" + _elsewhere(model),
+        )
+    return None
+
+
+def _present(name: str, model: Model, hub: Hub, found: Surroundings) -> Line:
+    checkpoint = model.checkpoint
+    missing = checkpoint.missing_files if checkpoint is not None else ()
+    dummy = found.target is not None and found.target.dummy_weights
+    if not dummy and (missing or model.weight_files is False):
+        listed = ", ".join(missing[:_SHOWN]) or "any weights"
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        fetched = not model.is_path and hub.offline is None
+        why = "the engine downloads the rest at the start" if fetched else "it cannot be loaded"
+        return Line(
+            "model",
+            State.WARNING if fetched else State.ERROR,
+            f"{name} lacks {listed}{more}",
+            why,
+            "copy the missing files" if model.is_path else f"hf download {model.name}",
+            command=not model.is_path,
+        )
+    if model.unfinished:
+        said = f"{name}{_size(checkpoint)}, and {_downloads(model)}"
+        return Line("model", State.NOTE, said, "all files that its index names are there")
+    return Line("model", State.OK, f"{name}{_size(checkpoint)}")
+
+
+def _to_download(name: str, model: Model, hub: Hub, found: Surroundings) -> Line:
+    checkpoint = model.checkpoint
+    size = checkpoint.weight_bytes if checkpoint is not None else None
+    said = f"{name} is not downloaded{_size(checkpoint)}"
+    if model.unfinished:
+        said = f"{name}: {_downloads(model)}{_size(checkpoint)}"
+    refused = _refused(said, model, hub)
+    if refused is not None:
+        return refused
+    volume = _volume(found)
+    left = max(0, size - model.unfinished_bytes) if size is not None else None
+    if left is not None and volume is not None and left > volume.free:
+        return Line(
+            "model",
+            State.ERROR,
+            said,
+            f"{hub.cache} has {_amount(volume.free)} left",
+            "make room, or name another directory in HF_HOME",
+        )
+    why = "the first start downloads it"
+    if size is None and model.unknown is not None:
+        hint = "--online" in (model.unknown.help or "")
+        why += "; --online tells its size" if hint else f"; its size: {model.unknown.why}"
+    why += _elsewhere(model)
+    return Line(
+        "model",
+        State.WARNING if model.unfinished else State.NOTE,
+        said,
+        why,
+        f"hf download {model.name}",
+        command=True,
+    )
+
+
+def _refused(said: str, model: Model, hub: Hub) -> Line | None:
+    """What the hub does not give to who asks; told with --online only (facts/hub.py)."""
+    why, fix = "", "accept its licence on the hub, then: hf auth login"
+    if model.unknown is not None and model.unknown.why.startswith(_REFUSALS):
+        why, fix = model.unknown.why, model.unknown.help or fix
+    elif model.checkpoint is not None and model.checkpoint.gated and hub.token is None:
+        why = "it is gated on the hub, and there is no access token"
+    if not why:
+        return None
+    # a token in a file is the engine's to use; --online asks with that of the environment
+    asked_without = hub.token is not None and "/" in hub.token
+    return Line("model", State.WARNING if asked_without else State.ERROR, said, why, fix)
+
+
+def _token(found: Surroundings, hub: Hub) -> Iterator[Line]:
+    """Never the token itself: only whether there is one."""
+    wanted = [m for m in found.models if not (m.present or m.is_path or m.generated)]
+    if hub.token is not None:
+        yield Line("token", State.OK, f"an access token of the hub is in {hub.token}")
+    elif wanted and hub.offline is None:
+        yield Line(
+            "token",
+            State.NOTE,
+            "there is no access token of the hub",
+            f"it is needed for gated models: {', '.join(model.name for model in wanted)} may be one"
+            if len(wanted) == 1
+            else "it is needed for gated models, if one of these is",
+            "hf auth login",
+            command=True,
+        )
+    elif found.target is None:
+        yield Line(
+            "token",
+            State.NOTE,
+            "there is no access token of the hub",
+            "it is needed for gated models only",
+            "hf auth login",
+            command=True,
+        )
+
+
+def _volume(found: Surroundings) -> Volume | None:
+    return next((v for v in found.volumes if isinstance(v, Volume) and v.what == "models"), None)
+
+
+def _downloads(model: Model) -> str:
+    plural = "s" if model.unfinished > 1 else ""
+    return f"{model.unfinished} unfinished download{plural} ({_amount(model.unfinished_bytes)})"
+
+
+def _size(checkpoint: Checkpoint | None) -> str:
+    known = checkpoint is not None and checkpoint.weight_bytes is not None
+    return f", {_amount(checkpoint.weight_bytes or 0)} of weights" if known and checkpoint else ""
+
+
+def _amount(size: int) -> str:
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.{0 if size >= 10 * unit else 1}f} {name}"
+    return f"{size} bytes"
+
+
+def _elsewhere(model: Model) -> str:
+    """A checkpoint that was found below --models: the rules know it, the engine does not."""
+    path = model.checkpoint.path if model.checkpoint is not None else None
+    argument = "speculative_draft_model_path" if model.role == "draft" else "model_path"
+    return f", or use the copy that is here: args.{argument}={path}" if path is not None else ""

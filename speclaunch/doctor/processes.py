@@ -1,0 +1,162 @@
+"""The engines among the processes of a machine, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+
+from speclaunch.doctor.surroundings import Process
+
+_TITLE = "sglang::"
+"""The engine names its own processes so: sglang::scheduler_TP0, sglang::detokenizer (0.4.6 on)."""
+_MODULES = frozenset({"sglang.launch_server", "sglang.srt.entrypoints.http_server"})
+_DEFAULT_PORT = 30000
+_COMMANDS = frozenset({"sglang", "sglang.cli.main"})
+_GUARD = "speclaunch/launch/guard.py"
+_ADOPTERS = frozenset({"systemd", "init", "tini", "dumb-init", "docker-init"})
+"""Processes that take in those whose parent is gone."""
+
+
+class Custody(StrEnum):
+    """Who looks after an engine."""
+
+    SPECLAUNCH = "speclaunch"
+    """A launch of speclaunch that is still there: it stops the engine when it ends."""
+    PARENT = "parent"
+    """Whoever started it."""
+    SERVICE = "service"
+    """It was started to run by itself (a service, a container's main process, setsid)."""
+    LEFT_OVER = "left over"
+    """Its parent has gone, and it was not meant to run by itself."""
+    ZOMBIE = "zombie"
+    """It has ended, and its parent has not noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTree:
+    """An engine: its topmost process, and all that belong to it."""
+
+    root: Process
+    members: tuple[Process, ...]
+    custody: Custody
+    keeper: int | None = None
+    """The process that looks after it."""
+
+    @property
+    def port(self) -> int | None:
+        """Where it serves, once it does; its processes listen on others for each other."""
+        asked = _option(self.root.words, "--port") or str(_DEFAULT_PORT)
+        listening = {port for member in self.members for port in member.ports}
+        return int(asked) if asked.isdigit() and int(asked) in listening else None
+
+
+def engines(processes: Iterable[Process]) -> tuple[EngineTree, ...]:
+    """Every engine on the machine, in the order of its process id."""
+    table = {process.pid: process for process in processes}
+    trees: dict[int, list[Process]] = {}
+    for process in table.values():
+        if is_engine(process):
+            root = next((p for p in reversed(_line_of(process, table)) if is_engine(p)), process)
+            trees.setdefault(root.pid, []).append(process)
+    return tuple(_tree(table[pid], trees[pid], table) for pid in sorted(trees))
+
+
+def is_engine(process: Process) -> bool:
+    """Whether a process is an SGLang server or one of its own."""
+    if process.name.startswith(_TITLE):
+        return True
+    words = process.words
+    if not words:
+        return False
+    if words[0].startswith((_TITLE, "sglang.launch_server")):
+        return True
+    program = PurePath(words[0]).name
+    if program.startswith("python"):
+        return _runs_server(words)
+    return program == "sglang" and "serve" in words[1:2]
+
+
+def _option(words: Sequence[str], flag: str) -> str | None:
+    """The value of a flag, in either spelling; the last one counts."""
+    value = None
+    for index, word in enumerate(words):
+        if word == flag:
+            value = next(iter(words[index + 1 :]), None)
+        elif word.startswith(f"{flag}="):
+            value = word.partition("=")[2]
+    return value
+
+
+def may_end(process: Process, user: str) -> bool:
+    """Whether this user may end a process."""
+    return user in ("root", process.user)
+
+
+def _runs_server(words: Sequence[str]) -> bool:
+    """`python [options] -m sglang.launch_server …`, `python …/bin/sglang serve …`."""
+    for index, word in enumerate(words[1:], 1):
+        following = words[index + 1] if index + 1 < len(words) else ""
+        if word == "-m":
+            serves = tuple(words[index + 2 : index + 3]) == ("serve",)
+            return following in _MODULES or (following in _COMMANDS and serves)
+        if not word.startswith("-"):
+            path = PurePath(word)
+            if path.name == "sglang":
+                return following == "serve"
+            if path.parts[-2:] == ("sglang", "launch_server.py"):
+                return True
+    return False
+
+
+def _tree(root: Process, members: Sequence[Process], table: Mapping[int, Process]) -> EngineTree:
+    custody, keeper = _custody(root, table)
+    ordered = tuple(sorted(members, key=lambda p: p.pid))
+    return EngineTree(root, ordered, custody, keeper)
+
+
+def _custody(root: Process, table: Mapping[int, Process]) -> tuple[Custody, int | None]:
+    if root.zombie:
+        return Custody.ZOMBIE, root.parent
+    for ancestor in _line_of(root, table):
+        if any(word.endswith(_GUARD) for word in ancestor.words):
+            return Custody.SPECLAUNCH, ancestor.parent
+    parent = table.get(root.parent)
+    # a parent that is not listed is one that we may not see, not one that is gone
+    adopted = root.parent <= 1 or (parent is not None and parent.name in _ADOPTERS)
+    if not adopted:
+        return Custody.PARENT, root.parent
+    return (Custody.SERVICE if _runs_by_itself(root, table) else Custody.LEFT_OVER), None
+
+
+def _runs_by_itself(root: Process, table: Mapping[int, Process]) -> bool:
+    """Whether a process without a parent was meant to be one.
+
+    Started by a service manager or with setsid it leads a session of its own, as a container's
+    main process it lives in that of process 1; an orphan's session has lost its leader.
+    """
+    if root.pid == 1:
+        return True
+    if root.run is not None or _is_part(root):
+        return False
+    return root.session is None or root.session == root.pid or root.session in table
+
+
+def _is_part(process: Process) -> bool:
+    """A process that only ever runs below a server: scheduler, detokenizer, …"""
+    return process.name.startswith(_TITLE) or bool(
+        process.words and process.words[0].startswith(_TITLE)
+    )
+
+
+def _line_of(process: Process, table: Mapping[int, Process]) -> list[Process]:
+    """The ancestors of a process, its parent first."""
+    found: list[Process] = []
+    seen = {process.pid}
+    current = table.get(process.parent)
+    while current is not None and current.pid not in seen:
+        found.append(current)
+        seen.add(current.pid)
+        current = table.get(current.parent)
+    return found

@@ -1,0 +1,200 @@
+"""The recipe: for which engine version it is judged, what the rules say, what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from speclaunch.doctor.surroundings import Target
+from speclaunch.engine.catalogue import UnknownVersion, held_versions, resolve_version
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.command import spell
+from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.lint.ignores import kept, read_ignores
+from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.request import from_recipe
+from speclaunch.recipe.load import Recipe
+from speclaunch.rules.examine import Examined, Lookup, examine
+from speclaunch.rules.interface import Finding, Rule, Unjudged
+from speclaunch.rules.values import attention_dp_size
+
+_BACKENDS = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
+_CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the rules say of a recipe. `plan` is that of the first version asked for."""
+
+    plan: Plan
+    findings: tuple[Finding, ...]
+    unjudged: tuple[Unjudged, ...]
+    versions: tuple[str, ...]
+
+
+def is_cpu(recipe: Recipe) -> bool:
+    """Whether a recipe runs on the CPU engine."""
+    deployment = recipe.deployment
+    return (deployment.engine.python or deployment.hardware.name) == _CPU
+
+
+def versions_to_judge(
+    recipe: Recipe, asked: tuple[str, ...], installed: str | None
+) -> tuple[str, ...]:
+    """The versions of `--engine`, else the recipe's pin, else the installed one where it fits,
+    else the newest that fits. Raises InputError where none of them can serve the recipe."""
+    wanted = recipe.deployment.engine
+    for version in asked:
+        if not wanted.specifier.contains(version):
+            name = recipe.deployment.name
+            message = f"{name} cannot be served by SGLang {version}: it needs {wanted.version}"
+            raise InputError(Problem(message, Place(COMMAND_LINE, text=f"--engine {version}")))
+    if asked:
+        return asked
+    if wanted.pinned is not None:
+        return (resolve_version(wanted.pinned).held,)
+    if installed is not None and wanted.specifier.contains(installed):
+        try:
+            return (resolve_version(installed).held,)
+        except UnknownVersion:  # the environment's line says so
+            pass
+    fitting = [version for version in held_versions() if wanted.specifier.contains(version)]
+    if not fitting:
+        message = f"no release that is known can serve it: it needs {wanted.version}"
+        raise InputError(Problem(message, recipe.place("engine", "version")))
+    return (fitting[-1],)
+
+
+def judge_recipe(
+    recipe: Recipe,
+    versions: tuple[str, ...],
+    lookup: Lookup,
+    rules: tuple[Rule, ...],
+    inherited: Mapping[str, str],
+) -> Judged:
+    """Ask the rules about a recipe, at each version."""
+    examined: list[Examined] = []
+    for version in versions:
+        catalogue = load_catalogue(version)
+        deployment = recipe.deployment
+        spelling = spell(deployment.args, deployment.engine.env, catalogue)
+        request = from_recipe(recipe, spelling, catalogue, inherited)
+        examined.append(examine(request, lookup, rules))
+    findings = [finding for one in examined for finding in one.judgement.findings]
+    unjudged = [reason for one in examined for reason in one.judgement.unjudged]
+    ignores = read_ignores(_text(recipe.path), str(recipe.path))
+    return Judged(
+        examined[0].plan,
+        tuple(kept(findings, ignores)),
+        tuple(dict.fromkeys(unjudged)),
+        versions,
+    )
+
+
+def target_of(
+    recipe: Recipe,
+    plan: Plan | None,
+    *,
+    version: str,
+    asked: tuple[str, ...],
+    installed: str | None,
+    hardware: str | None,
+    elsewhere: bool,
+    meant_for: str | None,
+    compiled: bool,
+    own_variables: frozenset[str],
+) -> Target:
+    """What the machine has to offer for a recipe. `plan` None: the rules could not be asked."""
+    wanted = recipe.deployment.engine
+    target = Target(
+        name=recipe.deployment.name,
+        version=version,
+        needs=wanted.version,
+        pinned=wanted.pinned,
+        fits=installed is None or wanted.specifier.contains(installed),
+        asked=asked,
+        python=wanted.python,
+        cpu=is_cpu(recipe),
+        hardware=hardware,
+        elsewhere=elsewhere,
+        meant_for=meant_for,
+        device=_CPU if is_cpu(recipe) else None,
+        compiled=compiled,
+        own_variables=own_variables,
+    )
+    if plan is None:
+        return target
+    fraction = _value(plan, "mem_fraction_static")
+    backends = {str(value) for name in _BACKENDS if (value := _value(plan, name)) is not None}
+    return replace(
+        target,
+        device=_device(recipe, plan),
+        gpus=_gpus(plan),
+        tensor_parallel=_whole(plan, "tp_size"),
+        mem_fraction=float(fraction) if isinstance(fraction, int | float) else None,
+        attention_backends=tuple(sorted(backends)),
+        algorithm=_algorithm(plan),
+        dummy_weights=_value(plan, "load_format") == "dummy",
+    )
+
+
+def is_elsewhere(declared: Hardware | None, found: object) -> bool:
+    """Whether `--hardware` names another machine than this one."""
+    if declared is None or declared.vendor is Vendor.CPU:
+        return False
+    if not isinstance(found, Hardware) or found.vendor is not declared.vendor:
+        return True
+    known = found.memory_mib is not None and declared.memory_mib is not None
+    near = known and abs(found.memory_mib - declared.memory_mib) < 0.1 * declared.memory_mib  # type: ignore[operator]
+    return found.capability != declared.capability or not near or found.count < declared.count
+
+
+def _gpus(plan: Plan) -> int | None:
+    """GPUs that each machine needs; replicas of plain data parallelism have their own."""
+    tensor, pipeline = _whole(plan, "tp_size"), _whole(plan, "pp_size")
+    nodes, data = _whole(plan, "nnodes"), _whole(plan, "dp_size")
+    try:
+        attention = attention_dp_size(plan)
+    except UnknownValueError:
+        return None
+    if tensor is None or nodes is None:
+        return None
+    replicas = 1 if attention > 1 else data or 1
+    return -(-tensor * (pipeline or 1) * replicas // max(nodes, 1))
+
+
+def _device(recipe: Recipe, plan: Plan) -> str | None:
+    """What it runs on: as it says; a GPU where it says nothing."""
+    if is_cpu(recipe):
+        return _CPU
+    given = _value(plan, "device")
+    return "cuda" if given is None else str(given)
+
+
+def _algorithm(plan: Plan) -> str | None:
+    try:
+        return plan.algorithm
+    except UnknownValueError:
+        return None
+
+
+def _whole(plan: Plan, name: str) -> int | None:
+    value = _value(plan, name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _value(plan: Plan, name: str) -> Any:
+    try:
+        return plan.value(name)
+    except UnknownValueError:
+        return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""

@@ -1,0 +1,110 @@
+"""Surroundings for the tests of checks: a machine on which all is well, to be changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from speclaunch.doctor.line import Line, State
+from speclaunch.doctor.surroundings import (
+    CpuEngineState,
+    Hub,
+    Limits,
+    Memory,
+    Own,
+    Packages,
+    Port,
+    Process,
+    Surroundings,
+    Target,
+    Tools,
+    Torch,
+    Volume,
+)
+from speclaunch.facts.facts import UnknownFact
+from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess, Vendor
+from speclaunch.facts.runtime import Runtime
+
+GIB = 1 << 30
+GB = 10**9
+PYTHON = Path("/env/bin/python")
+NO_GPU = UnknownFact("the GPUs", "no NVIDIA GPU or driver answers", "name them")
+
+TARGET = Target(name="r", version="0.5.18", device="cuda", gpus=1, tensor_parallel=1)
+
+
+def gpu(index: int, free: float, *processes: OtherProcess, total: float = 80) -> Gpu:
+    return Gpu(index, "NVIDIA H100", int(total * GIB), int(free * GIB), processes)
+
+
+def h100s(*gpus: Gpu, driver: str = "580.65.06") -> Hardware:
+    return Hardware(
+        "NVIDIA H100", Vendor.NVIDIA, len(gpus), 81559, 90, driver, gpus, declared=False
+    )
+
+
+def runtime(version: str = "0.5.18", python: str = "3.11.7") -> Runtime:
+    return Runtime(PYTHON, python, {"sglang": version})
+
+
+def volume(what: str, free: float, *, device: int = 1, writable: bool = True) -> Volume:
+    return Volume(what, Path("/") / what, device, int(free * GB), 500 * GB, writable)
+
+
+HEALTHY = Surroundings(
+    own=Own("0.1.0", "3.11.7", Path("/usr/bin/python3"), Path("/home/me/.cache/speclaunch")),
+    runtime=runtime(),
+    packages=Packages(
+        requires=(
+            "sglang-kernel==0.4.6.post1",
+            "torch==2.13.0",
+            "flashinfer_python==0.6.17",
+            "aiohttp",
+        ),
+        installed={
+            "sglang": "0.5.18",
+            "sglang-kernel": "0.4.6.post1",
+            "torch": "2.13.0",
+            "flashinfer-python": "0.6.17",
+            "aiohttp": "3.0",
+        },
+        minimums={"flashinfer-python": "0.6.17", "sglang-kernel": "0.4.6.post1"},
+        torch=Torch("2.13.0+cu130", "13.0"),
+        ninja=True,
+    ),
+    cpu_engine=CpuEngineState(True, "0.5.23", Path("/cpu/python"), Path("/cpu/models")),
+    hardware=h100s(gpu(0, 79)),
+    processes=(Process(1, 0, "init", ("init",), "root"),),
+    user="me",
+    volumes=(volume("models", 300),),
+    memory=Memory(256 * GIB, 200 * GIB, None, None, 32, 32),
+    shared_memory=volume("shared memory", 60),
+    limits=Limits(65535, 1048576, 8 << 20, None),
+    hub=Hub(Path("/hub"), "HF_TOKEN"),
+    port=Port("127.0.0.1", 30000),
+    tools=Tools(Path("/usr/bin/c++"), Path("/usr/local/cuda/bin/nvcc")),
+)
+
+
+def machine(**changes: Any) -> Surroundings:
+    return replace(HEALTHY, **changes)
+
+
+def target(**changes: Any) -> Target:
+    return replace(TARGET, **changes)
+
+
+def said(check: Callable[[Surroundings], Iterator[Line]], found: Surroundings) -> list[Line]:
+    return list(check(found))
+
+
+def only(check: Callable[[Surroundings], Iterator[Line]], found: Surroundings) -> Line:
+    (line,) = check(found)
+    return line
+
+
+def worse(lines: list[Line]) -> list[Line]:
+    """The lines that are a warning or an error."""
+    return [line for line in lines if line.state in (State.WARNING, State.ERROR)]

@@ -1,0 +1,320 @@
+"""The engine, the packages next to it, compilers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from speclaunch.doctor.bounded import NoAnswer
+from speclaunch.doctor.checks import compilers, engine, packages, python
+from speclaunch.doctor.line import Line, State
+from speclaunch.doctor.surroundings import CpuEngineState, Packages, Surroundings, Tools, Torch
+from speclaunch.facts.facts import UnknownFact
+from tests.doctor.helpers import HEALTHY, NO_GPU, machine, only, runtime, said, target
+
+NO_ENGINE = UnknownFact("engine", "no Python with sglang was found", "name it: engine.python=…")
+
+
+def engine_line(found: Surroundings) -> Line:
+    (line,) = [line for line in said(engine.check, found) if line.check == "engine"]
+    return line
+
+
+def cpu_line(found: Surroundings) -> Line:
+    (line,) = [line for line in said(engine.check, found) if line.check == "cpu-engine"]
+    return line
+
+
+def test_speclaunch_itself() -> None:
+    line = only(python.check, HEALTHY)
+    assert "0.1.0 on Python 3.11.7 (/usr/bin/python3)" in line.found
+
+
+@pytest.mark.parametrize(
+    ("version", "aim", "state", "why", "fix"),
+    [
+        ("0.5.23", None, State.OK, "", None),
+        ("0.5.18", None, State.OK, "newest that is known is 0.5.23", None),
+        ("0.5.99", None, State.NOTE, "newer than every known", "catalogue add installed"),
+        ("0.3.0", None, State.WARNING, "older than the oldest", "catalogue add installed"),
+        ("0.5.18", {"fits": True, "needs": ">=0.5"}, State.OK, "newest", None),
+        (
+            "0.5.18",
+            {"fits": False, "needs": "0.5.23", "pinned": "0.5.23"},
+            State.ERROR,
+            "is for 0.5.23",
+            "/env/bin/python -m pip install sglang==0.5.23",
+        ),
+        (
+            "0.5.7",
+            {"fits": False, "needs": ">=0.5.11,<0.6"},
+            State.ERROR,
+            "needs >=0.5.11,<0.6",
+            "/env/bin/python -m pip install 'sglang>=0.5.11,<0.6'",
+        ),
+        ("0.5.18", {"asked": ("0.5.23",)}, State.WARNING, "--engine 0.5.23", "sglang==0.5.23"),
+        ("0.5.18", {"asked": ("0.5.23", "0.5.18")}, State.OK, "newest", None),
+    ],
+)
+def test_the_installed_engine(
+    version: str, aim: dict[str, Any] | None, state: State, why: str, fix: str | None
+) -> None:
+    line = engine_line(
+        machine(runtime=runtime(version), target=target(**aim) if aim is not None else None)
+    )
+    assert (line.state, why in line.why) == (state, True), line
+    assert (fix or "") in (line.fix or "")
+    assert line.command is (fix is not None)
+    assert f"SGLang {version}, Python 3.11.7 (/env/bin/python)" in line.found
+
+
+def test_no_engine_stops_a_recipe_and_is_good_to_know_without_one() -> None:
+    assert engine_line(machine(runtime=NO_ENGINE)).state is State.NOTE
+    line = engine_line(machine(runtime=NO_ENGINE, target=target()))
+    assert (line.state, line.fix) == (State.ERROR, NO_ENGINE.help)
+
+
+def test_an_engine_that_does_not_answer_is_unknown() -> None:
+    found = machine(runtime=NoAnswer("engine", "no answer within 5 s"), target=target())
+    line = engine_line(found)
+    assert line.state is State.UNKNOWN
+    assert "engine.python=" in (line.fix or "")
+
+
+@pytest.mark.parametrize(
+    ("installed", "begun", "cpu", "state"),
+    [
+        (True, True, True, State.OK),
+        (False, True, False, State.WARNING),
+        (False, True, True, State.ERROR),
+        (False, False, False, State.NOTE),
+        (False, False, True, State.ERROR),
+    ],
+)
+def test_the_cpu_engine(installed: bool, begun: bool, cpu: bool, state: State) -> None:
+    have = CpuEngineState(installed, "0.5.23", engine_path(), engine_path(), begun)
+    line = cpu_line(machine(cpu_engine=have, target=target(cpu=cpu)))
+    assert line.state is state
+    expected = None if installed else "speclaunch engine install cpu"
+    assert (line.fix, line.command) == (expected, not installed)
+
+
+def engine_path() -> Any:
+    state = HEALTHY.cpu_engine
+    assert isinstance(state, CpuEngineState)
+    return state.python
+
+
+def test_a_recipe_of_the_cpu_engine_needs_no_other() -> None:
+    found = machine(runtime=NO_ENGINE, target=target(cpu=True, device="cpu"))
+    assert [line.check for line in said(engine.check, found)] == ["cpu-engine"]
+
+
+# packages
+
+
+SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
+
+
+def installed(**changes: str | None) -> Packages:
+    packages = HEALTHY.packages
+    assert isinstance(packages, Packages)
+    have = {name.replace("_", "-"): version for name, version in changes.items()}
+    merged = {**packages.installed, **have}
+    return replace(packages, installed={n: v for n, v in merged.items() if v is not None})
+
+
+def test_packages_that_are_as_they_should_be() -> None:
+    line = only(packages.check, HEALTHY)
+    assert line.state is State.OK
+    assert "sglang-kernel 0.4.6.post1" in line.found
+
+
+@pytest.mark.parametrize("version", ["0.4.1", None])
+def test_a_kernel_package_below_the_engines_own_minimum(version: str | None) -> None:
+    found = machine(packages=installed(sglang_kernel=version))
+    line = only(packages.check, found)
+    assert line.state is State.ERROR
+    assert "below 0.4.6.post1" in line.why
+    assert line.fix == "/env/bin/python -m pip install sglang-kernel==0.4.6.post1"
+    assert line.command
+    without = only(packages.check, replace(found, hardware=NO_GPU))
+    assert without.state is State.WARNING  # the engine looks at it on a CUDA GPU only
+
+
+@pytest.mark.parametrize(
+    ("version", "value", "errors"),
+    [
+        ("0.5.18", "1", 0),
+        ("0.5.18", "0", 1),
+        ("0.5.1.post3", "true", 0),
+        ("0.4.10.post2", "true", 1),  # that release has no such variable
+    ],
+)
+def test_the_check_may_be_switched_off(version: str, value: str, errors: int) -> None:
+    found = machine(
+        packages=installed(sglang_kernel="0.4.1"),
+        runtime=runtime(version),
+        env={SKIP: value},
+    )
+    states = [line.state for line in said(packages.check, found)]
+    assert states.count(State.ERROR) == errors
+    assert states  # its requirement is still not met
+
+
+@pytest.mark.parametrize(("backends", "errors"), [((), 0), (("flashinfer",), 1), (("fa3",), 0)])
+def test_flashinfer_is_asked_for_by_its_backend_alone(
+    backends: tuple[str, ...], errors: int
+) -> None:
+    found = machine(
+        packages=installed(flashinfer_python="0.6.1"), target=target(attention_backends=backends)
+    )
+    assert only(packages.check, found).state is (State.ERROR if errors else State.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("version", "state"), [("0.5.6.post2", State.ERROR), ("0.5.7", State.WARNING)]
+)
+def test_the_variable_covers_flashinfer_later(version: str, state: State) -> None:
+    found = machine(
+        packages=installed(flashinfer_python="0.6.1"),
+        target=target(attention_backends=("flashinfer",)),
+        runtime=runtime(version),
+        env={SKIP: "1"},
+    )
+    assert only(packages.check, found).state is state
+
+
+def test_other_versions_than_asked_for_are_warned_of_together() -> None:
+    found = machine(packages=installed(torch="2.9.1", flashinfer_python=None, aiohttp=None))
+    serious, other = said(packages.check, found)
+    assert serious.state is State.WARNING
+    assert (
+        serious.found
+        == "torch 2.9.1 (wants ==2.13.0), flashinfer-python is missing (wants ==0.6.17)"
+    )
+    assert serious.fix == "/env/bin/python -m pip install torch==2.13.0 flashinfer-python==0.6.17"
+    assert (other.state, other.found) == (State.NOTE, "aiohttp is missing")
+
+
+def test_what_is_told_already_is_not_told_again() -> None:
+    packages_ = installed(sglang_kernel="0.4.1", torch="2.9.1")
+    twice = replace(packages_, requires=(*packages_.requires, 'torch==2.13.0; extra == "srt"'))
+    kernel, torch = said(packages.check, machine(packages=twice))
+    assert kernel.found == "sglang-kernel 0.4.1"
+    assert torch.found == "torch 2.9.1 (wants ==2.13.0)"
+
+
+def test_local_versions_are_the_same_release() -> None:
+    found = machine(packages=installed(torch="2.13.0+cu130", sglang_kernel="0.4.6.post1+cu124"))
+    assert only(packages.check, found).state is State.OK
+
+
+def test_an_environment_without_pip_is_told_uv() -> None:
+    found = machine(packages=replace(installed(torch="2.9.1"), has_pip=False))
+    assert only(packages.check, found).fix == (
+        "uv pip install --python /env/bin/python torch==2.13.0"
+    )
+
+
+def test_of_many_mismatches_sglang_itself_is_installed_again() -> None:
+    found = machine(
+        packages=replace(installed(), requires=tuple(f"needed-{n}==1" for n in range(9)))
+    )
+    line, kernels = said(packages.check, found)
+    assert kernels.state is State.OK
+    assert "and 3 more" in line.found
+    assert line.fix == "/env/bin/python -m pip install sglang==0.5.18"
+
+
+def test_both_kernel_packages_overwrite_each_other() -> None:
+    found = machine(packages=installed(sgl_kernel="0.3.21"))
+    line = only(packages.check, found)
+    assert line.state is State.WARNING
+    assert line.found == "sgl-kernel 0.3.21 and sglang-kernel 0.4.6.post1"
+    assert "then install sglang-kernel" in (line.fix or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "off", "state"),
+    [
+        ("flashinfer_cubin", "0.6.17", None, State.OK),
+        ("flashinfer_cubin", "0.6.8", None, State.ERROR),
+        ("flashinfer_cubin", "0.6.8", "1", State.OK),
+        ("flashinfer_jit_cache", "0.6.17+cu130", None, State.OK),
+        ("flashinfer_jit_cache", "0.6.9+cu130", None, State.ERROR),
+    ],
+)
+def test_flashinfers_binaries(name: str, version: str, off: str | None, state: State) -> None:
+    env = {"FLASHINFER_DISABLE_VERSION_CHECK": off} if off else {}
+    line = only(packages.check, machine(packages=installed(**{name: version}), env=env))
+    assert line.state is state
+    assert line.state is State.OK or version in line.found
+    by_name = name == "flashinfer_cubin" and state is State.ERROR
+    assert line.command is by_name
+    assert not by_name or "flashinfer-cubin==0.6.17" in (line.fix or "")
+
+
+def test_binaries_without_flashinfer_itself_are_not_compared() -> None:
+    found = machine(packages=installed(flashinfer_cubin="0.6.8", flashinfer_python=None))
+    assert [line.found for line in said(packages.check, found)] == [
+        "flashinfer-python is missing (wants ==0.6.17)"
+    ]
+
+
+def test_requirements_of_an_extra_count_for_old_releases() -> None:
+    old = Packages(
+        requires=(
+            'sgl-kernel==0.3.7; extra == "srt"',
+            'sgl-kernel; extra == "blackwell"',
+            'openai==9; extra == "openai"',
+            'numpy==1; python_version < "3.9"',
+            "not a requirement at all ;;",
+            'sglang[srt]; extra == "srt"',
+        ),
+        installed={"sgl-kernel": "0.3.5"},
+    )
+    line = only(packages.check, machine(packages=old, runtime=runtime("0.5.1.post3")))
+    assert line.found == "sgl-kernel 0.3.5 (wants ==0.3.7)"
+
+
+def test_packages_are_not_compared_for_amd_nor_for_the_cpu_engine() -> None:
+    amd = machine(packages=replace(installed(torch="2.9"), torch=Torch("2.9+rocm6", None, "6.4")))
+    assert only(packages.check, amd).state is State.OK
+    cpu = machine(packages=installed(torch="2.9"), target=target(cpu=True))
+    assert said(packages.check, cpu) == []
+
+
+# compilers
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "compiled", "compiler", "ninja", "states"),
+    [
+        ("NGRAM", False, True, True, [State.OK]),
+        ("NGRAM", False, False, True, [State.WARNING]),
+        ("NGRAM", False, True, False, [State.OK, State.WARNING]),
+        ("NGRAM", True, False, False, []),
+        ("EAGLE", False, False, False, []),
+    ],
+)
+def test_ngram_needs_a_compiler_once(
+    algorithm: str, compiled: bool, compiler: bool, ninja: bool, states: list[State]
+) -> None:
+    tools = HEALTHY.tools
+    assert isinstance(tools, Tools)
+    found = machine(
+        tools=tools if compiler else replace(tools, compiler=None),
+        packages=replace(installed(), ninja=ninja),
+        hardware=NO_GPU,
+        target=target(algorithm=algorithm, compiled=compiled),
+    )
+    assert [line.state for line in said(compilers.check, found)] == states
+
+
+def test_nvcc_is_looked_for_where_there_is_a_gpu() -> None:
+    assert only(compilers.check, HEALTHY).state is State.OK
+    assert only(compilers.check, machine(tools=Tools())).state is State.NOTE
+    assert said(compilers.check, machine(tools=Tools(), hardware=NO_GPU)) == []

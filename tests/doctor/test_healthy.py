@@ -1,0 +1,126 @@
+"""On a machine where all is well nothing is wrong, and every fact that is missing is borne."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+
+import pytest
+
+from speclaunch.doctor.examine import FAMILIES, Family, examine_machine
+from speclaunch.doctor.line import Line, Section, State, count, worst
+from speclaunch.doctor.surroundings import Surroundings
+from speclaunch.facts.facts import UnknownFact
+from tests.doctor.helpers import HEALTHY, machine, target, worse
+
+_FACTS = [
+    field.name
+    for field in fields(Surroundings)
+    if field.name not in ("own", "user", "volumes", "models", "env", "target")
+]
+
+
+def lines(found: Surroundings) -> list[Line]:
+    return [line for section in examine_machine(found) for line in section.lines]
+
+
+def test_nothing_is_wrong_with_a_healthy_machine() -> None:
+    found = lines(HEALTHY)
+    assert worst(found) is State.OK
+    assert {line.check for line in found} >= {
+        "speclaunch",
+        "engine",
+        "cpu-engine",
+        "packages",
+        "nvcc",
+        "driver",
+        "gpu",
+        "gpu-memory",
+        "memory",
+        "processors",
+        "shared-memory",
+        "limits",
+        "disk",
+        "engines",
+        "port",
+        "variables",
+        "token",
+    }
+
+
+def test_nor_with_a_recipe_that_fits_it() -> None:
+    assert not worse(lines(machine(target=target(gpus=1, mem_fraction=0.8))))
+
+
+@pytest.mark.parametrize("fact", _FACTS)
+@pytest.mark.parametrize("with_recipe", [False, True])
+def test_a_fact_that_is_missing_is_said_and_takes_nothing_down(
+    fact: str, with_recipe: bool
+) -> None:
+    found = replace(
+        HEALTHY,
+        **{fact: UnknownFact(fact, "it does not answer")},
+        target=target() if with_recipe else None,
+    )
+    all_lines = lines(found)
+    assert not [line for line in all_lines if "failed itself" in line.found]
+    assert fact == "tools" or any("it does not answer" in line.found for line in all_lines)
+    stopping = {"runtime", "hardware"}  # without an engine or a GPU it cannot start
+    assert with_recipe is False or (fact in stopping) is (worst(all_lines) is State.ERROR)
+
+
+def test_all_facts_may_be_missing_at_once() -> None:
+    found = Surroundings(own=HEALTHY.own)
+    assert not [line for line in lines(found) if "failed itself" in line.found]
+    assert not [line for line in lines(replace(found, target=target())) if "itself" in line.found]
+
+
+def test_a_check_that_fails_keeps_what_it_said_and_hides_nothing() -> None:
+    def broken(found: Surroundings) -> Iterator[Line]:
+        yield Line("x", State.OK, "until here")
+        raise ZeroDivisionError
+
+    def whole(found: Surroundings) -> Iterator[Line]:
+        yield Line("y", State.OK, "fine")
+
+    (section,) = examine_machine(HEALTHY, [Family("A", (broken, whole))])
+    assert [(line.state, line.found) for line in section.lines] == [
+        (State.OK, "until here"),
+        (State.UNKNOWN, "this check failed itself: ZeroDivisionError"),
+        (State.OK, "fine"),
+    ]
+
+
+def _bad(found: Surroundings) -> Iterator[Line]:
+    yield Line("x", State.ERROR, "bad")
+
+
+@pytest.mark.parametrize(
+    ("aim", "state"),
+    [
+        (None, State.WARNING),
+        (target(), State.ERROR),
+        (target(elsewhere=True), State.WARNING),
+    ],
+)
+def test_only_what_stops_a_launch_from_here_is_an_error(aim: object, state: State) -> None:
+    (section,) = examine_machine(machine(target=aim), [Family("A", (_bad,))])
+    assert section.lines[0].state is state
+
+
+def test_a_recipe_for_another_machine_asks_nothing_of_this_one() -> None:
+    away = lines(machine(target=target(elsewhere=True, gpus=8), hardware=HEALTHY.hardware))
+    assert not worse(away)
+    assert worse(lines(machine(target=target(gpus=8))))
+
+
+def test_worst_and_count() -> None:
+    some = [Line("a", State.NOTE, ""), Line("a", State.UNKNOWN, ""), Line("a", State.OK, "")]
+    assert worst(some) is State.UNKNOWN
+    assert worst([]) is State.OK
+    assert worst([*some, Line("a", State.WARNING, "")]) is State.WARNING
+    assert count(some, State.NOTE) == 1
+    assert [family.title for family in FAMILIES] == [
+        section.title for section in examine_machine(HEALTHY)
+    ]
+    assert isinstance(examine_machine(HEALTHY)[0], Section)

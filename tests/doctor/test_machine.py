@@ -1,0 +1,248 @@
+"""Memory, limits, disks: what is said of them, and how they are read here."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speclaunch.doctor import machine as reading
+from speclaunch.doctor.checks import disk, limits, memory
+from speclaunch.doctor.line import Line, State
+from speclaunch.doctor.surroundings import Limits, Memory, Model
+from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.facts import UnknownFact
+from tests.doctor.helpers import GB, GIB, machine, only, said, target, volume
+
+
+def line_of(check: str, **changes: Any) -> Line:
+    (line,) = [line for line in said(memory.check, machine(**changes)) if line.check == check]
+    return line
+
+
+def weights(size: int) -> tuple[Model, ...]:
+    return (Model("target", "m", present=True, checkpoint=Checkpoint("m", weight_bytes=size)),)
+
+
+@pytest.mark.parametrize(
+    ("have", "aim", "size", "state"),
+    [
+        (Memory(64 * GIB, 60 * GIB), None, 0, State.OK),
+        (Memory(4 * GIB, 1 * GIB), None, 0, State.OK),
+        (Memory(64 * GIB, 60 * GIB), target(), 16 * GIB, State.OK),
+        (Memory(64 * GIB, 60 * GIB), target(), 140 * GIB, State.NOTE),
+        (Memory(64 * GIB, 4 * GIB), target(), 1, State.WARNING),
+        (Memory(64 * GIB, 60 * GIB, 4 * GIB, GIB), target(), 1, State.WARNING),
+        (Memory(8 * GIB, 4 * GIB), target(device="cpu"), 1 * GIB, State.OK),
+        (Memory(8 * GIB, 1 * GIB), target(device="cpu"), 1, State.WARNING),
+        (Memory(8 * GIB, 4 * GIB), target(device="cpu"), 6 * GIB, State.WARNING),
+    ],
+)
+def test_memory(have: Memory, aim: Any, size: int, state: State) -> None:
+    assert line_of("memory", memory=have, target=aim, models=weights(size)).state is state
+
+
+def test_a_limit_is_named_with_what_is_left_of_it() -> None:
+    line = line_of("memory", memory=Memory(64 * GIB, 60 * GIB, 16 * GIB, 6 * GIB))
+    assert "10.0 GiB available" in line.found
+    assert "limits it to 16.0 of 64.0 GiB" in line.found
+
+
+@pytest.mark.parametrize(
+    ("cpus", "aim", "state"),
+    [
+        (1, None, State.OK),
+        (1, target(device="cpu"), State.OK),
+        (1, target(), State.WARNING),
+        (2, target(), State.NOTE),
+        (3, target(), State.OK),
+        (8, target(gpus=8), State.WARNING),
+        (10, target(gpus=8), State.OK),
+        (1.5, target(), State.WARNING),
+    ],
+)
+def test_processors(cpus: float, aim: Any, state: State) -> None:
+    have = Memory(64 * GIB, 60 * GIB, cpus=cpus, machine_cpus=32)
+    line = line_of("processors", memory=have, target=aim)
+    assert line.state is state
+    assert line.found == f"{cpus:g} of 32 may be used"
+
+
+@pytest.mark.parametrize(
+    ("free", "aim", "state"),
+    [
+        (0.067, None, State.OK),
+        (0.067, target(gpus=1), State.OK),
+        (0.067, target(gpus=2), State.WARNING),
+        (32, target(gpus=2), State.OK),
+    ],
+)
+def test_ranks_talk_through_shared_memory(free: float, aim: Any, state: State) -> None:
+    line = line_of("shared-memory", shared_memory=volume("shm", free), target=aim)
+    assert line.state is state
+    assert line.state is State.OK or "--shm-size" in (line.fix or "")
+
+
+@pytest.mark.parametrize(
+    ("have", "states"),
+    [
+        (Limits(1024, 1048576, None, None), [State.OK]),  # the engine raises its own soft limit
+        (Limits(1024, 4096, None, None), [State.WARNING]),
+        (Limits(20000, 20000, None, None), [State.NOTE]),
+        (Limits(None, None, None, None), [State.OK]),
+        (Limits(65535, 65535, None, 1000), [State.WARNING]),
+        (Limits(100, 100, None, 100), [State.WARNING, State.WARNING]),
+    ],
+)
+def test_limits(have: Limits, states: list[State]) -> None:
+    assert [line.state for line in said(limits.check, machine(limits=have))] == states
+
+
+def test_one_line_a_disk() -> None:
+    found = machine(
+        volumes=(
+            volume("models", 300, device=1),
+            volume("temporary files", 300, device=1),
+            volume("speclaunch", 300, device=2),
+        )
+    )
+    shared, other = said(disk.check, found)
+    assert "models /models, temporary files /temporary files" in shared.found
+    assert "speclaunch /speclaunch" in other.found
+
+
+@pytest.mark.parametrize(
+    ("free", "state"), [(300, State.OK), (3, State.WARNING), (0.1, State.WARNING)]
+)
+def test_space(free: float, state: State) -> None:
+    line = only(disk.check, machine(volumes=(volume("models", free),)))
+    assert line.state is state
+    assert line.state is State.OK or "HF_HOME" in (line.fix or "")
+
+
+def test_what_cannot_be_written_and_what_cannot_be_told() -> None:
+    found = machine(
+        volumes=(volume("speclaunch", 300, writable=False), UnknownFact("models", "gone"))
+    )
+    lines = said(disk.check, found)
+    assert [(line.state, line.found) for line in lines] == [
+        (State.UNKNOWN, "models: gone"),
+        (State.OK, lines[1].found),
+        (State.WARNING, "/speclaunch cannot be written"),
+    ]
+    assert "SPECLAUNCH_HOME" in (lines[2].fix or "")
+
+
+# read from this machine
+
+
+def test_memory_is_read() -> None:
+    found = reading.read_memory()
+    assert 0 < found.available <= found.total
+    assert 0 < found.cpus <= found.machine_cpus
+    assert found.limit is None or found.limit < found.total
+
+
+def test_limits_are_read() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = reading.read_limits()
+    assert found.files_soft == (None if soft == resource.RLIM_INFINITY else soft)
+    assert found.files_hard == (None if hard == resource.RLIM_INFINITY else hard)
+
+
+def test_the_disk_of_a_directory_that_is_not_there_yet(tmp_path: Path) -> None:
+    found = reading.read_volume("models", tmp_path / "a" / "b")
+    assert found.path == tmp_path / "a" / "b"
+    assert found.device == tmp_path.stat().st_dev
+    assert found.writable
+    assert 0 < found.free <= found.total
+    (tmp_path / "file").touch()
+    assert reading.read_volume("models", tmp_path / "file" / "below").device == found.device
+
+
+def test_a_directory_that_may_not_be_looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.stat
+
+    def stat(self: Path, **more: Any) -> os.stat_result:
+        if self.name == "closed":
+            raise PermissionError(13, "Permission denied", str(self))
+        return real(self, **more)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert not reading.read_volume("models", tmp_path / "closed").writable
+
+
+@pytest.mark.parametrize(
+    ("files", "limit", "used", "quota"),
+    [
+        ({}, None, None, None),
+        ({"memory.max": "max", "cpu.max": "max 100000"}, None, None, None),
+        (
+            {"memory.max": "1000", "memory.current": "400", "cpu.max": "150000 100000"},
+            1000,
+            400,
+            1.5,
+        ),
+        (
+            {
+                "memory/memory.limit_in_bytes": "2000",
+                "memory/memory.usage_in_bytes": "300",
+                "cpu/cpu.cfs_quota_us": "200000",
+                "cpu/cpu.cfs_period_us": "100000",
+            },
+            2000,
+            300,
+            2.0,
+        ),
+        (
+            {"memory/memory.limit_in_bytes": str((1 << 63) - 4096), "cpu/cpu.cfs_quota_us": "-1"},
+            None,
+            None,
+            None,
+        ),
+    ],
+)
+def test_control_groups(
+    files: dict[str, str],
+    limit: int | None,
+    used: int | None,
+    quota: float | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr(reading, "_CGROUPS", tmp_path)
+    assert reading._memory_limit() == (limit, used)
+    assert reading._cpu_quota() == quota
+
+
+def test_tools_are_found_where_the_engine_would_look(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in ("c++", "nvcc"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "compat").mkdir()
+    found = reading.read_tools(
+        {"PATH": str(tmp_path / "bin"), "LD_LIBRARY_PATH": str(tmp_path / "compat")}
+    )
+    assert (found.compiler, found.nvcc) == (tmp_path / "bin" / "c++", tmp_path / "bin" / "nvcc")
+    assert found.compat
+    home = reading.read_tools({"PATH": "/nowhere", "CUDA_HOME": str(tmp_path)})
+    assert (home.compiler, home.nvcc) == (None, tmp_path / "bin" / "nvcc")
+
+
+def test_processes_are_read() -> None:
+    found = {process.pid: process for process in reading.read_processes()}
+    me = found[os.getpid()]
+    assert me.parent == os.getppid()
+    assert me.session == os.getsid(0)
+    assert me.words
+    assert not me.zombie
+    assert GB

@@ -1,0 +1,289 @@
+"""Checkpoints on this machine, the hub's cache, the token."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from speclaunch.doctor.checks import models
+from speclaunch.doctor.hub import read_hub, read_model
+from speclaunch.doctor.line import Line, State
+from speclaunch.doctor.surroundings import Hub, Model
+from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.facts import UnknownFact
+from speclaunch.facts.hub import fetch_checkpoint
+from tests.doctor.helpers import GB, machine, said, target, volume
+
+HUB = Hub(Path("/hub"), "HF_TOKEN")
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def line(model: Model, hub: Hub = HUB, **changes: Any) -> Line:
+    changes.setdefault("target", target())
+    found = said(models.check, machine(models=(model,), hub=hub, **changes))
+    (one,) = [line for line in found if line.check == "model"]
+    return one
+
+
+def known(**facts: Any) -> Checkpoint:
+    return Checkpoint(LLAMA, **facts)
+
+
+@pytest.mark.parametrize(
+    ("model", "state", "words"),
+    [
+        (
+            Model("target", LLAMA, present=True, checkpoint=known(weight_bytes=16 * GB)),
+            State.OK,
+            "16 GB",
+        ),
+        (
+            Model("target", "/cpu/models/cycle", is_path=True, generated=True),
+            State.OK,
+            "first launched",
+        ),
+        (Model("draft", "/models/x", is_path=True), State.ERROR, "is not there"),
+        (Model("target", "/models/x", is_path=True, readable=False), State.ERROR, "cannot be read"),
+        (Model("target", "s3://bucket/x", is_url=True), State.NOTE, "s3://"),
+        (Model("target", LLAMA), State.NOTE, "is not downloaded"),
+        (
+            Model("target", LLAMA, unfinished=2, unfinished_bytes=3 * GB),
+            State.WARNING,
+            "2 unfinished downloads (3.0 GB)",
+        ),
+        (
+            Model("target", "/m", is_path=True, present=True, weight_files=False),
+            State.ERROR,
+            "lacks any weights",
+        ),
+        (
+            Model(
+                "target",
+                LLAMA,
+                present=True,
+                checkpoint=known(missing_files=("a", "b", "c", "d", "e")),
+            ),
+            State.WARNING,
+            "lacks a, b, c and 2 more",
+        ),
+        (
+            Model("target", LLAMA, present=True, unfinished=1, checkpoint=known()),
+            State.NOTE,
+            "1 unfinished download",
+        ),
+    ],
+)
+def test_a_checkpoint(model: Model, state: State, words: str) -> None:
+    found = line(model)
+    assert (found.state, words in found.found) == (state, True), found
+    assert found.found.startswith(f"{model.role}: ")
+
+
+def test_offline_nothing_is_downloaded() -> None:
+    offline = replace(HUB, offline="TRANSFORMERS_OFFLINE")
+    found = line(Model("target", LLAMA), offline)
+    assert found.state is State.ERROR
+    assert "TRANSFORMERS_OFFLINE is set" in found.why
+    half = Model("target", LLAMA, present=True, checkpoint=known(missing_files=("a",)))
+    assert line(half, offline).state is State.ERROR
+    assert line(Model("target", LLAMA, present=True), offline).state is State.OK
+
+
+def test_weights_that_are_never_read_may_be_missing() -> None:
+    model = Model("target", "/m", is_path=True, present=True, weight_files=False)
+    assert line(model, target=target(dummy_weights=True)).state is State.OK
+
+
+def test_a_model_that_does_not_fit_on_the_disk() -> None:
+    model = Model("target", LLAMA, checkpoint=known(weight_bytes=690 * GB))
+    assert line(model, volumes=(volume("models", 300),)).state is State.ERROR
+    assert line(model, volumes=(volume("models", 800),)).state is State.NOTE
+    begun = replace(model, unfinished=1, unfinished_bytes=500 * GB)
+    assert line(begun, volumes=(volume("models", 300),)).state is State.WARNING
+
+
+def test_another_hub_is_not_looked_at() -> None:
+    assert line(Model("target", LLAMA), replace(HUB, modelscope=True)).state is State.NOTE
+
+
+def test_a_copy_that_the_engine_does_not_know_of_is_named() -> None:
+    model = Model("draft", "/gone", is_path=True, checkpoint=known(path=Path("/copies/x")))
+    assert "args.speculative_draft_model_path=/copies/x" in (line(model).fix or "")
+
+
+def _asked(status: int, code: str, token: str = "") -> Any:
+    """What facts/hub.py makes of the hub's answer."""
+    transport = httpx.MockTransport(
+        lambda request: httpx.Response(status, headers={"x-error-code": code})
+    )
+    return fetch_checkpoint(LLAMA, transport=transport, environment={"HF_TOKEN": token})
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "token", "state"),
+    [
+        (403, "GatedRepo", None, State.ERROR),
+        (403, "GatedRepo", "HF_TOKEN", State.ERROR),  # that token may not
+        (403, "GatedRepo", "/home/me/.cache/huggingface/token", State.WARNING),  # not asked with
+        (401, "RepoNotFound", None, State.ERROR),
+        (503, "", None, State.NOTE),
+        (429, "", None, State.NOTE),
+    ],
+)
+def test_what_the_hub_refuses_stops_the_launch(
+    status: int, code: str, token: str | None, state: State
+) -> None:
+    fact = _asked(status, code)
+    assert isinstance(fact, UnknownFact)
+    found = line(Model("target", LLAMA, unknown=fact), replace(HUB, token=token))
+    assert found.state is state
+    assert fact.why in found.why
+
+
+@pytest.mark.parametrize(
+    ("gated", "token", "state"),
+    [(True, None, State.ERROR), (True, "HF_TOKEN", State.NOTE), (False, None, State.NOTE)],
+)
+def test_a_gated_model_needs_a_token(gated: bool, token: str | None, state: State) -> None:
+    model = Model("target", LLAMA, checkpoint=known(gated=gated))
+    assert line(model, replace(HUB, token=token)).state is state
+
+
+def token_line(hub: Hub, *found: Model, **changes: Any) -> Line | None:
+    lines = said(models.check, machine(models=found, hub=hub, **changes))
+    return next((line for line in lines if line.check == "token"), None)
+
+
+def test_the_token_is_never_shown() -> None:
+    line = token_line(HUB)
+    assert line is not None
+    assert (line.state, line.found) == (State.OK, "an access token of the hub is in HF_TOKEN")
+
+
+def test_a_token_that_is_missing_matters_for_a_download() -> None:
+    without = replace(HUB, token=None)
+    wanted = token_line(without, Model("target", LLAMA), target=target())
+    assert wanted is not None
+    assert wanted.state is State.NOTE
+    assert LLAMA in wanted.why
+    assert token_line(without, Model("target", LLAMA, present=True), target=target()) is None
+    assert token_line(without) is not None
+
+
+# reading
+
+
+def test_where_the_hub_is(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert read_hub({}, home).cache == home / ".cache/huggingface/hub"
+    assert read_hub({"XDG_CACHE_HOME": "/c"}, home).cache == Path("/c/huggingface/hub")
+    assert read_hub({"HF_HOME": "/h"}, home).cache == Path("/h/hub")
+    assert read_hub({"HF_HOME": "/h", "HF_HUB_CACHE": "/x"}, home).cache == Path("/x")
+    assert read_hub({"HUGGINGFACE_HUB_CACHE": "/y"}, home).cache == Path("/y")
+
+
+@pytest.mark.parametrize(
+    ("env", "offline", "modelscope"),
+    [
+        ({}, None, False),
+        ({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE", False),
+        ({"HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "yes"}, "TRANSFORMERS_OFFLINE", False),
+        ({"HF_HUB_OFFLINE": "no"}, None, False),
+        ({"SGLANG_USE_MODELSCOPE": "true"}, None, True),
+    ],
+)
+def test_what_the_hub_may(
+    env: dict[str, str], offline: str | None, modelscope: bool, tmp_path: Path
+) -> None:
+    found = read_hub(env, tmp_path)
+    assert (found.offline, found.modelscope) == (offline, modelscope)
+
+
+def test_where_the_token_is(tmp_path: Path) -> None:
+    base = tmp_path / ".cache/huggingface"
+    assert read_hub({}, tmp_path).token is None
+    base.mkdir(parents=True)
+    (base / "token").write_text(" \n")
+    assert read_hub({}, tmp_path).token is None
+    (base / "token").write_text("hf_secret\n")
+    found = read_hub({}, tmp_path)
+    assert found.token == str(base / "token")
+    assert "hf_secret" not in repr(found)
+    assert read_hub({"HF_TOKEN": "hf_secret"}, tmp_path).token == "HF_TOKEN"
+    assert read_hub({"HF_TOKEN": " ", "HF_TOKEN_PATH": "/no"}, tmp_path).token is None
+
+
+def cached(tmp_path: Path, *files: str) -> Hub:
+    snapshot = tmp_path / "models--a--b" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    for file in files:
+        (snapshot / file).write_text("{}")
+    return replace(HUB, cache=tmp_path)
+
+
+def read(name: str, hub: Hub, made: Path = Path("/made")) -> Model:
+    return read_model("target", name, hub, made)
+
+
+def test_a_model_in_the_cache(tmp_path: Path) -> None:
+    hub = cached(tmp_path, "config.json", "model-00001-of-00001.safetensors")
+    found = read("a/b", hub)
+    assert (found.present, found.is_path, found.unfinished) == (True, False, 0)
+    assert not read("a/other", hub).present
+
+
+def test_a_configuration_alone_is_no_download(tmp_path: Path) -> None:
+    hub = cached(tmp_path, "config.json")
+    blobs = tmp_path / "models--a--b" / "blobs"
+    blobs.mkdir()
+    (blobs / "x.incomplete").write_bytes(b"12345")
+    (blobs / "y").write_bytes(b"12345")
+    found = read("a/b", hub)
+    assert (found.present, found.unfinished, found.unfinished_bytes) == (False, 1, 5)
+
+
+def test_a_model_that_is_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({}))
+    found = read(str(tmp_path), HUB)
+    assert (found.is_path, found.present, found.weight_files) == (True, True, False)
+    (tmp_path / "model.safetensors").touch()
+    assert read(str(tmp_path), HUB).weight_files
+
+
+@pytest.mark.parametrize(
+    ("name", "is_path", "is_url", "generated"),
+    [
+        ("/nowhere/x", True, False, False),
+        ("./nowhere", True, False, False),
+        ("a/b/c", True, False, False),
+        ("a/b", False, False, False),
+        ("gpt2", False, False, False),
+        ("s3://bucket/a", False, True, False),
+        ("/made/cycle", True, False, True),
+    ],
+)
+def test_what_a_name_means(
+    name: str, is_path: bool, is_url: bool, generated: bool, tmp_path: Path
+) -> None:
+    found = read(name, replace(HUB, cache=tmp_path))
+    assert (found.is_path, found.is_url, found.generated) == (is_path, is_url, generated)
+    assert not found.present
+
+
+def test_one_file_of_gguf(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").touch()
+    found = read(str(tmp_path / "m.gguf"), HUB)
+    assert (found.is_path, found.present, found.weight_files) == (True, True, True)
+
+
+def test_a_directory_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(self: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", closed)
+    assert not read(str(tmp_path), HUB).readable
