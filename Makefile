@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 RECIPE ?= cpu_ngram
 JOBS ?= auto
 
-.PHONY: run test test-fast test-e2e lint format bench clean help
+.PHONY: run test test-fast test-slow test-e2e lint format bench verdicts clean help
 .DEFAULT_GOAL := help
 
 help: ## Show this.
@@ -24,10 +24,13 @@ run: $(BIN)/.ready ## Launch a recipe (RECIPE=cpu_ngram) on the CPU engine and c
 	@$(BIN)/speclaunch engine install cpu
 	@$(BIN)/speclaunch recipe=$(RECIPE) --smoke
 
-test: test-fast test-e2e ## All tests.
+test: test-fast test-slow test-e2e ## All tests.
 
 test-fast: $(BIN)/.ready ## The tests that need no engine.
-	$(BIN)/python -m pytest -q -m 'not e2e' -n $(JOBS)
+	$(BIN)/python -m pytest -q -m 'not e2e and not slow' -n $(JOBS)
+
+test-slow: $(BIN)/.ready ## Every condition of every rule turned around; the verdicts of the released engines.
+	$(BIN)/python -m pytest -q -m slow -n $(JOBS)
 
 test-e2e: $(BIN)/.ready ## The tests on the real engine on the CPU.
 	@$(BIN)/speclaunch engine install cpu
@@ -45,6 +48,9 @@ format: $(BIN)/.ready ## Format the code.
 bench: $(BIN)/.ready ## speclaunch's own overhead, as ratios in one run.
 	@$(BIN)/speclaunch engine install cpu
 	$(BIN)/python tools/bench.py
+
+verdicts: $(BIN)/.ready ## How rules and plan agree with the verdicts of the released engines.
+	@$(BIN)/python -m tests.conformance.report
 
 clean: ## Remove what was built here (not the CPU engine, which is in the cache directory).
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""The rules and the resolution against the engine's own verdicts."""

@@ -1,0 +1,261 @@
+"""Ask released engines themselves what they make of many configurations, without their GPUs.
+
+    python tools/engine_verdicts.py generate                  the configurations, into the tests
+    python tools/engine_verdicts.py environment VERSION DIR   packages of a release, into DIR
+    python tools/engine_verdicts.py run VERSION --python PY --site DIR …   ask, and store
+    python tools/engine_verdicts.py check                     what is stored fits what is generated
+    python tools/engine_verdicts.py report [VERSION …]        the rules and resolver against it
+
+SGLang's own argument validation (`prepare_server_args`, resolution, `check_server_args`, and the
+config of the draft model) needs no GPU: it is run here with the answers of its platform functions
+replaced by those of an H200, a B200, or a CPU (verdicts/pretend.py says how). What the scheduler
+and the model runner refuse later is not asked.
+
+An environment is an interpreter and one or more folders of packages. The interpreter is that of
+the CPU engine, `speclaunch engine install cpu`: SGLang 0.5.23 with a CPU build of torch. The
+folder holds what a release has of its own: SGLang's wheel, the transformers, tokenizers and
+xgrammar that it pins, and triton, all without their dependencies. `environment` fills it (some
+200 MB to fetch). A whole round for one release takes some ten minutes on one core.
+
+The stored bytes are a function of the release and the configurations; `run` twice, and compare.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
+
+from verdicts.configurations import generate  # noqa: E402
+from verdicts.models import MODELS, write  # noqa: E402
+
+from speclaunch.engine.catalogue import held_versions, load, name_of  # noqa: E402
+from speclaunch.engine.command import spell  # noqa: E402
+from tests.conformance import data  # noqa: E402
+from tests.conformance.report import main as print_report  # noqa: E402
+
+PACKAGES = {
+    "0.5.3.post3": [
+        "transformers==4.57.1",
+        "tokenizers==0.22.1",
+        "xgrammar==0.1.25",
+        "huggingface_hub==0.36.0",
+    ],
+    "0.5.10.post1": ["transformers==5.3.0", "tokenizers==0.22.2", "xgrammar==0.1.32"],
+    "0.5.12.post1": ["transformers==5.6.0", "tokenizers==0.22.2", "xgrammar==0.2.0"],
+    "0.5.14": ["transformers==5.8.1", "tokenizers==0.22.2", "xgrammar==0.2.1"],
+    "0.5.18": ["transformers==5.12.1", "tokenizers==0.22.2", "xgrammar==0.2.1"],
+    "0.5.23": [],
+}
+"""What each release needs beside the packages of the CPU engine."""
+
+TRITON = "triton==3.5.1"
+"""One for all: it is imported, and compiles nothing."""
+
+ELSEWHERE = {"b200": ("backend", "page", "model"), "cpu": ("triple",)}
+"""The groups that are asked on machines other than the H200, beside every fourth of all."""
+
+
+def words_for(record: dict[str, Any], version: str) -> list[str] | None:
+    """The command line of a configuration for a version; None where it is not asked.
+
+    Arguments that the version does not know get their newest spelling, which its parser refuses:
+    one in six of those configurations is enough of that.
+    """
+    spelling = spell(record.get("args", {}), {}, load(version))
+    tokens = [token for argument in spelling.arguments for token in argument.tokens]
+    if spelling.problems:
+        if int(record["id"][-7:], 16) % 6:
+            return None
+        newest = load(held_versions()[-1])
+        for name in sorted({problem.name for problem in spelling.problems}):
+            known = newest.by_name(name)
+            flag = known.flag if known else "--" + name_of(name).replace("_", "-")
+            value = record["args"][name]
+            tokens += [flag] if value is True else [flag, str(value)]
+    return [*tokens, *record.get("words", [])]
+
+
+def asked_on(record: dict[str, Any], machine: str) -> bool:
+    """Whether a configuration is asked on a machine."""
+    if machine == "h200":
+        return True
+    group, _, digest = record["id"].rpartition("-")
+    turn = list(data.MACHINES).index(machine)
+    return group in ELSEWHERE[machine] or int(digest, 16) % 4 == turn
+
+
+def cases_for(version: str, machine: str) -> list[dict[str, Any]]:
+    """What one engine is asked on one machine."""
+    cases = []
+    for record in data.configurations():
+        if asked_on(record, machine) and (words := words_for(record, version)) is not None:
+            cases.append({"id": record["id"], "words": words, "env": record.get("env", {})})
+    return cases
+
+
+def ask(
+    python: Path, sites: Sequence[Path], machine: str, cases: list[dict[str, Any]]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Run the engine's validation over cases: what it said of itself, and the verdicts."""
+    shim = REPOSITORY / "speclaunch" / "cpu" / "shim"
+    kept = ("PATH", "HOME", "LANG", "TMPDIR")
+    env = {name: os.environ[name] for name in kept if name in os.environ} | {
+        "PYTHONPATH": os.pathsep.join(map(str, [*(s.absolute() for s in sites), shim])),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    document = {
+        "machine": data.MACHINES[machine],
+        "warm": ["--model-path", "models/llama"],
+        "cases": cases,
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        write(Path(directory) / "models")
+        done = subprocess.run(
+            ["nice", str(python.absolute()), str(REPOSITORY / "tools/verdicts/pretend.py")],
+            input=json.dumps(document),
+            capture_output=True,
+            text=True,
+            cwd=directory,
+            env=env,
+            check=False,
+        )
+    lines = done.stdout.splitlines()
+    if done.returncode or len(lines) != len(cases) + 1:
+        raise SystemExit(f"{machine}: the engine's interpreter failed:\n{done.stderr[-3000:]}")
+    return json.loads(lines[0]), [json.loads(line) for line in lines[1:]]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask one release about everything, and store what it says."""
+    machines = args.machines.split(",")
+    cases = {machine: cases_for(args.version, machine) for machine in machines}
+    if args.select:
+        cases = {m: [c for c in found if args.select in c["id"]] for m, found in cases.items()}
+    with ThreadPoolExecutor(args.jobs) as pool:
+        asked = pool.map(lambda m: ask(args.python, args.site, m, cases[m]), machines)
+        answers = dict(zip(machines, asked, strict=True))
+    records: dict[str, dict[str, Any]] = {}
+    for machine, (engine, verdicts) in answers.items():
+        if engine["sglang"] != args.version:
+            raise SystemExit(f"{args.site} holds sglang {engine['sglang']}, not {args.version}")
+        for module, why in engine["failed"].items():
+            print(f"{machine}: not imported: {module}: {why}", file=sys.stderr)
+        for case, verdict in zip(cases[machine], verdicts, strict=True):
+            env = {"env": case["env"]} if case["env"] else {}
+            new = {"id": case["id"], "words": case["words"], **env, "said": {}}
+            record = records.setdefault(case["id"], new)
+            record["said"][machine] = {k: v for k, v in verdict.items() if k != "id"}
+            if verdict["verdict"] == "artefact" or args.select:
+                shown = {k: v for k, v in verdict.items() if k != "values"}
+                print(f"{machine}: {shown} {' '.join(case['words'])}", file=sys.stderr)
+    if args.select:
+        return 0
+    path = data.store(args.version, [records[key] for key in sorted(records)])
+    print(f"{path.relative_to(REPOSITORY)}: {len(records)} configurations, {summary(answers)}")
+    return 0
+
+
+def summary(answers: dict[str, Any]) -> str:
+    """How many verdicts of each kind."""
+    kinds: dict[str, int] = {}
+    for _, verdicts in answers.values():
+        for verdict in verdicts:
+            kinds[verdict["verdict"]] = kinds.get(verdict["verdict"], 0) + 1
+    return ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds))
+
+
+def generated() -> str:
+    """The text of the configurations' file: one configuration, one model a line."""
+
+    def lines(items: Iterator[str]) -> str:
+        return ",\n  ".join(items)
+
+    configurations = lines(json.dumps(c.record()) for c in generate())
+    models = lines(f"{json.dumps(n)}: {json.dumps(c)}" for n, c in MODELS.items())
+    return (
+        f'{{\n "configurations": [\n  {configurations}\n ],\n "models": {{\n  {models}\n }}\n}}\n'
+    )
+
+
+def write_configurations(_: argparse.Namespace) -> int:
+    """Write the configurations."""
+    data.CONFIGURATIONS.write_text(generated())
+    print(f"{data.CONFIGURATIONS.relative_to(REPOSITORY)}: {len(data.configurations())}")
+    return 0
+
+
+def environment(args: argparse.Namespace) -> int:
+    """Fetch the packages of a release."""
+    wanted = [f"sglang=={args.version}", TRITON, *PACKAGES[args.version]]
+    pip = [str(args.python), "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+    return subprocess.run([*pip, str(args.directory), *wanted], check=False).returncode
+
+
+def check(_: argparse.Namespace) -> int:
+    """Whether the stored files fit the generator and the spelling of today; what does not."""
+    wrong = []
+    if data.CONFIGURATIONS.read_text() != generated():
+        wrong.append("configurations.json is not what `generate` writes")
+    for version in data.versions():
+        for machine in data.MACHINES:
+            asked = {case["id"]: tuple(case["words"]) for case in cases_for(version, machine)}
+            stored = {s.id: s.words for s in data.load(version) if s.machine == machine}
+            differ = sorted(i for i in asked.keys() | stored if asked.get(i) != stored.get(i))
+            if differ:
+                wrong.append(f"{version} on {machine}: {len(differ)} differ, as {differ[0]}")
+    print("\n".join(wrong) or f"{', '.join(data.versions())}: as generated")
+    return bool(wrong)
+
+
+def report(args: argparse.Namespace) -> int:
+    """Print how the rules and the resolver agree with the engine."""
+    return print_report(args.rest)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    verbs = parser.add_subparsers(required=True)
+
+    def verb(name: str, what: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+        added = verbs.add_parser(name, help=(what.__doc__ or "").partition("\n")[0])
+        added.set_defaults(verb=what)
+        return added
+
+    verb("generate", write_configurations)
+    verb("check", check)
+    fetch = verb("environment", environment)
+    fetch.add_argument("version", choices=list(PACKAGES))
+    fetch.add_argument("directory", type=Path)
+    fetch.add_argument("--python", type=Path, default=Path(sys.executable))
+    ask_all = verb("run", run)
+    ask_all.add_argument("version")
+    ask_all.add_argument("--python", type=Path, required=True, help="the CPU engine's interpreter")
+    ask_all.add_argument("--site", type=Path, action="append", default=[], help="repeatable")
+    ask_all.add_argument("--machines", default=",".join(data.MACHINES))
+    ask_all.add_argument("--jobs", type=int, default=1)
+    ask_all.add_argument("--select", help="part of an id: print those verdicts, store nothing")
+    verb("report", report).add_argument("rest", nargs=argparse.REMAINDER)
+    args = parser.parse_args()
+    return int(partial(args.verb, args)())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
