@@ -12,6 +12,7 @@ version that it is asked about.  The data is made by ``tools/catalogue.py`` from
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -215,7 +216,7 @@ def load(version: str, directory: Path | None = None) -> Catalogue:
     if version not in _shipped_versions():
         held = resolve_version(version, place).held
     own = place / f"{held}.json"
-    return _load(held, str(own) if own.is_file() else None)
+    return _load(held, str(own) if _may_read(own) else None)
 
 
 def history(name: str) -> History | None:
@@ -238,8 +239,7 @@ def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
     The package is read, never imported.  The file ``<version>.json`` appears whole or not at
     all.  Raises :class:`~speclaunch.engine.extract.ExtractError`.
     """
-    import os  # noqa: PLC0415  none of these is needed to load one
-    import tempfile  # noqa: PLC0415
+    import tempfile  # noqa: PLC0415  none of these is needed to load one
 
     from speclaunch.engine.build import catalogue_records  # noqa: PLC0415
     from speclaunch.engine.extract import extract  # noqa: PLC0415
@@ -275,8 +275,13 @@ def _default_directory() -> Path:
     return speclaunch_home() / "catalogue"
 
 
+def _may_read(path: Path) -> bool:
+    """Whether it is there; what another user keeps to himself is not there for us."""
+    return os.access(path, os.R_OK)
+
+
 def _added(directory: Path) -> Iterator[str]:
-    if directory.is_dir():
+    if _may_read(directory):
         for file in sorted(directory.glob("*.json")):
             if file.stem in _shipped_versions() or is_version(file.stem):
                 yield file.stem
