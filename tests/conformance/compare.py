@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -214,9 +215,14 @@ def _same(theirs: Any, ours: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def checkpoint(name: str) -> Checkpoint | None:
-    """The facts of a stored checkpoint; None for one that is not there."""
+    """The facts of a stored checkpoint; None for one that is not there.
+
+    The engine saw a directory of that name, with the config and no folders.
+    """
     config = data.models().get(name)
-    return None if config is None else from_config(name, config)
+    if config is None:
+        return None
+    return replace(from_config(name, config, Path(name)), has_dspark_folder=False)
 
 
 def hardware(machine: str) -> Hardware:

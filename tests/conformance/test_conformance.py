@@ -25,8 +25,6 @@ pytestmark = pytest.mark.slow
 VERSIONS = data.versions()
 KNOWN = {
     "words-84d640f": "nothing looks into the text of json_model_override_args",
-    "model-15e92c6": "DSPARK on DeepSeek-V4: whether its checkpoint holds a draft is not known",
-    "page-37730c2": "on a CPU the backend depends on AMX, which no hardware that is declared tells",
 }
 """Configurations that the engine refuses and we do not, and why: nothing else may be missed."""
 NOT_YET = {

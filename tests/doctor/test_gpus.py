@@ -51,6 +51,8 @@ def test_the_driver_against_the_cuda_of_torch(version: str, cuda: str, state: St
     )
     assert line.state is state, line
     assert line.state is not State.ERROR or "or newer" in (line.fix or "")
+    fitting = {"570.86.15": "CUDA 12.x", "520.61": "CUDA 11.x", "440.33": "an older CUDA"}
+    assert line.state is not State.ERROR or (line.fix or "").endswith(fitting[version])
 
 
 def test_an_older_driver_may_do_with_the_compatibility_package() -> None:
@@ -64,6 +66,8 @@ def test_a_torch_without_cuda_sees_no_gpu() -> None:
     assert only(driver.check, machine(packages=torch(None, "2.9.1+cpu"))).state is State.ERROR
     on_cpu = machine(packages=torch(None, "2.9.1+cpu"), target=target(cpu=True))
     assert only(driver.check, on_cpu).state is State.OK
+    needs_it = machine(packages=torch(None, "2.9.1+cpu"), target=target(cpu=False))
+    assert only(driver.check, needs_it).state is State.ERROR
 
 
 def test_no_driver_is_said_once_by_the_gpus() -> None:
@@ -137,6 +141,19 @@ def test_without_a_recipe_it_is_good_to_know() -> None:
     (line,) = memory_lines(gpu(0, 40, OtherProcess(77, "train", None)))
     assert line.state is State.NOTE
     assert "train (process 77)" in line.found
+
+
+def test_what_the_driver_does_not_tell() -> None:
+    plain = replace(gpu(0, 10), free_bytes=None)
+    assert memory_lines(plain) == []
+    odd = replace(h100s(plain), memory_mib=None, capability=None)
+    (line,) = said(gpus.check, machine(hardware=odd, target=target()))
+    assert line.found == "1 x NVIDIA H100"
+    unseen = machine(
+        hardware=h100s(gpu(0, 40, OtherProcess(77, "train", 38 * GIB))),
+        processes=UnknownFact("processes", "no"),
+    )
+    assert "train (process 77) holds 38.0 GiB" in said(gpus.check, unseen)[1].found
 
 
 def test_a_small_holder_is_named_and_no_warning() -> None:

@@ -58,13 +58,13 @@ def _compared(found: Surroundings, driver: str, cuda: str) -> Line:
         said,
         f"CUDA {cuda} needs driver {minimum} or newer",
         f"update the driver to {minimum} or newer, or install an SGLang whose torch is built for"
-        f" CUDA {_newest_for(branch)}",
+        f" {_newest_for(branch)}",
     )
 
 
 def _newest_for(branch: int) -> str:
     fitting = [cuda for cuda, minimum in _MINIMUM.items() if minimum <= branch]
-    return f"{max(fitting)}.x" if fitting else "an older version"
+    return f"CUDA {max(fitting)}.x" if fitting else "an older CUDA"
 
 
 def _major(version: str) -> int | None:

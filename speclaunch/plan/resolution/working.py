@@ -20,6 +20,9 @@ EAGLE_HANDLER = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
 """The algorithms of `_handle_eagle_family` (0.5.13; before, the same branch of the resolver)."""
 _FAMILY = 4
 """Letters of an architecture's name that stand in the names of its checkpoints: MiMo, Step."""
+_AS_GIVEN = frozenset({"disable_cuda_graph", "disable_radix_cache", "enable_mixed_chunk"})
+"""Switches that only a few backends and models turn: where the facts that decide it are missing
+they count as they were given."""
 UNKNOWN_TARGET = "the target checkpoint is not known"
 UNKNOWN_DRAFT = "the draft checkpoint is not known"
 UNKNOWN_HARDWARE = "the hardware is not known"
@@ -58,7 +61,7 @@ class Working:
             plan.request,
             plan.facts,
             dict(self.resolved),
-            dict(self.undecided),
+            {name: why for name, why in self.undecided.items() if name not in _AS_GIVEN},
             tuple(self.changes),
         )
 

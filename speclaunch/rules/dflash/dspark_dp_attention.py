@@ -110,6 +110,7 @@ RULE = rule(
     Severity.ERROR,
     check,
     algorithms=("DSPARK",),
+    versions=">=0.5.16",
     sources=(
         "sglang 0.5.23 arg_groups/speculative_hook.py:674",
         "sglang 0.5.18 arg_groups/speculative_hook.py:286",

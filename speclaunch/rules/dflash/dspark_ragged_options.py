@@ -64,6 +64,7 @@ RULE = rule(
     Severity.WARNING,
     check,
     algorithms=("DSPARK",),
+    versions=">=0.5.16",  # same either way: the arguments exist from 0.5.16
     sources=(
         "sglang 0.5.23 arg_groups/speculative_hook.py:868",
         "sglang 0.5.16 arg_groups/speculative_hook.py:412",

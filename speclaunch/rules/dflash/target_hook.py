@@ -41,6 +41,7 @@ from collections.abc import Iterator
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.rules.values import algorithm_names
 
 _WRAPPERS = ("Mistral3ForConditionalGeneration", "MiniCPMV")
 """Classes that pass what they lack on to the model within."""
@@ -58,6 +59,8 @@ def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict where the class is known to lack the hook."""
     target = plan.facts.target
     name = "" if target is None else target.architecture or ""
+    if plan.algorithm not in algorithm_names(plan):  # that is SPL101
+        return
     known = architectures(plan.request.version)
     hooks = {*known.dflash_hooks, *(n for n in known.registered if n.startswith(_WRAPPERS))}
     if plan.algorithm == "DSPARK":

@@ -59,6 +59,7 @@ RULE = rule(
     Severity.ERROR,
     check,
     algorithms=("UNO",),
+    versions=">=0.5.20",
     sources=(
         "sglang 0.5.23 arg_groups/speculative_hook.py:579",
         "sglang 0.5.20 arg_groups/speculative_hook.py:475",

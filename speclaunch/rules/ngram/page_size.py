@@ -59,9 +59,8 @@ def check(plan: Plan) -> Iterator[Verdict]:
 
 def _backend(plan: Plan) -> str:
     """The backend that the engine looks at, or words for it where it is not flashinfer anyway."""
-    given = plan.given("attention_backend")
-    if given is not None:
-        return str(given)
+    if plan.given("attention_backend") is not None:
+        return str(plan.value("attention_backend"))
     if plan.in_versions("<0.5.4"):  # it looks before it chooses one by itself
         return "an omitted attention_backend"
     if plan.device == "cpu":

@@ -12,7 +12,11 @@ _DEFAULT_RUNNING = 48
 
 def decodes_without_graphs(plan: Plan) -> bool:
     """Whether decoding is run without CUDA graphs, by the user's wish or for want of a GPU."""
-    if plan.value("disable_cuda_graph") or plan.value("disable_decode_cuda_graph"):
+    try:
+        off = plan.value("disable_cuda_graph")
+    except UnknownValueError:  # a few backends have no graphs; which one it is, is not known
+        off = plan.given("disable_cuda_graph")
+    if off or plan.value("disable_decode_cuda_graph"):
         return True
     if plan.value("cuda_graph_backend_decode") == "disabled":
         return True
