@@ -307,7 +307,11 @@ def resolve_long_contexts(working: Working) -> None:
     0.5.4 server_args.py:1262, given fractions included; earlier releases do it in the runner.
     """
     with working.deciding(FRACTION):
-        if not working.since("0.4.10") or working.backend("attention_backend") != "aiter":
+        if not working.since("0.4.10"):
+            return
+        if not working.is_given("attention_backend") and not working.is_hip:
+            return  # only AMD's GPUs have it for a default
+        if working.backend("attention_backend") != "aiter":
             return
         context = working.given("context_length") or working.target.context_length
         if context is None:
