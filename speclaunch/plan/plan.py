@@ -41,6 +41,14 @@ class Change:
     said: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a value is what it is, in one sentence, and the engine's file and line that does it."""
+
+    why: str
+    source: str
+
+
 @dataclass(frozen=True)
 class Plan:
     """What was asked (`request`), the facts, and the values after the engine's resolution.
@@ -54,6 +62,8 @@ class Plan:
     resolved: Mapping[str, Any] = field(default_factory=dict)
     undecided: Mapping[str, str] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    """Why each resolved value is what it is, by the engine's field name."""
 
     @cached_property
     def version(self) -> Version:

@@ -13,7 +13,7 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Vendor
 from speclaunch.plan.architectures import Architectures, architectures
-from speclaunch.plan.plan import Change, Plan, UnknownValueError
+from speclaunch.plan.plan import Change, Plan, Reason, UnknownValueError
 from speclaunch.plan.request import Request
 
 EAGLE_HANDLER = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
@@ -44,6 +44,7 @@ class Working:
         self.resolved: dict[str, Any] = {}
         self.undecided: dict[str, str] = {}
         self.changes: list[Change] = []
+        self.reasons: dict[str, Reason] = {}
         self.plan = Plan(request, facts, self.resolved, self.undecided)  # a view: it sees them
 
     @classmethod
@@ -63,6 +64,7 @@ class Working:
             dict(self.resolved),
             {name: why for name, why in self.undecided.items() if name not in _AS_GIVEN},
             tuple(self.changes),
+            dict(self.reasons),
         )
 
     def since(self, version: str) -> bool:
@@ -86,10 +88,12 @@ class Working:
         value = self.plan.value(name)
         return default if value is None else int(value)
 
-    def set(self, name: str, value: Any) -> None:
+    def set(self, name: str, value: Any, why: str = "", source: str = "") -> None:
         """The engine gives an argument a value, as anyone would expect."""
         self.resolved[name] = value
         self.undecided.pop(name, None)
+        if why:
+            self.reasons[name] = Reason(why, source)
 
     def change(
         self, code: str, name: str, value: Any, why: str, source: str, *, said: bool = True
@@ -99,7 +103,7 @@ class Working:
             before = self.plan.value(name)
         except UnknownValueError:
             before = None
-        self.set(name, value)
+        self.set(name, value, why, source)
         self.changes.append(Change(code, name, before, value, why, source, said))
 
     @contextmanager

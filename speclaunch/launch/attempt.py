@@ -1,0 +1,43 @@
+"""One engine start and how it ended, and the change that the next one makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from speclaunch.launch.diagnosis.interface import Diagnosis
+from speclaunch.launch.phases import Step
+from speclaunch.plan.budget import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One change to the settings, why, and what it costs.
+
+    `changes` maps server arguments, by the newest engine's names, to their new values. They add
+    to the changes of the rungs before.
+    """
+
+    name: str
+    changes: Mapping[str, Any]
+    why: str
+    cost: str
+    """What is lost against the recipe: KV tokens, concurrency, speculation depth."""
+    predicted: Budget | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One engine start. `changes` are all changes against the recipe that it ran with."""
+
+    number: int
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    rung: Rung | None = None
+    """The rung that led here; None for the first."""
+    steps: tuple[Step, ...] = ()
+    served: bool = False
+    diagnosis: Diagnosis | None = None
+    """None while it runs, and where it ended as it should."""
+    tokens: int | None = None
+    """`max_total_num_tokens` that the engine logged."""

@@ -1,0 +1,1 @@
+"""What an engine died of, read off its log."""

@@ -1,0 +1,60 @@
+"""What a diagnosis is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from packaging.specifiers import SpecifierSet
+
+from speclaunch.launch.phases import Phase
+
+
+class Direction(StrEnum):
+    """Which way to turn a setting."""
+
+    RAISE = "raise"
+    LOWER = "lower"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One entry of the catalogue of failures.
+
+    `directions` says for each server argument (by the newest engine's name) which way to turn it.
+    Where `memory` is False no setting of memory can help, and the ladder takes no rung.
+    """
+
+    name: str
+    """Stable, in words with hyphens: `kv-pool-too-small`."""
+    title: str
+    meaning: str
+    remedy: str
+    memory: bool
+    directions: Mapping[str, Direction] = field(default_factory=dict)
+    versions: SpecifierSet = field(default_factory=SpecifierSet)
+    """The releases that print it."""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What a log says: how far the engine came, and what it died of.
+
+    `cause` None: the log shows no failure that is known; `line` is then the engine's last error,
+    if it has one.
+    """
+
+    phase: Phase
+    """The last milestone that the log shows."""
+    served: bool = False
+    """Whether the engine was ready before."""
+    cause: Cause | None = None
+    line: str | None = None
+    """The line of the log that proves it, as it stands there (secrets are the log's business)."""
+    line_number: int | None = None
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What the engine's message says in figures, e.g. `mem_fraction_static_above`: 0.912."""
+    version: str | None = None
+    """The engine version, where the log shows it."""

@@ -1,0 +1,1 @@
+"""The recovery ladder: which settings to step next when memory runs out."""

@@ -1,0 +1,114 @@
+"""The memory budget: where a GPU's memory goes, and whether it is enough.
+
+Only the nouns; `speclaunch.plan.memory` works them out. Sizes are bytes of one GPU (one rank).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class MemoryPhase(StrEnum):
+    """A phase of the engine's start (or its service) that asks for memory, in order.
+
+    The values are those of `speclaunch.launch.phases.Phase`, which reads them off a log.
+    """
+
+    TARGET_WEIGHTS = "load target weights"
+    DRAFT_WEIGHTS = "load draft weights"
+    KV_POOL = "allocate KV cache"
+    GRAPHS = "capture CUDA graphs"
+    SERVING = "serve"
+
+
+class Fit(StrEnum):
+    """Whether the memory is enough."""
+
+    FITS = "fits"
+    FAILS = "fails"
+    UNKNOWN = "unknown"
+
+
+class Use(StrEnum):
+    """What memory is used for. The value is what the user sees."""
+
+    OTHERS = "other processes"
+    RUNTIME = "CUDA context and libraries"
+    TARGET_WEIGHTS = "target weights"
+    DRAFT_WEIGHTS = "draft weights"
+    TARGET_KV = "target KV cache"
+    DRAFT_KV = "draft KV cache"
+    STATE = "recurrent state"
+    """Of Mamba and linear attention layers: by request, not by token."""
+    REQUEST_SLOTS = "request slots"
+    GRAPHS = "CUDA graphs"
+    ACTIVATIONS = "activations"
+    FREE = "free"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A number of bytes, how it comes about (with its numbers), and whether it is exact.
+
+    `exact` is False for an estimate: graphs, activations, the runtime's own memory.
+    """
+
+    bytes: int
+    why: str
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one use takes of a GPU."""
+
+    use: Use
+    size: Size
+
+
+@dataclass(frozen=True, slots=True)
+class RankBudget:
+    """The memory of ranks that are alike. The shares (`FREE` included) add up to `memory_bytes`,
+    or to `short_bytes` more than it where it is not enough."""
+
+    ranks: tuple[int, ...]
+    memory_bytes: int
+    shares: tuple[Share, ...]
+    short_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Whether a deployment fits, where it would fail, and what it leaves.
+
+    Where `fit` is UNKNOWN, `unknown` names the facts that are missing, and everything that can be
+    told without them is still there. Token and request counts are of one data-parallel replica,
+    as the engine logs them (`max_total_num_tokens`, `max_running_requests`).
+    """
+
+    fit: Fit
+    why: str
+    """One sentence with the numbers."""
+    phase: MemoryPhase | None = None
+    """Where it fails."""
+    message: str | None = None
+    """What the engine of this version prints then."""
+    ranks: tuple[RankBudget, ...] = ()
+    target_kv: Size | None = None
+    """Bytes of KV cache for one token, target."""
+    draft_kv: Size | None = None
+    tokens: int | None = None
+    """Tokens that the KV cache holds."""
+    running_requests: int | None = None
+    """`max_running_requests` that remains after the engine has looked at the pool."""
+    context_length: int | None = None
+    requests_at_context: int | None = None
+    """Requests of the whole context length that fit at the same time."""
+    mem_fraction_static: float | None = None
+    working_fractions: tuple[float, float] | None = None
+    """The least and the largest `mem_fraction_static` that work, to 0.001; None: there is none,
+    or it is not known."""
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What else the user should know: limits that the engine lowers, estimates that decide."""

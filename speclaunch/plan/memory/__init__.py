@@ -1,0 +1,1 @@
+"""How much memory each part of a deployment takes, by engine version."""
