@@ -110,7 +110,10 @@ def main() -> None:
             setattr(sys, stream, Path(os.devnull).open("w"))  # noqa: SIM115 - for good
     _register(sys.argv[1:])
     try:
-        app(prog_name="speclaunch")
+        try:
+            app(prog_name="speclaunch")
+        finally:
+            sys.stdout.flush()  # here, where a full disk can still be told
     except SpeclaunchError as error:
         from speclaunch.report.console import err
         from speclaunch.report.problems import show_problems
@@ -121,17 +124,23 @@ def main() -> None:
             err().print(f"  log: {log}", markup=False)
         sys.exit(error.exit_code)
     except BrokenPipeError:  # `speclaunch … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(ExitCode.CLEAN)
     except OSError as error:
         if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO):
             sys.stderr.write(_internal(error))
             sys.exit(ExitCode.INTERNAL)
+        _drop_output()
         sys.stderr.write(f"error: cannot write the output: {error.strerror}\n")
         sys.exit(ExitCode.FAILED)
     except Exception as error:  # the last line of defence: never a traceback at the user
         sys.stderr.write(_internal(error))
         sys.exit(ExitCode.INTERNAL)
+
+
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere: the interpreter would try once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _internal(error: Exception) -> str:

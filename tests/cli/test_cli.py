@@ -294,14 +294,17 @@ def test_migrate_in_place_and_as_a_patch(tmp_path: Path) -> None:
     assert run("migrate", "none.sh", "--to", "0.5.23", cwd=tmp_path).returncode == 2
 
 
-def test_output_that_cannot_be_written() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written(unbuffered: str) -> None:
     full = subprocess.run(
         f"{sys.executable} -m speclaunch recipes ls >/dev/full",
         shell=True,
         capture_output=True,
         text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
     )
-    assert full.returncode == 1 and "cannot write the output: No space left" in full.stderr
+    assert full.returncode == 1
+    assert full.stderr == "error: cannot write the output: No space left on device\n"
     closed = subprocess.run(
         f"{sys.executable} -m speclaunch recipes ls >&-", shell=True, capture_output=True, text=True
     )
