@@ -83,6 +83,8 @@ class Checkpoint:
     gated: bool | None = None
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The flat config (text_config over the outer keys), for what no field above says."""
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The config as it is written."""
 
     @property
     def architecture(self) -> str | None:

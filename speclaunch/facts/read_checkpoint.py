@@ -100,6 +100,7 @@ def from_config(name: str, config: Mapping[str, Any], path: Path | None = None) 
         is_moe=_is_moe(flat) if architectures else None,
         is_multimodal=any(config.get(key) is not None for key in _MULTIMODAL_KEYS),
         config=flat,
+        raw=config,
     )
 
 

@@ -23,9 +23,7 @@ from tests.conformance.report import (
 
 pytestmark = pytest.mark.slow
 VERSIONS = data.versions()
-KNOWN = {
-    "words-84d640f": "nothing looks into the text of json_model_override_args",
-}
+KNOWN: dict[str, str] = {}
 """Configurations that the engine refuses and we do not, and why: nothing else may be missed."""
 NOT_YET = {
     "disable_cuda_graph": "backends without graphs switch it off up to 0.5.14",

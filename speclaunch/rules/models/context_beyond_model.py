@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.models.common import OVERWRITE, context_of, context_overwritten
 
@@ -44,8 +44,6 @@ def check(plan: Plan) -> Iterator[Verdict]:
     asked, own = plan.given("context_length"), context_of(plan.facts.target, plan)
     if asked is None or own is None or int(asked) <= own:
         return
-    if plan.is_given("json_model_override_args"):
-        raise UnknownValueError("json_model_override_args may change the model's context length")
     goes_on = context_overwritten(plan)
     yield Verdict(
         f"context_length is {asked}, the model's own is {own}",

@@ -1,0 +1,61 @@
+"""json_model_override_args updates the config of target and draft."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from speclaunch.engine.catalogue import load
+from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.facts import Facts
+from speclaunch.facts.overrides import overridden
+from speclaunch.facts.read_checkpoint import from_config
+from speclaunch.plan.request import from_words
+from speclaunch.plan.resolve import resolve
+
+CONFIG: dict[str, Any] = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "max_position_embeddings": 32768,
+    "num_hidden_layers": 28,
+    "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "extra": 1},
+}
+
+
+def checkpoint() -> Checkpoint:
+    return replace(from_config("m", CONFIG), weight_bytes=7, mtp_weights=False)
+
+
+def test_a_value_is_replaced_and_the_files_facts_stay() -> None:
+    found = overridden(checkpoint(), {"num_hidden_layers": 2, "architectures": ["A"]})
+    assert (found.num_hidden_layers, found.architecture) == (2, "A")
+    assert (found.weight_bytes, found.mtp_weights) == (7, False)
+    assert CONFIG["num_hidden_layers"] == 28
+
+
+def test_parts_and_the_scaling_of_positions_are_merged() -> None:
+    found = overridden(checkpoint(), {"rope_scaling": {"factor": 2.0}})
+    assert found.raw["rope_scaling"] == {"rope_type": "yarn", "factor": 2.0, "extra": 1}
+    nested = from_config("m", {"text_config": {"hidden_size": 64, "vocab_size": 100}})
+    changed = overridden(nested, {"text_config": {"vocab_size": 200}})
+    assert (changed.hidden_size, changed.vocab_size) == (64, 200)
+
+
+@pytest.mark.parametrize(
+    ("text", "layers"),
+    [
+        ('{"num_hidden_layers": 4}', 4),
+        ("{}", 28),
+        ("not JSON", 28),
+        ("[1]", 28),
+        ("null", 28),
+        ('{"num_hidden_layers": "many"}', None),
+        ("[" * 100_000, 28),
+    ],
+)
+def test_the_plan_has_the_updated_facts(text: str, layers: int | None) -> None:
+    words = ["--model-path", "m", "--json-model-override-args", text]
+    plan = resolve(from_words(words, {}, load("0.5.23")), Facts(checkpoint(), checkpoint()))
+    for found in (plan.facts.target, plan.facts.draft):
+        assert found is not None and found.num_hidden_layers == layers
