@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,11 @@ from speclaunch.home import speclaunch_home
 
 _HOME = speclaunch_home()
 """Read when pytest starts: a test that sets SPECLAUNCH_HOME for itself doesn't move the engine."""
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell's background job, or a CI runner, ignores Ctrl-C, and every process that a test
+    # starts would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
