@@ -209,7 +209,7 @@ def test_ctrl_c_before_the_engine_is_started_is_exit_130(tmp_path: Path) -> None
     import time
 
     slow = tmp_path / "python"
-    slow.write_text("#!/bin/sh\nsleep 20\n")
+    slow.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nsleep 60\n")
     slow.chmod(0o755)
     process = subprocess.Popen(
         [sys.executable, "-m", "speclaunch", "recipe=ngram_qwen7b", f"engine.python={slow}"],
@@ -218,9 +218,11 @@ def test_ctrl_c_before_the_engine_is_started_is_exit_130(tmp_path: Path) -> None
         text=True,
         start_new_session=True,
     )
-    time.sleep(3)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "asked").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err and out == ""
 
@@ -317,12 +319,12 @@ def test_a_secret_among_the_overrides_is_not_in_the_process_list(tmp_path: Path)
     import psutil
 
     slow = tmp_path / "python"
-    slow.write_text("#!/bin/sh\nexec sleep 20\n")
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
     words = ["recipe=ngram_qwen7b", f"engine.python={slow}", "args.api_key=sk-secret"]
     process = subprocess.Popen([sys.executable, "-m", "speclaunch", *words])
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         shown = ""
         while "***" not in shown and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -126,7 +126,7 @@ def test_a_new_machine_is_not_red(fresh: dict[str, str]) -> None:
 def test_it_leaves_nothing_behind_and_is_quick(fresh: dict[str, str]) -> None:
     begun = time.monotonic()
     assert doctor(**fresh).returncode == 0
-    assert time.monotonic() - begun < 10  # about one second on a machine that is not busy
+    assert time.monotonic() - begun < 30  # about one second on a machine that is not busy
     assert not Path(fresh["HOME"]).exists()
 
 
@@ -274,7 +274,7 @@ def test_an_interpreter_that_hangs(tmp_path: Path, fresh: dict[str, str]) -> Non
     program.chmod(0o755)
     begun = time.monotonic()
     found = document("recipe=ngram_qwen7b", f"engine.python={tmp_path}", **fresh)
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 40
     (line,) = checks(found, "engine")
     assert line["state"] == "unknown"
     left = subprocess.run(["pgrep", "-f", "sleep 48.15"], capture_output=True, check=False)

@@ -30,7 +30,7 @@ def bash_words(script: str, directory: Path) -> list[str]:
         capture_output=True,
         cwd=directory,
         env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
-        timeout=20,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr.decode()
     words = done.stdout.decode().split("\0")[:-1]
@@ -226,7 +226,7 @@ def test_commands_are_those_of_bash(script: str, tmp_path: Path) -> None:
         capture_output=True,
         cwd=tmp_path,
         env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
-        timeout=20,
+        timeout=60,
     )
     theirs = [tuple(call.split("\0")[2:-1]) for call in done.stdout.decode().split("\n\0")[:-1]]
     found = read_shell(script, "x.sh").invocations

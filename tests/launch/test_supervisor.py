@@ -242,7 +242,7 @@ def test_kill_9_leaves_no_engine(
     guard_pid = psutil.Process(engine).ppid()
     below = [guard_pid, engine, *guard.descendants(engine)]
     os.kill(speclaunch.pid if victim == "speclaunch" else guard_pid, signal.SIGKILL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while alive(below) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert alive(below) == []
