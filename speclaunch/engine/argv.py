@@ -191,18 +191,25 @@ def _is_flag(word: str, parser: Parser, opaque: bool) -> bool:
 def _most_values(word: str, parser: Parser) -> int:
     """How many words behind a flag belong to it at most."""
     option = parser.option_of(word)
-    if not isinstance(option, argparse.Action):  # nobody knows: everything up to the next flag
-        return 1 if option is None and _is_ambiguous(word, parser) else _ANY_NUMBER
     if parser.holds_value(word):
         return 0
+    if not isinstance(option, argparse.Action):  # nobody knows: everything up to the next flag
+        meant = _meant_by(word, parser) if option is None else ()
+        return max((_most_values_of(one) for one in meant), default=_ANY_NUMBER)
+    return _most_values_of(option)
+
+
+def _most_values_of(option: argparse.Action) -> int:
     if isinstance(option.nargs, int):
         return option.nargs
     return _ANY_NUMBER if option.nargs in ("+", "*") else 1
 
 
-def _is_ambiguous(word: str, parser: Parser) -> bool:
+def _meant_by(word: str, parser: Parser) -> tuple[argparse.Action, ...]:
+    """The options that a shortened flag may stand for."""
     prefix = word.partition("=")[0]
-    return any(flag.startswith(prefix) for flag in parser._option_string_actions)
+    options = parser._option_string_actions
+    return tuple(option for flag, option in options.items() if flag.startswith(prefix))
 
 
 def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvProblem:

@@ -26,6 +26,7 @@ class Around:
     program: tuple[Word, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     name: str | None = None
+    image: str | None = None
     base: Mapping[str, Word] = field(default_factory=dict)
     """Environment that the file gives to everything in here (a container's)."""
 
@@ -60,6 +61,7 @@ def look(words: Sequence[Field]) -> Found:
             words[program.start].place,
             program=tuple(word.word() for word in words[: program.arguments]),
             name=found.wrapping.name,
+            image=found.wrapping.image,
         )
         return found
     if any(word.text.startswith(slime.PREFIX) for word in words):

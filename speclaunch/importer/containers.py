@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -37,7 +38,8 @@ def read_compose(root: yaml.Node, document: Document) -> Reading:
             *_compose_words(keys.get("entrypoint"), document),
             *_compose_words(keys.get("command"), document),
         ]
-        reading.command(words, env, passed, name, dropped)
+        with reading.within(_image(keys, document)):
+            reading.command(words, env, passed, name, dropped)
     return reading.done()
 
 
@@ -101,7 +103,16 @@ def _container(
     own = nodes.text(keys.get("name"))
     name = "/".join(part for part in (owner, own) if part) or None
     dropped = _noted(keys, ("envFrom",), document, "the variables in there are not read")
-    reading.command(words, env, {}, name, dropped)
+    with reading.within(_image(keys, document)):
+        reading.command(words, env, {}, name, dropped)
+
+
+def _image(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
+    """The image of a container, with the defaults of Compose's variables."""
+    node = keys.get("image")
+    if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
+        return None
+    return _interpolated(nodes.source(node, document)).text
 
 
 def _listed(node: yaml.Node | None) -> list[yaml.Node]:
@@ -233,6 +244,15 @@ class _Collected:
         self.invocations: list[Invocation] = []
         self.problems: list[Problem] = []
 
+    @contextmanager
+    def within(self, image: str | None) -> Iterator[None]:
+        """What is found inside runs in this image."""
+        first = len(self.invocations)
+        yield
+        for index in range(first, len(self.invocations)):
+            found = self.invocations[index]
+            self.invocations[index] = replace(found, image=found.image or image)
+
     def done(self) -> Reading:
         return Reading(tuple(self.invocations), tuple(self.problems))
 
@@ -266,7 +286,7 @@ class _Collected:
         elif found.script:
             pieces = [piece for field in found.script for piece in field.pieces]
             before = tuple(field.word() for field in found.before)
-            around = Around(before, rest, name, known)
+            around = Around(before, rest, name, base=known)
             unknown = frozenset(
                 part
                 for piece in pieces

@@ -64,7 +64,13 @@ def read_words(argv: Sequence[str]) -> Reading:
         source = Source(document, found.script[0].text, _where(found.script[0]))
         env = environment(Scope(), {}, found.wrapping, Around())
         before = tuple(field.word() for field in found.before)
-        around = Around(before, tuple(found.wrapping.dropped), found.wrapping.name, env)
+        around = Around(
+            before,
+            tuple(found.wrapping.dropped),
+            found.wrapping.name,
+            found.wrapping.image,
+            env,
+        )
         given = {
             name: Value(field.stretch, field.pieces, exported=True)
             for name, field in found.wrapping.env.items()

@@ -86,6 +86,8 @@ class Invocation:
     name: str | None = None
     comments: tuple[Comment, ...] = ()
     extras: Mapping[str, Word] = field(default_factory=lambda: _NOTHING)
+    image: str | None = None
+    """The container image that it runs in, where the file says one."""
 
 
 @dataclass(frozen=True, slots=True)

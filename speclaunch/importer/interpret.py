@@ -174,6 +174,7 @@ class Interpreter:
                     program=(*self.around.program, *invocation.program),
                     dropped=(*rest, *invocation.dropped, *leftovers(node, pipeline)),
                     name=invocation.name or self.around.name,
+                    image=invocation.image or self.around.image,
                 ),
                 [replace(node.span, end=max(node.span.end, node.end_at))],
                 fields,
@@ -194,6 +195,7 @@ class Interpreter:
             (*self.around.program, *(field.word() for field in found.before)),
             tuple(rest),
             found.wrapping.name or self.around.name,
+            found.wrapping.image or self.around.image,
             environment(self.scope, assigned, found.wrapping, self.around),
         )
         self._read_inside(source, self._child_scope(found, assigned), around)

@@ -147,6 +147,7 @@ class Wrapping:
     """``docker -e NAME``: taken from the environment around."""
     dropped: list[Dropped] = field(default_factory=list)
     name: str | None = None
+    image: str | None = None
     isolated: bool = False
     """The server does not see the environment around it (a container, ``env -i``)."""
     entrypoint: Field | None = None
@@ -318,5 +319,6 @@ def _container_options(words: Sequence[Field], at: int, run: int, found: Wrappin
                 why += "; the variables in that file are not read"
             _drop(words[index : index + size], why, found)
         index += size
+    found.image = next((word.text for word in words[index : index + 1]), None)
     _drop(words[index : index + 1], f"the image or container of `{tool}`", found)
     return min(index + 1, len(words))

@@ -25,6 +25,7 @@ _YAML = frozenset({".yaml", ".yml"})
 _SUFFIXES = _YAML | {".sh", ".bash", ".zsh", ".md", ".json", ".service", ""}
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "dist", "build"})
 _OF_INTEREST = re.compile(rb"sglang|model_path|model-path|speculative|^(defaults|args):", re.M)
+_HEAD = 8192
 _PACKAGE = re.compile(r"^#\s*@package\b", re.M)
 
 
@@ -97,7 +98,9 @@ def _mentions_a_server(file: Path) -> bool:
     try:
         if file.stat().st_size > MAX_BYTES:
             return False
-        return _OF_INTEREST.search(file.read_bytes()) is not None
+        data = file.read_bytes()
+        is_program = b"\0" in data[:_HEAD]  # a compiled one can mention a server, too
+        return not is_program and _OF_INTEREST.search(data) is not None
     except OSError:
         return True  # the reader says why
 
@@ -122,9 +125,7 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
 
 def _is_recipe(text: str, suffix: str) -> bool:
     """Whether a text is one of our recipes: its sections at the top, `args` or `defaults`."""
-    if suffix.lower() not in (*_YAML, ""):
-        return False
-    if "args:" not in text and "defaults:" not in text:
+    if suffix.lower() not in (*_YAML, "") or not re.search(r"args:|defaults:", text):
         return False
     try:
         root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -132,13 +133,31 @@ def _is_recipe(text: str, suffix: str) -> bool:
         return suffix.lower() in _YAML and re.search(r"^(args|defaults):", text, re.M) is not None
     if not isinstance(root, yaml.MappingNode):
         return False
+    items = next((value for key, value in root.value if key.value == "defaults"), None)
     # an empty `args: {}` asks for nothing: a part of recipes, such as conf/base.yaml
     keys = {
         key.value for key, value in root.value if isinstance(key, yaml.ScalarNode) and value.value
     }
     if keys & {"services", "apiVersion"}:
         return False
-    return "args" in keys or ("defaults" in keys and bool(keys & {"name", "description"}))
+    if "args" in keys:
+        return True
+    return "defaults" in keys and (bool(keys & {"name", "description"}) or _composes(items))
+
+
+def _composes(defaults: yaml.Node | None) -> bool:
+    """Whether a list of defaults is a recipe's: `base`, and options of our groups."""
+    if not isinstance(defaults, yaml.SequenceNode):
+        return False
+    names = {item.value for item in defaults.value if isinstance(item, yaml.ScalarNode)}
+    groups = {
+        key.value.removeprefix("override ").strip("/ ")
+        for item in defaults.value
+        if isinstance(item, yaml.MappingNode)
+        for key, _ in item.value
+        if isinstance(key, yaml.ScalarNode)
+    }
+    return "base" in names and bool(groups & {"model", "speculation"})
 
 
 def _recipe(path: str, config_dirs: Sequence[Path]) -> Recipe:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
+from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.errors import Place, Problem
@@ -14,6 +15,7 @@ from speclaunch.facts.declared import AUTO, declare
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.importer.deployment import recipe_name
+from speclaunch.importer.interface import Invocation
 from speclaunch.lint.collect import Source
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
 from speclaunch.lint.notices import NOT_UNDERSTOOD, NOTICES, UNREADABLE, Notice
@@ -23,10 +25,12 @@ from speclaunch.rules.examine import Lookup, examine, examine_together
 from speclaunch.rules.interface import Finding, Fix, Rule, Severity, Unjudged
 from speclaunch.rules.registry import all_rules
 
+_TAG = re.compile(r"sglang[^:@]*:v?(?P<version>\d+\.\d+\.\d+(?:\.post\d+)?)(?![\d.])")
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to lint. `versions` empty: each file's own, see `_versions`."""
+    """How to lint. `versions` empty: each file's own, see `_parts`."""
 
     lookup: Lookup
     rules: tuple[Rule, ...]
@@ -76,7 +80,7 @@ def lint(sources: Iterable[Source], options: Options) -> Report:
     ignores: dict[str, list[Ignore]] = {}
     for source in sources:
         ignores[source.path] = read_ignores(source.text, source.path, source.commands)
-        tasks += [_checked(source, version, options) for version in _versions(source, options)]
+        tasks += [_checked(part, version, options) for part, version in _parts(source, options)]
     _compare(tasks, options)
     reports = [_report(task, ignores.get(task.source.path, [])) for task in tasks]
     return Report(tuple(_with_complaints(reports, ignores, options)))
@@ -135,21 +139,56 @@ def _requests(source: Source, catalogue: Catalogue) -> list[Request]:
     ]
 
 
-def _versions(source: Source, options: Options) -> list[str]:
-    """The versions asked for, else the file's own: the recipe's pin, the installed engine where
-    it fits, the newest that fits."""
+def _parts(source: Source, options: Options) -> list[tuple[Source, str]]:
+    """What a file holds by the version that it is judged for: those asked for, else the file's own.
+
+    Commands in a container are judged for the release of their image, so that one file can have
+    several.
+    """
     if options.versions:
-        return list(options.versions)
+        return [(source, version) for version in options.versions]
+    if source.recipe is not None or not source.invocations:
+        return [(source, _version(source))]
+    by_version: dict[str, list[Invocation]] = {}
+    for invocation in source.invocations:
+        version = image_version(invocation.image) or _version(source)
+        by_version.setdefault(version, []).append(invocation)
+    parts = [
+        (replace(source, invocations=tuple(found)), version)
+        for version, found in by_version.items()
+    ]
+    return (
+        parts[:1]
+        + [  # what could not be read is told once
+            (replace(part, problems=(), remarks=()), version) for part, version in parts[1:]
+        ]
+    )
+
+
+def image_version(image: str | None) -> str | None:
+    """The release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`, where we know it."""
+    found = _TAG.search(image or "")
+    if found is None:
+        return None
+    try:
+        return resolve_version(found["version"]).held
+    except UnknownVersion:
+        return None
+
+
+def _version(source: Source) -> str:
+    """The file's own version: the recipe's pin, the installed engine where it fits, the newest
+    that fits."""
     if source.recipe is not None:
         wanted = source.recipe.deployment.engine
         if wanted.pinned is not None:
-            return [resolve_version(wanted.pinned).held]
+            return resolve_version(wanted.pinned).held
         installed = _installed()
         if installed is not None and wanted.specifier.contains(installed):
-            return [installed]
+            return installed
         fitting = list(wanted.specifier.filter(held_versions()))
-        return [fitting[-1] if fitting else held_versions()[-1]]
-    return [_installed() or held_versions()[-1]]
+        return fitting[-1] if fitting else held_versions()[-1]
+    return _installed() or held_versions()[-1]
 
 
 @cache

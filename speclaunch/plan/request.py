@@ -71,6 +71,8 @@ class Request:
     extras: Mapping[str, Given] = field(default_factory=dict)
     overridden: tuple[Given, ...] = ()
     """Arguments that are given again later on: the later one counts."""
+    ignored: tuple[Given, ...] = ()
+    """Arguments that slime does not pass on: an option of its own says them."""
 
     @property
     def version(self) -> str:
@@ -111,8 +113,8 @@ def from_recipe(
         words += spelled.tokens
         names += [spelled.given] * len(spelled.tokens)
 
-    def place(index: int) -> Place:
-        return recipe.place("args", names[index])
+    def place(index: int | None) -> Place:
+        return recipe.place("args") if index is None else recipe.place("args", names[index])
 
     parsed = parse_argv(words, catalogue, whole=False)
     given = {
@@ -125,12 +127,13 @@ def from_recipe(
         Problem(p.message, recipe.place("args", p.name), p.help) for p in spelling.problems
     ] + [
         Problem(
-            f"SGLang {catalogue.version} refuses `{names[p.index]}`: {p.message}",
+            p.message
+            if p.index is None
+            else f"SGLang {catalogue.version} refuses `{names[p.index]}`: {p.message}",
             place(p.index),
             p.help,
         )
         for p in parsed.problems
-        if p.index is not None
     ]
     own = recipe.deployment.engine.env
     env = {
@@ -177,8 +180,11 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
             overridden.append(given[field_name])
         given[field_name] = one
     slime = invocation.kind is InvocationKind.SLIME
+    ignored: list[Given] = []
     if slime:
-        given = {**_from_slime(invocation.extras, given), **given}
+        own = _from_slime(invocation.extras, given)
+        ignored = [given[name] for name in own if name in given]
+        given |= own
     return Request(
         name,
         Origin.SLIME if slime else Origin.COMMAND,
@@ -190,6 +196,7 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         _problems(parsed.hints, place),
         _words(invocation.extras),
         tuple(overridden),
+        ignored=tuple(ignored),
     )
 
 

@@ -56,6 +56,12 @@ def test_every_problem_is_found_with_its_word_and_the_engines_own_text() -> None
     assert parsed.error.startswith("ambiguous option: --cuda-graph-max-bs could match")
 
 
+def test_the_values_of_an_ambiguous_flag_are_its_own() -> None:
+    parsed = parse("--model-path m --cuda-graph-bs 1 2 4 8 --tp 2")
+    assert [problem.message.split(":")[0] for problem in parsed.problems] == ["ambiguous option"]
+    assert [item.stored for item in parsed.parsed if item.dest == "tp_size"] == [2]
+
+
 def test_the_model_is_required() -> None:
     (problem,) = parse_argv([], CATALOGUE).problems
     assert problem.index is None and "--model-path" in problem.message

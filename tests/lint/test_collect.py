@@ -74,3 +74,17 @@ def test_the_extent_of_a_command(tmp_path: Path) -> None:
         "  --port 1\necho\n"
     )
     assert only(tmp_path / "a.sh").commands == ((4, 6),)
+
+
+def test_a_recipe_of_defaults_alone(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(
+        "defaults:\n  - base\n  - model: qwen25_7b\n  - speculation: ngram\n  - _self_\n"
+    )
+    assert only(tmp_path / "r.yaml").recipe is not None
+    (tmp_path / "other.yaml").write_text("defaults:\n  - base_config\n  - model: resnet\n")
+    assert only(tmp_path / "other.yaml").recipe is None
+
+
+def test_a_compiled_program_is_no_script(tmp_path: Path) -> None:
+    (tmp_path / "tool").write_bytes(b"\x7fELF\x02\x00\xff sglang speculative")
+    assert names(tmp_path) == []

@@ -50,6 +50,8 @@ def verdict(problem: Problem, plan: Plan) -> Verdict:
 
 
 def _instead(problem: Problem, plan: Plan) -> Fix | None:
+    if refusal(problem) is Refusal.MISSING:
+        return Fix("name the model: --model-path, or args.model_path in a recipe")
     flag = _FLAG.search(problem.message)
     advice = now(name_of(flag[0]), plan) if flag else None
     if advice or problem.help:

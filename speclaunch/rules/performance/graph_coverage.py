@@ -39,7 +39,6 @@ from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.performance.common import (
     SPECULATIVE,
-    capture_sizes,
     decodes_without_graphs,
     largest_capture,
     running_requests,
@@ -60,7 +59,7 @@ def check(plan: Plan) -> Iterator[Verdict]:
     if largest is None or largest >= running:
         return
     explicit = plan.is_given("max_running_requests")
-    listed = capture_sizes(plan) is not None
+    listed = plan.is_given("cuda_graph_bs_decode")
     yield Verdict(
         f"CUDA graphs cover {largest} requests, up to {running} run at a time",
         at=(*asked, "max_running_requests"),

@@ -35,14 +35,14 @@ from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.rules.performance.common import SPECULATIVE, capture_sizes
+from speclaunch.rules.performance.common import SPECULATIVE
 
 _SWITCH = "disable_cuda_graph_padding"
 
 
 def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict where the switch is on and no list says the sizes."""
-    if not plan.value(_SWITCH) or capture_sizes(plan) is not None:
+    if not plan.value(_SWITCH) or plan.is_given("cuda_graph_bs_decode"):
         return
     yield Verdict(
         "disable_cuda_graph_padding captures no further sizes when speculating",

@@ -57,13 +57,14 @@ def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict an argument that slime sets itself."""
     if plan.request.origin is not Origin.SLIME:
         return
+    ignored = {one.name: one for one in plan.request.ignored}
     for name, option in _OWN.items():
-        given = plan.request.given.get(name)
+        given = ignored.get(name) or plan.request.given.get(name)
         if given is None or given.written == option:
             continue
         yield Verdict(
             f"slime ignores --sglang-{name.replace('_', '-')}",
-            at=(name,),
+            place=given.place,
             why="it sets this argument of its engines itself",
             fix=Fix(f"use {option}, or leave it out" if option else "leave it out"),
         )
