@@ -10,7 +10,7 @@ from pathlib import Path
 from speclaunch.errors import Problem, SpeclaunchError
 from speclaunch.facts.declared import AUTO, declare
 from speclaunch.facts.hardware import Hardware
-from speclaunch.facts.probe import probe_hardware
+from speclaunch.facts.probe import probe_hardware, probe_host
 from speclaunch.launch.prepare import Prepared
 from speclaunch.lint.ignores import kept, read_ignores
 from speclaunch.recipe.load import Recipe
@@ -29,7 +29,7 @@ def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
         return found
     name = recipe.deployment.hardware.name
     if cpu:
-        return replace(found, hardware=declare("cpu"))
+        return replace(found, hardware=probe_host() if probe else declare("cpu"))
     if name != AUTO:
         return replace(found, hardware=declare(name))
     probed = probe_hardware() if probe else None

@@ -81,6 +81,8 @@ class Checkpoint:
     missing_files: tuple[str, ...] = ()
     """Files that the index names and the directory lacks."""
     gated: bool | None = None
+    quantization_config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """How it is quantised: that object of the config, or the one in ModelOpt's file beside it."""
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The flat config (text_config over the outer keys), for what no field above says."""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)

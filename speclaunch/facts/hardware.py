@@ -50,7 +50,7 @@ class Hardware:
     capability: int | None = None
     driver: str | None = None
     gpus: tuple[Gpu, ...] = ()
-    """What was probed; empty where the hardware was declared."""
+    """What was probed; empty where the hardware was declared. Of a CPU: its NUMA nodes."""
     declared: bool = True
 
     @property

@@ -31,6 +31,7 @@ def overridden(found: Checkpoint, changes: Mapping[str, Any]) -> Checkpoint:
     return replace(
         said,
         quantization=said.quantization or found.quantization,
+        quantization_config=said.quantization_config or found.quantization_config,
         mtp_weights=found.mtp_weights,
         has_token_map=found.has_token_map,
         has_dspark_folder=found.has_dspark_folder,

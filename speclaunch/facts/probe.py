@@ -1,4 +1,4 @@
-"""The GPUs of this machine, as NVIDIA's management library sees them."""
+"""The GPUs of this machine, as NVIDIA's management library sees them; and its own memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from speclaunch.facts.facts import UnknownFact
@@ -14,6 +15,8 @@ from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess, Vendor
 _WHAT = "the GPUs of this machine"
 _NAME_THEM = "name them: --hardware h100-80gb:8, say"
 _MIB = 1 << 20
+_CGROUP = Path("/sys/fs/cgroup")
+_NODES = Path("/sys/devices/system/node")
 
 
 class _NotVisibleError(Exception):
@@ -52,6 +55,34 @@ def probe_hardware(
     finally:
         with contextlib.suppress(Exception):
             library.nvmlShutdown()
+
+
+def probe_host() -> Hardware:
+    """This machine for an engine on its CPU: each NUMA node serves a rank, and has its part of the
+    memory.
+
+    What is available is the least of what the kernel and the control group leave, as the engine
+    reads it (`get_free_cpu_memory`, sglang 0.5.23 utils/common.py).
+    """
+    import psutil  # noqa: PLC0415
+
+    host = psutil.virtual_memory()
+    total, free = int(host.total), int(host.available)
+    limit, used = (_cgroup_number(name) for name in ("memory.max", "memory.current"))
+    if limit is not None and used is not None:
+        total, free = min(total, limit), min(free, max(0, limit - used))
+    nodes = len(list(_NODES.glob("node[0-9]*"))) or 1
+    memory = tuple(Gpu(node, "memory", total // nodes, free // nodes) for node in range(nodes))
+    return Hardware("cpu", Vendor.CPU, 1, gpus=memory, declared=False)
+
+
+def _cgroup_number(name: str) -> int | None:
+    """A number of this control group (version 2); None where there is no limit, or no group."""
+    try:
+        text = (_CGROUP / name).read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
 
 
 def _probed(library: Any, environment: Mapping[str, str]) -> Hardware:

@@ -29,6 +29,27 @@ def quantization(*configs: Mapping[str, Any]) -> str | None:
     return None
 
 
+def quantization_config(*configs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object that the method stands in; empty where there is none."""
+    for config in configs:
+        for key in ("quantization_config", "compression_config"):
+            found = mapping(config.get(key))
+            if found:
+                return found
+    return {}
+
+
+def quantization_config_beside(directory: Path) -> Mapping[str, Any]:
+    """The object in the file of ModelOpt; empty where there is none."""
+    if not is_file(directory / FILE):
+        return {}
+    try:
+        found = read_object(directory / FILE)
+    except UnreadableError:
+        return {}
+    return mapping(found.get("quantization")) or found
+
+
 def quantization_beside(directory: Path) -> str | None:
     """The method that the file of ModelOpt says."""
     if not is_file(directory / FILE):

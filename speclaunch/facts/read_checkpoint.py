@@ -10,7 +10,12 @@ from typing import Any
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.context import context_lengths
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.quantization import quantization, quantization_beside
+from speclaunch.facts.quantization import (
+    quantization,
+    quantization_beside,
+    quantization_config,
+    quantization_config_beside,
+)
 from speclaunch.facts.safe_json import (
     UnreadableError,
     is_file,
@@ -65,6 +70,7 @@ def read_checkpoint(
         tokenizer_size=vocabulary.tokens if vocabulary else None,
         tokenizer_digest=vocabulary.digest if vocabulary else None,
         quantization=found.quantization or quantization_beside(directory),
+        quantization_config=found.quantization_config or quantization_config_beside(directory),
     )
 
 
@@ -99,6 +105,7 @@ def from_config(name: str, config: Mapping[str, Any], path: Path | None = None) 
         block_size=_block_size(flat),
         is_moe=_is_moe(flat) if architectures else None,
         is_multimodal=any(config.get(key) is not None for key in _MULTIMODAL_KEYS),
+        quantization_config=quantization_config(config, inner),
         config=flat,
         raw=config,
     )

@@ -52,6 +52,7 @@ COMPARED = (
     "chunked_prefill_size",
     "cuda_graph_max_bs_decode",
     "cuda_graph_bs_decode",
+    "torch_compile_max_bs",
     "mem_fraction_static",
     "dp_size",
     "attn_dp_size",
@@ -71,12 +72,68 @@ LATE = frozenset({"attention_backend", "page_size", "sampling_backend", "mem_fra
 
 
 @dataclass(frozen=True, slots=True)
+class Explained:
+    """Why a field may differ: what the record of the engine's validation does not show.
+
+    It is about the engines of `engines`, where the engine's value is `engine` (ANY: whatever it
+    is) and the command line has all of `words`.
+    """
+
+    name: str
+    engines: str
+    engine: Any
+    words: tuple[str, ...]
+    why: str
+
+
+ANY = object()
+EXPLAINED = (
+    Explained(
+        "enable_dp_attention",
+        ">=0.5.22",
+        True,
+        (),
+        "the engine turns the argument into attn_dp_size (parallel_hook.py:60), and its record "
+        "of resolved values reports it as set wherever that is above 1 (0.5.23 "
+        "server_args.py:332); attn_dp_size is compared, too",
+    ),
+    Explained(
+        "decode_attention_backend",
+        "<0.5.4",
+        None,
+        ("--enable-hierarchical-cache",),
+        "0.5.3 chooses it in the model runner, after validation (model_runner.py:638)",
+    ),
+    Explained(
+        "mem_fraction_static",
+        "<0.5.4",
+        ANY,
+        ("aiter",),
+        "0.5.3 takes aiter's 15 % in the model runner, after validation (model_runner.py:635)",
+    ),
+)
+"""Every difference between a plan's values and the engine's; there is no other."""
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """One field with two values."""
 
     name: str
     engine: Any
     ours: Any
+
+    def explained(self, said: Said) -> str | None:
+        """Why it is no error of the plan, if it is none."""
+        for one in EXPLAINED:
+            if (
+                one.name == self.name
+                and (one.engine is ANY or one.engine == self.engine)
+                and SpecifierSet(one.engines, prereleases=True).contains(said.engine)
+                and all(word in said.words for word in one.words)
+            ):
+                return one.why
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +148,8 @@ class Comparison:
     """Fields with the same value."""
     undecided: tuple[str, ...] = ()
     """Fields of which the plan does not tell a value."""
+    open: Mapping[str, str] = field(default_factory=dict)
+    """Why it does not."""
     differences: tuple[Difference, ...] = ()
     excused: str | None = None
 
@@ -177,7 +236,7 @@ def compare(said: Said) -> Comparison:
 
 def _with_values(comparison: Comparison, plan: Plan) -> Comparison:
     engine = {canonical(name): value for name, value in comparison.said.values.items()}
-    agreed, undecided, differences = [], [], []
+    agreed, undecided, differences = [], {}, []
     for name in COMPARED:
         if name not in engine or not (plan.has_argument(name) or name in plan.resolved):
             continue
@@ -186,8 +245,8 @@ def _with_values(comparison: Comparison, plan: Plan) -> Comparison:
             continue
         try:
             ours = plan.value(name)
-        except UnknownValueError:
-            undecided.append(name)
+        except UnknownValueError as error:
+            undecided[name] = str(error)
             continue
         if name == "device" and ours is None:
             ours = plan.device
@@ -195,13 +254,12 @@ def _with_values(comparison: Comparison, plan: Plan) -> Comparison:
             agreed.append(name)
         else:
             differences.append(Difference(name, theirs, ours))
-    return Comparison(
-        comparison.said,
-        comparison.errors,
-        comparison.unjudged,
-        tuple(agreed),
-        tuple(undecided),
-        tuple(differences),
+    return replace(
+        comparison,
+        agreed=tuple(agreed),
+        undecided=tuple(undecided),
+        open=undecided,
+        differences=tuple(differences),
     )
 
 

@@ -5,6 +5,7 @@
     python -m tests.conformance.report 0.5.23 --alarms     what a rule refuses and it accepts
     python -m tests.conformance.report 0.5.23 --values page_size     where that field differs
     python -m tests.conformance.report 0.5.23 --id parallel-1c2d3e4  everything about one
+    python -m tests.conformance.report --agreement         write docs/reference/agreement.md
 
 `--machine` (h200, b200, cpu) restricts it, `--code SPL2` the alarms to codes, `--examples N` sets
 how many command lines are shown of each kind.
@@ -155,7 +156,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--id", metavar="ID")
     parser.add_argument("--code", default="")
     parser.add_argument("--examples", type=int, default=2)
+    parser.add_argument("--agreement", action="store_true")
     args = parser.parse_args(argv)
+    if args.agreement:
+        from tests.conformance import agreement
+
+        found = [c for version in data.versions() for c in comparisons(version)]
+        agreement.DOCUMENT.write_text(agreement.document(found))
+        return 0
     found = [c for v in args.versions or data.versions() for c in comparisons(v, args.machine)]
     kinds = {"missed": args.missed, "false alarm": args.alarms, "excused": args.excused}
     for outcome in (kind for kind, wanted in kinds.items() if wanted):

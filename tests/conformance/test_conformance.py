@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import pytest
 
-from tests.conformance import data
-from tests.conformance.compare import Comparison, compared, exceptions, fits
+from tests.conformance import agreement, data
+from tests.conformance.compare import EXPLAINED, Comparison, compared, exceptions, fits
 from tests.conformance.report import (
     comparisons,
     confusion,
@@ -25,21 +25,6 @@ pytestmark = pytest.mark.slow
 VERSIONS = data.versions()
 KNOWN: dict[str, str] = {}
 """Configurations that the engine refuses and we do not, and why: nothing else may be missed."""
-NOT_YET = {
-    "disable_cuda_graph": "backends without graphs switch it off up to 0.5.14",
-    "disable_overlap_schedule": "hybrid models and `--speculative-algorithm none` up to 0.5.14",
-    "disable_radix_cache": "dual_chunk_flash_attn and others switch it off",
-    "enable_dp_attention": "0.5.23 derives it from attn_dp_size, which is compared",
-    "enable_lora": "lora_paths switches it on",
-    "mamba_radix_cache_strategy": "auto is left as it is",
-    "mem_fraction_static": "a few backends reserve more",
-    "sampling_backend": "nothing asks for it",
-    "device": "the draft of a configuration may have another",
-    "decode_attention_backend": "a hybrid default of 0.5.3",
-    "page_size": "a few backends of 0.5.12",
-    "speculative_draft_attention_backend": "DFLASH chooses one from 0.5.18",
-}
-"""Fields whose resolution is not complete; every other one is the engine's in every case."""
 
 
 @lru_cache
@@ -66,8 +51,14 @@ def test_what_the_engine_accepts_is_no_error(version: str) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_plan_has_the_values_of_the_engine(version: str) -> None:
-    wrong = [c for c in found(version) if {d.name for d in c.differences} - set(NOT_YET)]
-    assert not wrong, f"\n{value_text(found(version))}"
+    """Every field, in every configuration that both accept; but for what compare.EXPLAINED says."""
+    wrong = [
+        (c.said.id, c.said.machine, d)
+        for c in found(version)
+        for d in c.differences
+        if d.explained(c.said) is None
+    ]
+    assert not wrong, f"\n{value_text(found(version))}\n{wrong[:5]}"
 
 
 @pytest.mark.timeout(600)
@@ -82,6 +73,30 @@ def test_every_exception_is_needed() -> None:
                     if not any(fits(entry, comparison.said, *error) for error in comparison.errors)
                 ]
     assert not idle
+
+
+@pytest.mark.timeout(600)
+def test_every_explanation_is_needed() -> None:
+    seen = {
+        d.explained(c.said) for version in VERSIONS for c in found(version) for d in c.differences
+    }
+    assert {one.why for one in EXPLAINED} == seen
+
+
+@pytest.mark.timeout(600)
+def test_the_table_of_agreement_is_the_generated_one() -> None:
+    everything = [c for version in VERSIONS for c in found(version)]
+    assert agreement.DOCUMENT.read_text() == agreement.document(everything), (
+        "run python -m tests.conformance.report --agreement"
+    )
+
+
+@pytest.mark.timeout(600)
+def test_the_plan_tells_values_in_enough_configurations() -> None:
+    """The fields of the issue, each in at least 400 configurations of an NVIDIA GPU or a CPU."""
+    counts = agreement.counts([c for version in VERSIONS for c in found(version)])
+    for field in agreement.FIELDS:
+        assert sum(count.agreed for count in counts[field].values()) >= 400, field
 
 
 def test_the_data_is_large_enough_to_mean_something() -> None:

@@ -2,14 +2,213 @@
 
 from __future__ import annotations
 
-from speclaunch.plan.budget import Budget, Fit
-from speclaunch.plan.plan import Plan
+from typing import Any
+
+from speclaunch.plan.budget import Budget, Fit, MemoryPhase
+from speclaunch.plan.memory import messages, shares
+from speclaunch.plan.memory.estimate import in_gib
+from speclaunch.plan.memory.fractions import working_range
+from speclaunch.plan.memory.free import Device
+from speclaunch.plan.memory.phases import Failure, Outcome, Terms, Turn, start
+from speclaunch.plan.memory.pool import Pool
+from speclaunch.plan.memory.terms import Gathered, gather
+from speclaunch.plan.plan import Plan, UnknownValueError
+
+_CLOSE = 0.03
+"""Of the memory that is free at the start: what is left over counts as close below that."""
 
 
 def budget(plan: Plan) -> Budget:
     """Where the memory goes and whether it is enough, by the accounting of the plan's version.
 
     Never raises for a fact that is missing: the budget is then unknown, and says because of what.
+    `working_fractions` are those for which it is said to fit: at the upper end the estimates are at
+    their least, and a note says up to where the engine's own rules of thumb are kept.
     """
-    del plan
-    return Budget(Fit.UNKNOWN, "the memory is not worked out yet", unknown=("everything",))
+    found = gather(plan)
+    base: dict[str, Any] = {
+        "target_kv": found.target_kv,
+        "draft_kv": found.draft_kv,
+        "context_length": found.context,
+        "mem_fraction_static": found.fraction,
+        "working_fractions": None,
+    }
+    terms = found.terms
+    if terms is None:
+        return _too_large(plan, found, base) or _unknown(found, base)
+    if len(found.unknown) <= (found.fraction is None):  # all but the fraction itself
+        base["working_fractions"] = working_range(lambda tried: start(plan, terms, tried).turn)
+    try:
+        unequal = _unbalanced(plan, found)
+    except UnknownValueError:
+        unequal = None
+    if unequal is not None:
+        return Budget(Fit.FAILS, unequal.what, unequal.phase, unequal.message, **base)
+    if found.fraction is None:
+        return _unknown(found, base)
+    outcome = start(plan, terms, found.fraction)
+    base["ranks"] = shares.ranks(found, terms, outcome)
+    if found.unknown:
+        return _unknown(found, base)
+    if outcome.best.failure is not None:
+        return _fails(outcome, outcome.best.failure, terms, base)
+    return _fits(plan, outcome, terms, found.context, base)
+
+
+def _unknown(found: Gathered, base: dict[str, Any]) -> Budget:
+    reasons = tuple(found.unknown)
+    return Budget(Fit.UNKNOWN, "; ".join(reasons), unknown=reasons, **base)
+
+
+def _too_large(plan: Plan, found: Gathered, base: dict[str, Any]) -> Budget | None:
+    """What is known of the weights alone is more than there is."""
+    if not found.device:
+        return None
+    most = min(one.most_free for one in found.device)
+    together = plan.in_versions(">=0.5.14")
+    weights = [(MemoryPhase.TARGET_WEIGHTS, "target", found.target_weights)]
+    if together:
+        weights.append((MemoryPhase.DRAFT_WEIGHTS, "draft", found.draft_weights))
+    for phase, whose, size in weights:
+        if size is None:
+            continue
+        most -= size.bytes if size.exact else int(size.bytes * (1 - _CLOSE))
+        if most < 0:
+            why = (
+                f"the {whose}'s weights take {in_gib(size.bytes)} of a rank, "
+                f"{in_gib(-most)} more than there is"
+            )
+            message = messages.allocation(plan)
+            return Budget(Fit.FAILS, why, phase, message, unknown=tuple(found.unknown), **base)
+    return None
+
+
+def _unbalanced(plan: Plan, found: Gathered) -> Failure | None:
+    """Ranks of a tensor-parallel group with very different memory free (0.5.7
+    model_runner.py:788; before, the same with another name of the variable)."""
+    devices: tuple[Device, ...] = found.device or ()
+    if int(plan.value("tp_size") or 1) < 2 or len(devices) < 2:
+        return None
+    least = min(one.free for one in devices)
+    most = max(one.free for one in devices)
+    if plan.in_versions(">=0.5.7"):
+        checked = plan.env_flag("SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK", True)
+    else:
+        checked = not plan.env_flag("SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK")
+    if not checked or least >= 0.9 * most:
+        return None
+    why = (
+        f"one GPU has {in_gib(least)} free and another {in_gib(most)}: the engine refuses ranks "
+        "that differ by more than a tenth"
+    )
+    message = messages.unbalanced(most, least)
+    return Failure(MemoryPhase.TARGET_WEIGHTS, Turn.NEITHER, message, why, most - least)
+
+
+_ADVICE = {
+    Turn.RAISE: "a larger mem_fraction_static is needed",
+    Turn.LOWER: "a smaller mem_fraction_static leaves more",
+    Turn.NEITHER: "mem_fraction_static does not matter here",
+}
+
+
+def _fails(outcome: Outcome, failure: Failure, terms: Terms, base: dict[str, Any]) -> Budget:
+    why = (
+        f"{failure.what}: at least {in_gib(failure.short)} are missing of "
+        f"{in_gib(terms.device.free)} that are free at the start; {_ADVICE[failure.turn]}"
+    )
+    likely = outcome.likely.failure
+    message = failure.message  # with the numbers that are likely, where it fails alike
+    if likely is not None and likely.phase is failure.phase:
+        message = likely.message
+    notes: tuple[str, ...] = ()
+    if base["working_fractions"] is None and failure.turn is not Turn.NEITHER:
+        notes = ("no mem_fraction_static works with these settings",)
+    pool = outcome.best.pool
+    if pool is not None:
+        base |= _counts(outcome, base["context_length"])
+    return Budget(Fit.FAILS, why, failure.phase, message, notes=notes, **base)
+
+
+def _counts(outcome: Outcome, context: int | None) -> dict[str, Any]:
+    pool = outcome.likely.pool
+    if pool is None:
+        return {}
+    whole = None if not context else min(pool.tokens // context, pool.running)
+    return {
+        "tokens": pool.tokens,
+        "running_requests": pool.running,
+        "requests_at_context": whole,
+    }
+
+
+def _fits(
+    plan: Plan, outcome: Outcome, terms: Terms, context: int | None, base: dict[str, Any]
+) -> Budget:
+    doubt = outcome.likely.failure
+    base |= _counts(outcome, context)
+    pool = outcome.likely.pool
+    if pool is None:  # there is none as is likely, and there is one at the best
+        what = "the KV cache" if doubt is None else doubt.what
+        reason = (
+            f"whether {what} fits depends on estimates: on what CUDA takes, "
+            f"{shares.likely_size(terms.device.runtime)}"
+        )
+        if not terms.target_weights.size.exact:
+            reason += f", and on the weights, {shares.likely_size(terms.target_weights)}"
+        return Budget(Fit.UNKNOWN, reason, unknown=(reason,), **base)
+    notes = _limits(pool, terms, context)
+    if doubt is not None:
+        notes.append(_doubt(plan, terms, doubt))
+    if outcome.best.free < _CLOSE * terms.device.free:
+        notes.append(
+            f"it is close: with every estimate at its least, {in_gib(outcome.best.free)} remain"
+        )
+    why = (
+        f"{pool.tokens:,} tokens of KV cache and {pool.running:,} running requests in "
+        f"{in_gib(terms.device.free)} that are free at the start"
+    )
+    return Budget(Fit.FITS, why, notes=tuple(notes), **base)
+
+
+def _doubt(plan: Plan, terms: Terms, doubt: Failure) -> str:
+    """What the engine itself would put aside is not there; that is often more than is needed."""
+    safe = working_range(lambda fraction: _likely_turn(plan, terms, fraction))
+    at = "no mem_fraction_static leaves that"
+    if safe is not None:
+        at = f"up to mem_fraction_static={safe[1]:.3f} it is left"
+    return (
+        f"{in_gib(doubt.short)} are missing of what the engine puts aside by its own rules of "
+        f"thumb, which are on the safe side (activations {shares.likely_size(terms.activations)}): "
+        f"if it fails, it does so in the phase '{doubt.phase.value}'; {at}"
+    )
+
+
+def _likely_turn(plan: Plan, terms: Terms, fraction: float) -> Turn | None:
+    failure = start(plan, terms, fraction).likely.failure
+    return None if failure is None else failure.turn
+
+
+def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:
+    """Limits of the user that the engine lowers by itself, and what gets lost."""
+    notes = []
+    most = terms.pool.most
+    if most is not None and most > pool.profiled:
+        notes.append(
+            f"max_total_tokens={most:,} is more than memory has room for ({pool.profiled:,}): the "
+            "engine takes what there is"
+        )
+    slots = terms.pool.slots
+    asked = None if slots.given is None else slots.given // slots.ranks
+    if asked is not None and pool.running < asked:
+        what = "states" if pool.states.ratio and pool.states.cap(asked) < asked else "tokens"
+        notes.append(
+            f"max_running_requests is lowered from {asked} to {pool.running}: the pool has too few "
+            f"{what} for more"
+        )
+    if context is not None and pool.tokens < context:
+        notes.append(
+            f"a request of the whole context ({context:,} tokens) does not fit: the pool "
+            f"holds {pool.tokens:,}"
+        )
+    return notes

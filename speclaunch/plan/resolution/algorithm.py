@@ -29,7 +29,18 @@ def resolve_algorithm(working: Working) -> None:
                 "sglang 0.5.23 arg_groups/speculative_hook.py:110, 0.5.12 server_args.py:116",
             )
             return
-        working.set("speculative_algorithm", "EAGLE" if name == "NEXTN" else name)
+        final = "EAGLE" if name == "NEXTN" else name
+        why = "as it was given"
+        if name == "NEXTN":
+            why = "NEXTN is another name of EAGLE in every version"
+        elif final != asked:
+            why = f"the engine's names are upper case: {asked} is {final}"
+        working.set(
+            "speculative_algorithm",
+            final,
+            why,
+            "sglang 0.5.23 arg_groups/speculative_hook.py:109, 0.4.6 server_args.py:374",
+        )
 
 
 def _has_gemma4_draft(working: Working) -> bool:
@@ -53,7 +64,12 @@ def resolve_device(working: Working) -> None:
     """A device without its number (0.5.11 and later)."""
     given = working.given("device")
     if given is not None and ":" in str(given) and working.since("0.5.11"):
-        working.set("device", str(given).partition(":")[0])
+        working.set(
+            "device",
+            str(given).partition(":")[0],
+            f"the engine drops the number of {given}",
+            "sglang 0.5.23 arg_groups/serving_hook.py:658",
+        )
 
 
 def resolve_draft(working: Working) -> None:
@@ -84,7 +100,12 @@ def _own_draft(working: Working) -> None:
         said=False,
     )
     if working.since("0.5.6"):
-        working.set("speculative_draft_model_revision", working.given("revision"))
+        working.set(
+            "speculative_draft_model_revision",
+            working.given("revision"),
+            "the draft is in the target's own checkpoint, at the target's revision",
+            "sglang 0.5.23 arg_groups/speculative_hook.py:1147, 0.5.6 server_args.py:1779",
+        )
 
 
 def _bundled_draft(working: Working) -> None:
@@ -103,7 +124,12 @@ def _bundled_draft(working: Working) -> None:
         "the target checkpoint bundles a DSPARK draft",
         "sglang 0.5.23 arg_groups/speculative_hook.py:718, 0.5.16 :284",
     )
-    working.set("speculative_draft_model_revision", working.given("revision"))
+    working.set(
+        "speculative_draft_model_revision",
+        working.given("revision"),
+        "the draft is in the target's own checkpoint, at the target's revision",
+        "sglang 0.5.23 arg_groups/speculative_hook.py:730",
+    )
 
 
 def _revision(working: Working) -> None:
@@ -122,7 +148,12 @@ def _revision(working: Working) -> None:
                     said=False,
                 )
             else:
-                working.set(name, "main")
+                working.set(
+                    name,
+                    "main",
+                    "a draft without a revision is taken from main",
+                    "sglang 0.5.23 arg_groups/speculative_hook.py:130, 0.5.6 server_args.py:1727",
+                )
 
 
 def _quantization(working: Working) -> None:
@@ -133,10 +164,16 @@ def _quantization(working: Working) -> None:
             return
         own, target = working.given(name), working.given("quantization")
         if own == "unquant":
-            working.set(name, None)
+            working.set(
+                name,
+                None,
+                "unquant says that the draft is not quantised",
+                "sglang 0.5.23 arg_groups/serving_hook.py:708",
+            )
         elif own is None and target not in (None, "unquant"):
             if working.algorithm is None:
-                working.set(name, target)
+                why = f"without one of its own it takes the target's, {target}; nothing drafts"
+                working.set(name, target, why, "sglang 0.5.23 arg_groups/serving_hook.py:689")
                 return
             working.change(
                 "SPL909",

@@ -12,6 +12,10 @@ BOTH = "attention_backend"
 PREFILL = "prefill_attention_backend"
 DECODE = "decode_attention_backend"
 PAGE = "page_size"
+_DEFAULT_SOURCE = (
+    "sglang 0.5.23 arg_groups/model_override_base.py:277, 0.5.10 server_args.py:2217, "
+    "0.4.6 model_executor/model_runner.py:336"
+)
 
 
 def resolve_attention(working: Working) -> None:
@@ -57,13 +61,20 @@ def _choose(working: Working) -> None:
     with working.deciding(BOTH):
         _same_for_both(working)
         if working.value(BOTH) is None:
-            backend = _deterministic(working) or _default(working)
-            working.set(BOTH, backend)
+            deterministic = _deterministic(working)
+            if deterministic is not None:
+                why = "deterministic inference has it on these GPUs"
+                source = "sglang 0.5.23 arg_groups/overrides.py:1116"
+                working.set(BOTH, deterministic, why, source)
+            else:
+                working.set(BOTH, _default(working), _why_default(working), _DEFAULT_SOURCE)
         _fp8_e5m2(working)
     with working.deciding(PREFILL):
         chosen = (working.backend(BOTH), working.backend(DECODE))
         if "cutedsl_mla" in chosen and working.value(PREFILL) is None:
-            working.set(PREFILL, "trtllm_mla")
+            why = "cutedsl_mla decodes only; it prefills with trtllm_mla"
+            source = "sglang 0.5.23 arg_groups/overrides.py:1258"
+            working.set(PREFILL, "trtllm_mla", why, source)
 
 
 def _same_for_both(working: Working) -> None:
@@ -72,7 +83,9 @@ def _same_for_both(working: Working) -> None:
     if prefill is None or prefill != working.value(DECODE) or not working.since("0.5.1"):
         return
     if working.value(BOTH) != prefill:
-        working.set(BOTH, prefill)
+        why = f"{prefill} is given for both phases"
+        source = "sglang 0.5.23 arg_groups/overrides.py:1131, 0.5.4 server_args.py:1115"
+        working.set(BOTH, prefill, why, source)
 
 
 def _deterministic(working: Working) -> str | None:
@@ -83,6 +96,21 @@ def _deterministic(working: Working) -> str | None:
         return "fa3"
     deepseek = ("Deepseek", "MistralLarge3", "Pixtral", "GlmMoeDsa", "Glm4MoeLite", "Glm5Next")
     return "triton" if working.architecture.startswith(deepseek) else "flashinfer"
+
+
+def _why_default(working: Working) -> str:
+    """What the default goes by, in one sentence."""
+    if working.device == "cpu":
+        return "the default on a CPU"
+    kind = "latent attention" if working.architectures.uses_mla(working.target) else "heads"
+    on = "AMD GPUs"
+    if not working.is_hip:
+        on = f"compute capability {working.capability // 10}.{working.capability % 10}"
+    topk = working.given("speculative_eagle_topk")
+    speculates = working.given("speculative_algorithm")
+    how = "" if speculates is None else f", {speculates}"
+    how += "" if topk is None else f" with topk {topk}"
+    return f"the default for {kind} on {on}{how}"
 
 
 def _default(working: Working) -> str:
@@ -180,7 +208,7 @@ def _fp8_e5m2(working: Working) -> None:
         if working.is_given(BOTH):
             working.change("SPL919", BOTH, "triton", why, source)
         else:
-            working.set(BOTH, "triton")
+            working.set(BOTH, "triton", why, source)
 
 
 def _hierarchical_cache(working: Working) -> None:

@@ -13,6 +13,9 @@ BOTH = "attention_backend"
 PREFILL = "prefill_attention_backend"
 DECODE = "decode_attention_backend"
 
+_Choose = Callable[[Working, str], None]
+"""What a model chooses, and where the engine does."""
+
 
 def by_model(working: Working) -> None:
     """What the engine's model-specific adjustments choose (0.5.1 and later).
@@ -31,9 +34,9 @@ def by_model(working: Working) -> None:
     architecture = working.architecture
     if architecture not in known and not architecture.startswith(("Llama4", "Deepseek")):
         return
-    for names, choose in _CHOICES:
+    for names, choose, source in _CHOICES:
         if architecture.startswith(names):
-            choose(working)
+            choose(working, f"sglang {source}")
             return
     if not_set(working):
         raise UnknownValueError(f"how the engine chooses a backend for {architecture}")
@@ -55,7 +58,19 @@ def _major(working: Working) -> int:
     return working.capability // 10
 
 
-def _deepseek(working: Working) -> None:
+def _take(working: Working, backend: str, source: str) -> None:
+    """The model's own choice."""
+    working.set(BOTH, backend, _why(working), source)
+
+
+def _why(working: Working) -> str:
+    on = "AMD GPUs"
+    if not working.is_hip:
+        on = f"compute capability {working.capability // 10}.{working.capability % 10}"
+    return f"the engine's choice for {working.architecture} on {on}"
+
+
+def _deepseek(working: Working, source: str) -> None:
     """DeepSeek V3 and its relatives: sparse attention, or trtllm_mla on Blackwell."""
     if not working.since("0.5.3"):
         return
@@ -64,13 +79,14 @@ def _deepseek(working: Working) -> None:
         return
     known = working.architecture in working.architectures.attention_overrides
     if known and _major(working) == 10 and not_set(working):
-        working.set(BOTH, "trtllm_mla")
+        _take(working, "trtllm_mla", source)
 
 
 def _sparse(working: Working) -> None:
     """DeepSeek V3.2: its own backend and pages of 64; 0.5.3 to 0.5.5 also force DP attention."""
+    source = "sglang 0.5.23 arg_groups/model_overrides/deepseek_v2.py:103, 0.5.3 server_args.py:946"
     if not_set(working):
-        working.set(BOTH, "dsa" if working.since("0.5.13") else "nsa")
+        _take(working, "dsa" if working.since("0.5.13") else "nsa", source)
     if not working.since("0.5.6"):
         _all_ranks(working)
     if working.is_hip:
@@ -93,39 +109,39 @@ def _all_ranks(working: Working) -> None:
             working.change("SPL910", name, value, why, source)
 
 
-def _gpt_oss(working: Working) -> None:
+def _gpt_oss(working: Working, source: str) -> None:
     free = not_set(working) if working.since("0.5.3") else working.value(BOTH) is None
     if not free:
         return
     if working.is_hip:
-        working.set(BOTH, "aiter" if working.since("0.5.10") else "triton")
+        _take(working, "aiter" if working.since("0.5.10") else "triton", source)
         return
-    working.set(BOTH, {10: "trtllm_mha", 9: "fa3"}.get(_major(working), "triton"))
+    _take(working, {10: "trtllm_mha", 9: "fa3"}.get(_major(working), "triton"), source)
 
 
-def _llama4(working: Working) -> None:
+def _llama4(working: Working, source: str) -> None:
     if not working.since("0.5.6") or working.device == "cpu" or working.value(BOTH) is not None:
         return
     if working.is_hip:
-        working.set(BOTH, "aiter")
+        _take(working, "aiter", source)
         return
-    working.set(BOTH, {10: "trtllm_mha", 9: "fa3"}.get(_major(working), "triton"))
+    _take(working, {10: "trtllm_mha", 9: "fa3"}.get(_major(working), "triton"), source)
 
 
-def _olmo2(working: Working) -> None:
+def _olmo2(working: Working, source: str) -> None:
     if working.value(BOTH) is not None or working.device == "cpu":
         return
     major = _major(working)
     fallback = "fa3" if major >= 8 else "triton"
-    working.set(BOTH, "trtllm_mha" if major == 10 else fallback)
+    _take(working, "trtllm_mha" if major == 10 else fallback, source)
 
 
-def _exaone(working: Working) -> None:
+def _exaone(working: Working, source: str) -> None:
     if of_config(working, "sliding_window_pattern") is not None:
-        _olmo2(working)
+        _olmo2(working, source)
 
 
-def _gemma4(working: Working) -> None:
+def _gemma4(working: Working, source: str) -> None:
     if working.device == "cpu":
         return
     if working.value(BOTH) is not None or (not working.since("0.5.13") and not not_set(working)):
@@ -133,96 +149,93 @@ def _gemma4(working: Working) -> None:
     blackwell = working.since("0.5.13") and _major(working) == 10
     if blackwell and working.since("0.5.13") and not working.since("0.5.14"):
         raise UnknownValueError("whether the experts are quantised by modelopt is not known")
-    working.set(BOTH, "trtllm_mha" if blackwell else "triton")
+    _take(working, "trtllm_mha" if blackwell else "triton", source)
 
 
-def _step3(working: Working) -> None:
+def _step3(working: Working, source: str) -> None:
     if not not_set(working):
         return
     major = _major(working)
     if major in (10, 11, 12):
-        working.set(BOTH, "fa4")
+        _take(working, "fa4", source)
     elif major == 9:
-        working.set(BOTH, "fa3")
+        _take(working, "fa3", source)
 
 
-def _deepseek_v4(working: Working) -> None:
+def _deepseek_v4(working: Working, source: str) -> None:
     if working.value(BOTH) != "dsv4" and working.is_given(BOTH):
         why = "DeepSeek V4 has a backend of its own"
-        source = (
-            "sglang 0.5.23 arg_groups/model_overrides/deepseek_v4.py:21, "
-            "0.5.12 arg_groups/deepseek_v4_hook.py:15"
-        )
         working.change("SPL919", BOTH, "dsv4", why, source)
     else:
-        working.set(BOTH, "dsv4")
+        _take(working, "dsv4", source)
     force_page(working, 256, "DeepSeek V4")
 
 
-def _nemotron_h(working: Working) -> None:
+def _nemotron_h(working: Working, source: str) -> None:
     """Attention between Mamba layers: no triton before 0.5.19."""
     major = _major(working)
     if not working.since("0.5.19"):
         if major == 10 and working.value(BOTH) is None:
-            working.set(BOTH, "flashinfer")
+            _take(working, "flashinfer", source)
         return
     if major not in (10, 11, 12) or not not_set(working):
         return
     if working.given("speculative_algorithm") is None:
         if major == 10:
-            working.set(BOTH, "trtllm_mha")
+            _take(working, "trtllm_mha", source)
         return
     if major == 10 and working.given("speculative_eagle_topk") in (None, 1):
-        working.set(BOTH, "trtllm_mha")
+        _take(working, "trtllm_mha", source)
         if working.given("page_size") is None:
-            working.set("page_size", 64)
+            why = "trtllm_mha has pages of 64 here"
+            working.set("page_size", 64, why, source)
     else:
-        working.set(BOTH, "triton")
+        _take(working, "triton", source)
 
 
-def _mimo_v2(working: Working) -> None:
+def _mimo_v2(working: Working, source: str) -> None:
     if _major(working) == 10 and not_set(working):
-        working.set(BOTH, "fa4")
+        _take(working, "fa4", source)
 
 
-def _iquest(working: Working) -> None:
+def _iquest(working: Working, source: str) -> None:
     if not_set(working):
-        working.set(BOTH, "fa3")
+        _take(working, "fa3", source)
     elif working.value(BOTH) is None:
         for name in (PREFILL, DECODE):
             if working.value(name) is None:
-                working.set(name, "fa3")
+                working.set(name, "fa3", _why(working), source)
 
 
-def _blackwell(backend: str) -> Callable[[Working], None]:
+def _blackwell(backend: str) -> _Choose:
     """Models with a choice for Blackwell alone."""
 
-    def choose(working: Working) -> None:
+    def choose(working: Working, source: str) -> None:
         if working.value(BOTH) is None and _major(working) == 10:
-            working.set(BOTH, backend)
+            _take(working, backend, source)
 
     return choose
 
 
-def _granite(working: Working) -> None:
+def _granite(working: Working, source: str) -> None:
     layers = working.target.config.get("layer_types") or ()
     if "mamba" in layers:
-        _blackwell("flashinfer" if working.since("0.5.13") else "triton")(working)
+        _blackwell("flashinfer" if working.since("0.5.13") else "triton")(working, source)
 
 
-def _qwen_hybrid(working: Working) -> None:
+def _qwen_hybrid(working: Working, source: str) -> None:
     """Qwen3-Next and Qwen3.5: triton on Blackwell, or trtllm_mha where its pages can be had."""
     if working.value(BOTH) is not None or _major(working) != 10:
         return
     if not working.since("0.5.10"):
-        working.set(BOTH, "triton")
+        _take(working, "triton", source)
         return
     if _trtllm_has_its_pages(working):
-        working.set(BOTH, "trtllm_mha")
+        _take(working, "trtllm_mha", source)
         if working.since("0.5.14"):
             force_page(working, 64, "trtllm_mha")
     else:
-        working.set(BOTH, "triton")
+        _take(working, "triton", source)
         if working.since("0.5.14"):
             force_page(working, 1, "the cache of linear attention")
 
@@ -248,27 +261,40 @@ def _extra_buffer(working: Working) -> bool:
     return bool(strategy in ("extra_buffer", "extra_buffer_lazy"))
 
 
-def _nothing(_: Working) -> None:
+def _nothing(_: Working, __: str) -> None:
     """The engine has a rule that does not touch the backend, or only that of other platforms."""
 
 
-_CHOICES: tuple[tuple[str | tuple[str, ...], Callable[[Working], None]], ...] = (
-    ("DeepseekV4", _deepseek_v4),
-    (("Deepseek", "KimiK25", "MistralLarge3", "Pixtral", "GlmMoeDsa", "Glm5Next"), _deepseek),
-    (("HYV4", "LongcatFlash", "Dots3Note"), _deepseek),
-    ("GptOss", _gpt_oss),
-    ("Llama4", _llama4),
-    ("Olmo2", _olmo2),
-    ("Exaone", _exaone),
-    ("Gemma4", _gemma4),
-    ("Step3p", _step3),
-    ("NemotronH", _nemotron_h),
-    ("MiMoV2", _mimo_v2),
-    ("IQuestQ1", _iquest),
-    (("FalconH1", "JetNemotron", "JetVLM"), _blackwell("triton")),
-    ("MiniCPMV4_", _blackwell("triton")),
-    ("Lfm2", _blackwell("flashinfer")),
-    ("GraniteMoeHybrid", _granite),
-    (("Qwen3Next", "Qwen3_5", "InternS2"), _qwen_hybrid),
-    (("Qwen3MoeForCausalLM", "Qwen3VL"), _nothing),
+_OWN = "0.5.23 arg_groups/model_overrides"
+_CHOICES: tuple[tuple[str | tuple[str, ...], _Choose, str], ...] = (
+    (
+        "DeepseekV4",
+        _deepseek_v4,
+        f"{_OWN}/deepseek_v4.py:21, 0.5.12 arg_groups/deepseek_v4_hook.py:15",
+    ),
+    (
+        ("Deepseek", "KimiK25", "MistralLarge3", "Pixtral", "GlmMoeDsa", "Glm5Next"),
+        _deepseek,
+        f"{_OWN}/deepseek_v2.py:185, 0.5.3 server_args.py:842",
+    ),
+    (("HYV4", "LongcatFlash", "Dots3Note"), _deepseek, f"{_OWN}/deepseek_v2.py:185"),
+    ("GptOss", _gpt_oss, f"{_OWN}/gpt_oss.py:31, 0.5.3 server_args.py:867"),
+    ("Llama4", _llama4, f"{_OWN}/llama4.py:37, 0.5.6 server_args.py:1182"),
+    ("Olmo2", _olmo2, f"{_OWN}/olmo2.py:26"),
+    ("Exaone", _exaone, f"{_OWN}/exaone.py:25"),
+    ("Gemma4", _gemma4, f"{_OWN}/gemma4.py:39"),
+    ("Step3p", _step3, "0.5.23 arg_groups/overrides.py:342"),
+    ("NemotronH", _nemotron_h, f"{_OWN}/nemotron_h.py:130"),
+    ("MiMoV2", _mimo_v2, f"{_OWN}/mimo_v2.py:28"),
+    ("IQuestQ1", _iquest, f"{_OWN}/iquest_q1.py:43"),
+    (("FalconH1", "JetNemotron", "JetVLM"), _blackwell("triton"), f"{_OWN}/falcon_h1.py:18"),
+    ("MiniCPMV4_", _blackwell("triton"), f"{_OWN}/minicpmv.py:17"),
+    ("Lfm2", _blackwell("flashinfer"), f"{_OWN}/lfm2.py:16"),
+    ("GraniteMoeHybrid", _granite, f"{_OWN}/granitemoehybrid.py:19"),
+    (
+        ("Qwen3Next", "Qwen3_5", "InternS2"),
+        _qwen_hybrid,
+        f"{_OWN}/qwen3_5.py:47, 0.5.6 server_args.py:1319",
+    ),
+    (("Qwen3MoeForCausalLM", "Qwen3VL"), _nothing, ""),
 )

@@ -18,7 +18,12 @@ def resolve_disaggregation(working: Working) -> None:
     with working.deciding(GRAPHS):
         prefill = working.value("disaggregation_mode") == "prefill"
         if prefill and not working.value(GRAPHS) and _without_graphs(working):
-            working.set(GRAPHS, True)
+            working.set(
+                GRAPHS,
+                True,
+                "the prefill server of a disaggregated pair has no CUDA graphs in this version",
+                "sglang 0.5.10 server_args.py:3252, 0.4.6 server_args.py:448",
+            )
     with working.deciding(RADIX):
         if working.value("disaggregation_mode") != "decode" or working.value(RADIX):
             return
@@ -41,9 +46,11 @@ def resolve_caches(working: Working) -> None:
         _graphs(working)
     with working.deciding(RADIX, "enable_mixed_chunk"):
         if working.backend("attention_backend") == "dual_chunk_flash_attn":
-            working.set(RADIX, True)
+            why = "dual_chunk_flash_attn goes without it"
+            source = "sglang 0.5.10 server_args.py:2460"
+            working.set(RADIX, True, why, source)
             if working.value("enable_mixed_chunk"):
-                working.set("enable_mixed_chunk", False)
+                working.set("enable_mixed_chunk", False, why, source)
     with working.deciding(RADIX):
         _deterministic(working)
 
@@ -57,7 +64,13 @@ def _graphs(working: Working) -> None:
     if (deepep and working.value("deepep_mode") == "normal") or (
         working.backend("attention_backend") in eager
     ):
-        working.set(GRAPHS, True)
+        what = "deepep in normal mode" if deepep else str(working.value("attention_backend"))
+        working.set(
+            GRAPHS,
+            True,
+            f"{what} runs without CUDA graphs",
+            "sglang 0.5.10 server_args.py:2301, 0.4.6 server_args.py:321",
+        )
 
 
 def _without_graphs(working: Working) -> bool:
@@ -77,9 +90,14 @@ def _sampling(working: Working) -> None:
     with working.deciding(name):
         on_cpu = working.device == "cpu" and working.since("0.4.10")
         if on_cpu or (is_deterministic(working) and working.since("0.5.3")):
-            working.set(name, "pytorch")
+            why = "a CPU samples with it" if on_cpu else "deterministic inference samples with it"
+            source = "sglang 0.5.23 arg_groups/platform_hook.py:172, overrides.py:1035"
+            working.set(name, "pytorch", why, source)
         elif working.value(name) is None:
-            working.set(name, "flashinfer" if working.is_cuda else "pytorch")
+            backend = "flashinfer" if working.is_cuda else "pytorch"
+            why = "the default on NVIDIA GPUs" if working.is_cuda else "no NVIDIA GPU"
+            source = "sglang 0.5.23 arg_groups/overrides.py:1019, 0.5.10 server_args.py:2211"
+            working.set(name, backend, why, source)
 
 
 def _adapters(working: Working) -> None:
@@ -87,7 +105,8 @@ def _adapters(working: Working) -> None:
     name = "enable_lora"
     with working.deciding(name):
         if working.since("0.4.10") and working.value("lora_paths") and working.value(name) is None:
-            working.set(name, True)
+            why = "lora_paths names adapters"
+            working.set(name, True, why, "sglang 0.5.23 arg_groups/lora_hook.py:41")
 
 
 def _deterministic(working: Working) -> None:

@@ -27,7 +27,17 @@ def resolve_draft_attention(working: Working) -> None:
                 "sglang 0.5.23 arg_groups/speculative_hook.py:933, 0.5.15 :270",
             )
         else:
-            working.set(NAME, found)
+            why = f"as the target's prefill ({backend})"
+            if backend is None:
+                why = "the target's own backend is not one of the draft worker's"
+            elif found != backend:
+                why = f"the DFLASH draft worker does not take {backend}, the target's of prefill"
+            working.set(
+                NAME,
+                found,
+                "as it was given" if asked is not None else why,
+                "sglang 0.5.23 arg_groups/speculative_hook.py:986, 0.5.15 :270",
+            )
 
 
 def _supported(working: Working, backend: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolution.parallel import attention_ranks
-from speclaunch.plan.resolution.working import Working
+from speclaunch.plan.resolution.working import Working, counted
 
 SIZES = "cuda_graph_bs_decode"
 MOST = "cuda_graph_max_bs_decode"
@@ -14,16 +14,37 @@ def resolve_sizes(working: Working) -> None:
     """The list of sizes and the largest, once a default for the largest is set."""
     with working.deciding(SIZES, MOST):
         if not working.since("0.5.3"):
-            working.set(SIZES, _by_the_runner(working))
+            source = (
+                "sglang 0.5.2 model_executor/cuda_graph_runner.py:165, "
+                "0.4.6 model_executor/cuda_graph_runner.py:127"
+            )
+            found = _by_the_runner(working)
+            working.set(SIZES, found, _told(found, "the runner's own list"), source)
             return
         given = working.given(SIZES)
         on_cpu = working.since("0.5.10") and working.device == "cpu"
         if on_cpu:
             _for_a_cpu(working)
         elif given is not None:
-            working.set(MOST, max(given))
+            source = "sglang 0.5.23 arg_groups/memory_hook.py:207, 0.5.3 server_args.py:712"
+            working.set(MOST, max(given), "the largest of the list that is given", source)
         else:
-            working.set(SIZES, _listed(working, working.number(MOST)))
+            found = _listed(working, working.number(MOST))
+            source = (
+                "sglang 0.5.23 arg_groups/cuda_graph_hook.py:500, 0.5.10 server_args.py:1344, "
+                "0.5.3 server_args.py:767"
+            )
+            how = "the list without speculation"
+            if working.given("speculative_algorithm") is not None:
+                how = "the list for speculation, finer for small batches"
+            if working.value("disable_cuda_graph_padding"):
+                how = "every size, as padding is off"
+            working.set(SIZES, found, _told(found, how), source)
+
+
+def _told(sizes: list[int], how: str) -> str:
+    """How many sizes, where the list comes from and where it ends."""
+    return f"{counted(len(sizes), 'size')} up to {max(sizes)}: {how}" if sizes else f"none: {how}"
 
 
 def _listed(working: Working, most: int) -> list[int]:
@@ -56,9 +77,13 @@ def _for_a_cpu(working: Working) -> None:
             sizes = _span(1, most)
         else:
             sizes = [*_span(1, 16), *_span(18, 30, 2), *_span(32, 80, 4), *_span(84, most, 8), most]
-        working.set(SIZES, sorted({size for size in sizes if size <= most}))
-    working.set("torch_compile_max_bs", most)
-    working.set(MOST, most)
+        found = sorted({size for size in sizes if size <= most})
+        source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:535, 0.5.10 server_args.py:1377"
+        working.set(SIZES, found, _told(found, "the list of a CPU"), source)
+    why = "a graph of a CPU is compiled, and has the limit of torch_compile"
+    source = "sglang 0.5.23 arg_groups/memory_hook.py:219, 0.5.10 server_args.py:1240"
+    for name in ("torch_compile_max_bs", MOST):
+        working.set(name, most, why, source)
 
 
 def _by_the_runner(working: Working) -> list[int]:

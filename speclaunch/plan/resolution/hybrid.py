@@ -16,7 +16,8 @@ def resolve_hybrid(working: Working) -> None:
     with working.deciding(STRATEGY, OVERLAP, RADIX):
         old = working.since("0.5.7") and not working.since("0.5.14")
         if old and working.value(STRATEGY) == "auto":
-            working.set(STRATEGY, "no_buffer")
+            source = "sglang 0.5.10 server_args.py:967"
+            working.set(STRATEGY, "no_buffer", "what auto is in this version", source)
         known = working.architectures.hybrid
         if not known or not working.may_be(known) or working.architecture not in known:
             return
@@ -38,9 +39,12 @@ def _strategy(working: Working) -> None:
     wanted = not working.value(OVERLAP) or (working.value("page_size") or 1) > 1
     able = working.value("linear_attn_backend") in (None, "triton")
     if wanted and able and working.architecture in working.architectures.extra_buffer:
-        working.set(STRATEGY, "extra_buffer")
+        why = f"{working.architecture} has it, for the overlapped schedule or pages above 1"
+        source = "sglang 0.5.23 arg_groups/overrides.py:483"
+        working.set(STRATEGY, "extra_buffer", why, source)
         return
-    working.set(STRATEGY, "no_buffer")
+    why = "nothing here has or wants a buffer beside the cache of the states"
+    working.set(STRATEGY, "no_buffer", why, "sglang 0.5.23 arg_groups/overrides.py:485")
     _overlap_off(working)
 
 
@@ -54,7 +58,8 @@ def _without_buffer(working: Working) -> None:
     if working.value(STRATEGY) != "no_buffer" or working.value(RADIX):
         return
     if working.since("0.5.11") and (working.value("page_size") or 1) != 1:
-        working.set("page_size", 1)
+        why = "states without a buffer of their own are cached in pages of 1"
+        working.set("page_size", 1, why, "sglang 0.5.11 server_args.py:2427")
     if working.given("speculative_algorithm") is None:
         if working.value("attention_backend") == "trtllm_mha":
             _radix_off(working, "trtllm_mha has no pages of 1, which the cached states need")

@@ -11,17 +11,14 @@ _NAMES = ("attention_backend", "decode_attention_backend", "prefill_attention_ba
 def force_page(working: Working, size: int, what: str) -> None:
     """The engine sets the page size, whatever was given."""
     given = working.given(PAGE)
-    if given is None or given == size or working.value(PAGE) == size:
-        working.set(PAGE, size)
-        return
-    working.change(
-        "SPL908",
-        PAGE,
-        size,
-        f"{what} needs pages of {size}, not {given}",
+    source = (
         "sglang 0.5.23 arg_groups/overrides.py:1143, 0.5.3 server_args.py:985, "
-        "0.4.6 server_args.py:296",
+        "0.4.6 server_args.py:296"
     )
+    if given is None or given == size or working.value(PAGE) == size:
+        working.set(PAGE, size, f"{what} needs pages of {size}", source)
+        return
+    working.change("SPL908", PAGE, size, f"{what} needs pages of {size}, not {given}", source)
 
 
 def resolve_pages(working: Working) -> None:
@@ -29,7 +26,12 @@ def resolve_pages(working: Working) -> None:
     with working.deciding(PAGE):
         _by_backend(working)
         if working.value(PAGE) is None:
-            working.set(PAGE, _default(working))
+            size = _default(working)
+            why = "the default: no backend needs larger pages"
+            if size != 1:
+                why = "the default with the vectorised cache layout of aiter"
+            source = "sglang 0.5.23 arg_groups/overrides.py:1339, 0.4.6 server_args.py:77"
+            working.set(PAGE, size, why, source)
 
 
 def _by_backend(working: Working) -> None:

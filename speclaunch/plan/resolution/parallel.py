@@ -43,8 +43,8 @@ def _rewrite(working: Working) -> None:
         if working.number("attn_dp_size", 1) == 1 and ranks != 1:
             why = "enable_dp_attention with a dp_size is attn_dp_size now"
             working.change("SPL910", "attn_dp_size", ranks, why, source, said=False)
-            working.set("dp_size", 1)
-            working.set("enable_dp_attention", False)
+            working.set("dp_size", 1, f"its {ranks} ranks are attn_dp_size now", source)
+            working.set("enable_dp_attention", False, why, source)
             return
         why = "it needs more than one rank"
         if working.number("attn_dp_size", 1) > 1:
@@ -65,4 +65,10 @@ def divide_chunks(working: Working) -> None:
     with working.deciding(name):
         ranks = attention_ranks(working)
         if ranks > 1:
-            working.set(name, working.number(name) // ranks)
+            chunk = working.number(name)
+            working.set(
+                name,
+                chunk // ranks,
+                f"{chunk} tokens, divided among the {ranks} ranks of DP attention",
+                "sglang 0.5.23 arg_groups/parallel_hook.py:331, 0.4.6 server_args.py:334",
+            )

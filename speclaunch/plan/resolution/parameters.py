@@ -46,10 +46,19 @@ def _adaptive(working: Working) -> None:
         if working.given(STEPS) is None:
             raise UnknownValueError("the file of speculative_adaptive_config is not read")
     elif working.given(STEPS) is None:
-        working.set(STEPS, 3)  # the middle of the default candidates, 0 1 3 7 or 0 1 3 5 7
+        candidates = "0 1 3 5 7" if working.since("0.5.20") else "0 1 3 7"
+        why = f"adaptive speculation starts in the middle of its candidates, {candidates}"
+        working.set(STEPS, 3, why, "sglang 0.5.23 arg_groups/speculative_hook.py:1413")
     if working.given(TOPK) is None:
-        working.set(TOPK, 1)
-    working.set(TOKENS, working.number(STEPS) + 1)
+        source = "sglang 0.5.23 arg_groups/speculative_hook.py:1406"
+        working.set(TOPK, 1, "adaptive speculation drafts a chain", source)
+    steps = working.number(STEPS)
+    working.set(
+        TOKENS,
+        steps + 1,
+        f"adaptive speculation sets it: a chain of {steps} steps has {steps + 1} tokens to verify",
+        "sglang 0.5.23 arg_groups/speculative_hook.py:1426",
+    )
 
 
 def _eagle(working: Working) -> None:
@@ -107,16 +116,12 @@ def _tokens_of_steps(working: Working) -> None:
     steps, tokens = working.number(STEPS), working.value(TOKENS)
     if tokens == steps + 1:
         return
+    why = f"a chain (topk 1) of {steps} steps has {steps + 1} tokens to verify"
+    source = "sglang 0.5.23 arg_groups/speculative_hook.py:1254, 0.4.6 server_args.py:422"
     if tokens is None:
-        working.set(TOKENS, steps + 1)
-        return
-    working.change(
-        "SPL901",
-        TOKENS,
-        steps + 1,
-        f"a chain (topk 1) of {steps} steps has {steps + 1} tokens to verify",
-        "sglang 0.5.23 arg_groups/speculative_hook.py:1254, 0.4.6 server_args.py:422",
-    )
+        working.set(TOKENS, steps + 1, why, source)
+    else:
+        working.change("SPL901", TOKENS, steps + 1, why, source)
 
 
 def _own_slots(working: Working) -> None:
@@ -135,39 +140,45 @@ def _own_slots(working: Working) -> None:
             said=False,
         )
     if working.value(TOPK) is None:
-        working.set(TOPK, 1)
+        why = "IQuest Q1 drafts a chain"
+        working.set(TOPK, 1, why, "sglang 0.5.23 arg_groups/speculative_hook.py:1056")
     if working.value(TOKENS) is None:
-        working.set(TOKENS, int(steps) + 1)
+        why = f"a chain of {steps} steps has {int(steps) + 1} tokens to verify"
+        source = "sglang 0.5.23 arg_groups/speculative_hook.py:1057"
+        working.set(TOKENS, int(steps) + 1, why, source)
 
 
 def _ngram(working: Working) -> None:
     """`_handle_ngram`: the breadth of the search is the topk."""
     breadth = working.number("speculative_ngram_max_bfs_breadth", 10)
+    why = f"NGRAM's topk is speculative_ngram_max_bfs_breadth, which is {breadth}"
+    source = "sglang 0.5.23 arg_groups/speculative_hook.py:1312, 0.5.3 server_args.py:1286"
     if working.given(TOPK) in (None, breadth):
-        working.set(TOPK, breadth)
+        working.set(TOPK, breadth, why, source)
     else:
-        working.change(
-            "SPL912",
-            TOPK,
-            breadth,
-            f"NGRAM's topk is speculative_ngram_max_bfs_breadth, which is {breadth}",
-            "sglang 0.5.23 arg_groups/speculative_hook.py:1314, 0.5.3 server_args.py:1286",
-            said=False,
-        )
+        working.change("SPL912", TOPK, breadth, why, source, said=False)
     if working.value(TOKENS) is None:
         window = "speculative_ngram_max_match_window_size"
         tokens = _NGRAM_TOKENS if working.since("0.5.10") else working.number(window, 12)
-        working.set(TOKENS, tokens)
+        what = f"NGRAM verifies {tokens} tokens where nothing is said"
+        if not working.since("0.5.10"):
+            what = f"NGRAM verifies as many as its window holds ({window}), {tokens}"
+        source = "sglang 0.5.23 arg_groups/speculative_hook.py:1318, 0.5.3 server_args.py:1283"
+        working.set(TOKENS, tokens, what, source)
     if working.since("0.5.14") and working.value(STEPS) is None and breadth > 0:
-        working.set(STEPS, working.number(TOKENS) // breadth)
+        tokens = working.number(TOKENS)
+        why = f"{tokens} tokens by a breadth of {breadth}"
+        source = "sglang 0.5.23 arg_groups/speculative_hook.py:1328"
+        working.set(STEPS, tokens // breadth, why, source)
 
 
 def _one(working: Working, name: str, algorithm: str, source: str) -> None:
     """Algorithms that draft a block have one step and one branch."""
+    why = f"{algorithm} drafts one block at a time"
     if working.given(name) in (None, 1):
-        working.set(name, 1)
+        working.set(name, 1, why, source)
     else:
-        working.change("SPL911", name, 1, f"{algorithm} drafts one block at a time", source)
+        working.change("SPL911", name, 1, why, source)
 
 
 def _dflash(working: Working) -> None:
@@ -178,10 +189,16 @@ def _dflash(working: Working) -> None:
     block = working.given("speculative_dflash_block_size")
     if block is not None:
         if working.given(TOKENS) is None:
-            working.set(TOKENS, block)
+            why = f"the block that is given, speculative_dflash_block_size {block}"
+            working.set(TOKENS, block, why, "sglang 0.5.23 arg_groups/speculative_hook.py:386")
         return
     if working.given(TOKENS) is None:
-        working.set(TOKENS, _block_size(working) or _DFLASH_TOKENS)
+        found = _block_size(working)
+        why = f"the draft's config has blocks of {found}"
+        if not found:
+            why = f"the draft's config names no block_size: {_DFLASH_TOKENS}"
+        source = "sglang 0.5.23 arg_groups/speculative_hook.py:424, 0.5.11 server_args.py:3419"
+        working.set(TOKENS, found or _DFLASH_TOKENS, why, source)
 
 
 def _dspark(working: Working) -> None:
@@ -196,7 +213,12 @@ def _dspark(working: Working) -> None:
         gamma = _draft(working).config.get("dspark_block_size")
     if gamma is None:
         gamma = _block_size(working) or _DSPARK_GAMMA
-    working.set(TOKENS, int(gamma) + 1)
+    working.set(
+        TOKENS,
+        int(gamma) + 1,
+        f"a block of {gamma} tokens (gamma), and the one before it",
+        "sglang 0.5.23 arg_groups/speculative_hook.py:838",
+    )
 
 
 def _uno(working: Working) -> None:

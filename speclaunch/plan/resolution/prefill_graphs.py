@@ -25,7 +25,9 @@ def resolve_prefill_graphs(working: Working) -> None:
     """`disable_piecewise_cuda_graph` up to 0.5.13, `cuda_graph_backend_prefill` afterwards."""
     if working.since("0.5.14"):
         with working.deciding(BACKEND):
-            working.set(BACKEND, _backend(working))
+            backend, why = _backend(working)
+            source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:32, 0.5.14 server_args.py:2920"
+            working.set(BACKEND, backend, why, source)
     elif working.since("0.5.10"):
         with working.deciding(PIECEWISE):
             _piecewise(working)
@@ -34,7 +36,8 @@ def resolve_prefill_graphs(working: Working) -> None:
 def _piecewise(working: Working) -> None:
     """`_handle_piecewise_cuda_graph` (0.5.10 to 0.5.13)."""
     if working.value("enforce_piecewise_cuda_graph"):
-        working.set(PIECEWISE, False)
+        why = "enforce_piecewise_cuda_graph asks for the graphs"
+        working.set(PIECEWISE, False, why, "sglang 0.5.10 server_args.py:1081")
         return
     if working.value(PIECEWISE):
         return
@@ -48,62 +51,85 @@ def _piecewise(working: Working) -> None:
             said=False,
         )
         return
-    if any(_refuses_piecewise(working)):
-        working.set(PIECEWISE, True)
+    found = _first(_refuses_piecewise(working))
+    if found is not None:
+        why = f"{found}: it goes without piecewise graphs of prefill"
+        working.set(PIECEWISE, True, why, "sglang 0.5.10 server_args.py:1078")
 
 
-def _refuses_piecewise(working: Working) -> Iterator[bool]:
+_Refusals = Iterator[tuple[bool, str]]
+"""Whether something goes without graphs of prefill, and what it is."""
+
+
+def _first(refusals: _Refusals) -> str | None:
+    """The first thing that does; None: they are on."""
+    return next((what for refused, what in refusals if refused), None)
+
+
+def _refuses_piecewise(working: Working) -> _Refusals:
     """What goes without the compiled graphs, cheap questions first."""
     value = working.value
     if working.since("0.5.22"):
-        yield attention_ranks(working) > 1
+        yield attention_ranks(working) > 1, "DP attention"
     else:
-        yield bool(value("enable_dp_attention"))  # not reset yet, where there is one rank
-    yield bool(value("enable_torch_compile"))
-    yield working.number("pp_size", 1) > 1
-    yield value("moe_a2a_backend") not in (None, "none")
-    yield bool(value("lora_paths")) or bool(value("enable_lora"))
-    yield value("load_format") == "gguf" or value("quantization") == "gguf"
-    yield value("dllm_algorithm") is not None
-    yield float(value("cpu_offload_gb") or 0) > 0 or bool(value("enable_hierarchical_cache"))
-    yield bool(value("enable_deterministic_inference"))
-    yield value("disaggregation_mode") != "null"
-    yield bool(value("enable_symm_mem"))
-    yield bool(value("enable_eplb")) or value("expert_distribution_recorder_mode") is not None
-    yield working.number("attn_cp_size", 1) > 1
-    yield bool(value("debug_cuda_graph"))
-    yield bool(value("enable_dsa_prefill_context_parallel"))
-    yield working.since("0.5.16") and working.number("dcp_size", 1) > 1
-    yield not working.is_cuda
-    yield working.architecture in working.architectures.no_piecewise
-    yield not working.since("0.5.13") and is_sparse(working)
+        yield (
+            bool(value("enable_dp_attention")),
+            "enable_dp_attention",
+        )  # not reset yet, where there is one rank
+    yield bool(value("enable_torch_compile")), "enable_torch_compile"
+    yield working.number("pp_size", 1) > 1, "the stages of a pipeline"
+    yield value("moe_a2a_backend") not in (None, "none"), "moe_a2a_backend"
+    yield (bool(value("lora_paths")) or bool(value("enable_lora"))), "adapters (LoRA)"
+    yield (value("load_format") == "gguf" or value("quantization") == "gguf"), "gguf"
+    yield value("dllm_algorithm") is not None, "dllm_algorithm"
+    yield (
+        (float(value("cpu_offload_gb") or 0) > 0 or bool(value("enable_hierarchical_cache"))),
+        "offloading to the host",
+    )
+    yield bool(value("enable_deterministic_inference")), "enable_deterministic_inference"
+    yield value("disaggregation_mode") != "null", "disaggregation"
+    yield bool(value("enable_symm_mem")), "enable_symm_mem"
+    yield (
+        (bool(value("enable_eplb")) or value("expert_distribution_recorder_mode") is not None),
+        "the recording of experts",
+    )
+    yield working.number("attn_cp_size", 1) > 1, "context parallelism"
+    yield bool(value("debug_cuda_graph")), "debug_cuda_graph"
+    yield bool(value("enable_dsa_prefill_context_parallel")), "context parallelism"
+    yield (working.since("0.5.16") and working.number("dcp_size", 1) > 1), "dcp_size"
+    yield not working.is_cuda, "no NVIDIA GPU"
+    yield working.architecture in working.architectures.no_piecewise, working.architecture
+    yield (not working.since("0.5.13") and is_sparse(working)), "sparse attention"
     allowed = working.architecture in working.architectures.multimodal_piecewise
-    yield is_multimodal(working) and not allowed
+    yield (is_multimodal(working) and not allowed), "a multimodal target"
 
 
-def _backend(working: Working) -> str:
-    """`_parse_cuda_graph_config` and what follows it (0.5.14 and later)."""
-    given = _given_backend(working)
+def _backend(working: Working) -> tuple[str, str]:
+    """`_parse_cuda_graph_config` and what follows it (0.5.14 and later), and why."""
+    given = given_backend(working)
     if given is not None:
-        return given
+        return given, "as it was given"
     backend = "breakable" if working.since("0.5.15") else "tc_piecewise"
+    why = "the default of this version"
     if backend == "breakable" and not working.is_cuda:
         backend = "disabled" if working.since("0.5.22") else "tc_piecewise"
+        why = "no NVIDIA GPU"
     if backend == "breakable":
         if working.since("0.5.19") and working.number("pp_size", 1) > 1:
-            return "disabled"
+            return "disabled", "the stages of a pipeline go without graphs of prefill"
         if _compiled_instead(working):
-            backend = "tc_piecewise"
+            backend, why = "tc_piecewise", f"{working.architecture} is validated with it alone"
+    found = None
     if backend == "tc_piecewise":
-        refused = any(_refuses_piecewise(working))
-    else:
-        refused = backend == "disabled" or any(_refuses_breakable(working))
+        found = _first(_refuses_piecewise(working))
+    elif backend == "breakable":
+        found = _first(_refuses_breakable(working))
     if working.since("0.5.16") and working.value("disaggregation_mode") == "decode":
-        refused = True
-    return "disabled" if refused else backend
+        found = "the decode server of a disaggregated pair"
+    return (backend, why) if found is None else ("disabled", f"{found}: no graphs of prefill")
 
 
-def _given_backend(working: Working) -> str | None:
+def given_backend(working: Working) -> str | None:
     """The backend that the user chose, in one of five ways."""
     config = working.given("cuda_graph_config")
     if isinstance(config, str):
@@ -137,33 +163,36 @@ def _compiled_instead(working: Working) -> bool:
     return True
 
 
-def _refuses_breakable(working: Working) -> Iterator[bool]:
+def _refuses_breakable(working: Working) -> _Refusals:
     """`_disable_breakable_cudagraph_if_incompatible` (0.5.15 and later)."""
     moe = working.value("moe_a2a_backend") or "none"
     if working.since("0.5.16"):
-        yield working.number("dcp_size", 1) > 1
+        yield working.number("dcp_size", 1) > 1, "dcp_size"
     if working.since("0.5.17"):
-        yield bool(working.value("enable_two_batch_overlap"))
-        yield moe not in _VALIDATED_A2A
+        yield bool(working.value("enable_two_batch_overlap")), "enable_two_batch_overlap"
+        yield moe not in _VALIDATED_A2A, f"moe_a2a_backend {moe}"
     else:
-        yield bool(working.value("lora_paths")) or bool(working.value("enable_lora"))
-        yield moe != "none"
-        yield bool(working.value("enable_dp_attention"))
+        yield (
+            (bool(working.value("lora_paths")) or bool(working.value("enable_lora"))),
+            "adapters (LoRA)",
+        )
+        yield moe != "none", f"moe_a2a_backend {moe}"
+        yield bool(working.value("enable_dp_attention")), "enable_dp_attention"
     if working.number("attn_cp_size", 1) > 1:
         if working.since("0.5.17") and working.value("enable_prefill_cp"):
             raise UnknownValueError("graphs of prefill with context parallelism are not modelled")
-        yield True
+        yield True, "context parallelism"
     mla = working.architectures.uses_mla(working.target)
     if not working.since("0.5.17"):
-        yield bool(mla)
+        yield bool(mla), "latent attention (MLA)"
     elif not working.since("0.5.18"):
-        yield bool(mla) and not is_sparse(working)
-        yield is_nemotron_h(working)
+        yield (bool(mla) and not is_sparse(working)), "latent attention (MLA)"
+        yield is_nemotron_h(working), "Nemotron-H"
     if working.since("0.5.20"):
         kda = uses_kda(working)
         exempt = "Glm5NextForConditionalGeneration" in working.target.architectures
-        yield kda and not (working.since("0.5.22") and exempt)
-    yield is_deepseek_v4(working)
+        yield (kda and not (working.since("0.5.22") and exempt)), "Kimi's linear attention"
+    yield is_deepseek_v4(working), "DeepSeek V4"
     allowed = working.since("0.5.16")
     allowed = allowed and working.architecture in working.architectures.multimodal_breakable
-    yield is_multimodal(working) and not allowed
+    yield (is_multimodal(working) and not allowed), "a multimodal target"

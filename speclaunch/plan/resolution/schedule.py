@@ -8,6 +8,7 @@ from speclaunch.plan.resolution.working import EAGLE_HANDLER, Working
 RUNNING = "max_running_requests"
 OVERLAP = "disable_overlap_schedule"
 SPEC_V2 = "SGLANG_ENABLE_SPEC_V2"
+WORKER = "spec_v2"
 
 _KNOWN = EAGLE_HANDLER | {"NGRAM", "DFLASH", "DSPARK", "FROZEN_KV_MTP"}
 _WITHOUT_OVERLAP = frozenset({"NGRAM", "DFLASH", "FROZEN_KV_MTP"})
@@ -80,32 +81,44 @@ def _deepseek_v4_runs(working: Working) -> bool:
 
 
 def _overlap(working: Working) -> None:
-    with working.deciding(OVERLAP, "spec_v2"):
-        if working.number("pp_size", 1) > 1 and not working.value(OVERLAP):
-            working.set(OVERLAP, True)  # `_handle_pipeline_parallelism`
+    with working.deciding(OVERLAP, WORKER):
+        stages = working.number("pp_size", 1)
+        if stages > 1 and not working.value(OVERLAP):
+            why = f"the {stages} stages of a pipeline do without it"
+            source = "sglang 0.5.23 arg_groups/overrides.py:923, 0.5.10 server_args.py:2855"
+            working.set(OVERLAP, True, why, source)
         algorithm = working.algorithm
         if algorithm is None:
-            working.set("spec_v2", False)
+            _worker(working, False, "nothing drafts")
             return
         if working.since("0.5.16") and algorithm in EAGLE_HANDLER | {"NGRAM"}:
             _no_overlap_on_a_cpu(working)
         if working.since("0.5.14"):
-            working.set("spec_v2", True)
+            _worker(working, True, "this version has no other workers")
         elif algorithm not in EAGLE_HANDLER:
             if algorithm in _WITHOUT_OVERLAP:
                 _without_overlap(working, f"{algorithm} has no overlapped worker in this version")
-            working.set("spec_v2", False)
+            _worker(working, False, f"{algorithm} has a worker of its own in this version")
         elif working.since("0.5.13"):
             if not working.plan.env_flag(SPEC_V2, True):
                 _without_overlap(working, f"{SPEC_V2} is off", said=False)
-            working.set("spec_v2", True)
+            _worker(working, True, "this version has no other worker for EAGLE")
         elif working.since("0.5.11"):
             _v2_by_default(working)
         elif working.since("0.5.3"):
             _v2_by_switch(working)
         else:
             _without_overlap(working, "EAGLE has no overlapped worker in this version")
-            working.set("spec_v2", False)
+            _worker(working, False, "this version has no SpecV2")
+
+
+def _worker(working: Working, v2: bool, why: str) -> None:
+    """Whether the V2 workers of speculation run: no argument, but others ask for it."""
+    source = (
+        "sglang 0.5.14 speculative/spec_info.py:216, 0.5.11 server_args.py:3459, "
+        "0.5.4 server_args.py:1514"
+    )
+    working.set(WORKER, v2, why, source)
 
 
 def _without_overlap(working: Working, why: str, *, said: bool = True) -> None:
@@ -143,7 +156,8 @@ def _v2_by_default(working: Working) -> None:
         _without_overlap(working, f"SpecV2 has no tree (topk {topk}) in this version")
     elif not working.plan.env_flag(SPEC_V2, True):
         _without_overlap(working, f"{SPEC_V2} is off")
-    working.set("spec_v2", not working.value(OVERLAP))
+    v2 = not working.value(OVERLAP)
+    _worker(working, v2, "it runs with the overlapped schedule" if v2 else "it needs the overlap")
 
 
 def _v2_by_switch(working: Working) -> None:
@@ -165,11 +179,11 @@ def _v2_by_switch(working: Working) -> None:
                 "SpecV2 switches the overlap schedule on",
                 "sglang 0.5.10 server_args.py:3003, 0.5.3 server_args.py:1203",
             )
-        working.set("spec_v2", True)
+        _worker(working, True, "SpecV2 is switched on")
         return
     if not wanted or working.since("0.5.7"):
         _without_overlap(working, "SpecV2 is not switched on, and V1 has no overlap")
-    working.set("spec_v2", False)
+    _worker(working, False, "SpecV2 is not switched on for this algorithm")
 
 
 def _v2_is_wanted(working: Working) -> bool:

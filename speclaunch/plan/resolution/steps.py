@@ -10,10 +10,13 @@ from speclaunch.plan.resolution.algorithm import (
 from speclaunch.plan.resolution.attention import resolve_attention
 from speclaunch.plan.resolution.caches import resolve_caches, resolve_disaggregation
 from speclaunch.plan.resolution.draft_attention import resolve_draft_attention
+from speclaunch.plan.resolution.fraction import resolve_long_contexts
 from speclaunch.plan.resolution.hybrid import resolve_hybrid
-from speclaunch.plan.resolution.memory import resolve_long_contexts, resolve_memory
+from speclaunch.plan.resolution.memory import resolve_memory
+from speclaunch.plan.resolution.model_defaults import resolve_model_defaults
 from speclaunch.plan.resolution.parallel import divide_chunks, resolve_data_parallelism
 from speclaunch.plan.resolution.parameters import resolve_parameters
+from speclaunch.plan.resolution.prefill_sizes import settle_prefill_graphs
 from speclaunch.plan.resolution.schedule import (
     resolve_adaptive,
     resolve_schedule,
@@ -45,6 +48,7 @@ def run(working: Working) -> None:
     if not working.since("0.5.22"):
         resolve_data_parallelism(working)
     divide_chunks(working)
+    settle_prefill_graphs(working)
     resolve_schedule(working)
     resolve_verification(working)
     resolve_draft_attention(working)
@@ -55,3 +59,4 @@ def run(working: Working) -> None:
         resolve_parameters(working)
         resolve_adaptive(working)
         resolve_disaggregation(working)
+    resolve_model_defaults(working)

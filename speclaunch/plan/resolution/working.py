@@ -20,9 +20,18 @@ EAGLE_HANDLER = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
 """The algorithms of `_handle_eagle_family` (0.5.13; before, the same branch of the resolver)."""
 _FAMILY = 4
 """Letters of an architecture's name that stand in the names of its checkpoints: MiMo, Step."""
-_AS_GIVEN = frozenset({"disable_cuda_graph", "disable_radix_cache", "enable_mixed_chunk"})
-"""Switches that only a few backends and models turn: where the facts that decide it are missing
-they count as they were given."""
+_AS_GIVEN = frozenset(
+    {
+        "disable_cuda_graph",
+        "disable_radix_cache",
+        "enable_mixed_chunk",
+        "context_length",
+        "dtype",
+    }
+)
+"""Switches that only a few backends and models turn, and what the target's own config decides:
+where the facts that decide it are missing they count as they were given."""
+_NOT_CUDA = frozenset({"cpu", "hpu", "mps", "musa", "npu", "xpu"})
 UNKNOWN_TARGET = "the target checkpoint is not known"
 UNKNOWN_DRAFT = "the draft checkpoint is not known"
 UNKNOWN_HARDWARE = "the hardware is not known"
@@ -31,6 +40,11 @@ UNKNOWN_HARDWARE = "the hardware is not known"
 @lru_cache(maxsize=512)
 def _parsed(text: str) -> Version:
     return Version(text)
+
+
+def counted(number: int, what: str) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 class Working:
@@ -88,12 +102,15 @@ class Working:
         value = self.plan.value(name)
         return default if value is None else int(value)
 
-    def set(self, name: str, value: Any, why: str = "", source: str = "") -> None:
-        """The engine gives an argument a value, as anyone would expect."""
+    def set(self, name: str, value: Any, why: str, source: str) -> None:
+        """The engine gives an argument a value, as anyone would expect.
+
+        `why` is one plain sentence with the numbers that decide, `source` the file and line of a
+        release that does it.
+        """
         self.resolved[name] = value
         self.undecided.pop(name, None)
-        if why:
-            self.reasons[name] = Reason(why, source)
+        self.reasons[name] = Reason(why, source)
 
     def change(
         self, code: str, name: str, value: Any, why: str, source: str, *, said: bool = True
@@ -182,8 +199,15 @@ class Working:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it runs on NVIDIA GPUs. Raises UnknownValueError."""
-        return self.device == "cuda" and not self.is_hip
+        """Whether it runs on NVIDIA GPUs. Raises UnknownValueError.
+
+        The engine asks the machine and not the argument (`is_cuda`): a device that it does not
+        know is no other one.
+        """
+        if self.device in _NOT_CUDA or self.is_hip:
+            return False
+        hardware = self.plan.facts.hardware
+        return self.device == "cuda" or (hardware is not None and hardware.vendor is Vendor.NVIDIA)
 
     @property
     def capability(self) -> int:
@@ -199,8 +223,24 @@ class Working:
     def gpu_memory(self) -> int | None:
         """MiB of a GPU, as the engine asks for it; None on a CPU. Raises UnknownValueError."""
         if self.device == "cpu":
-            raise UnknownValueError("the memory of the host is not known")
+            return self._host_memory
         hardware = self.plan.facts.hardware
         if hardware is None or hardware.memory_mib is None:
             raise UnknownValueError("the memory of the GPU is not known")
         return hardware.memory_mib
+
+    @property
+    def _host_memory(self) -> int | None:
+        """MiB of a rank on a CPU: the host's, or its control group's, for each NUMA node.
+
+        Up to 0.5.2 the engine does not ask (utils.py:1406), nor where the cores are bound by hand;
+        0.5.3 to 0.5.22 take the least node's whole memory, which is not probed.
+        """
+        if not self.since("0.5.3") or self.plan.env("SGLANG_CPU_OMP_THREADS_BIND"):
+            return None
+        hardware = self.plan.facts.hardware
+        if hardware is None or hardware.vendor is not Vendor.CPU or not hardware.gpus:
+            raise UnknownValueError("the memory of the host is not known")
+        if not self.since("0.5.23"):
+            raise UnknownValueError("the memory of a NUMA node is not known")
+        return hardware.gpus[0].memory_bytes >> 20

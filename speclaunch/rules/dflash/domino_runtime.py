@@ -62,7 +62,7 @@ def _unmet(plan: Plan) -> Iterator[tuple[str, str, dict[str, object]]]:
     pool = number(plan, _POOL)
     if pool is not None and pool < 0:
         yield f"a {_POOL} from 0, not {pool}", _POOL, {_POOL: None}
-    dtype = plan.value("dtype")
+    dtype = plan.given("dtype")
     if dtype in (None, "auto") and target is not None and target.dtype != "float32":
         dtype = target.dtype  # what float32 becomes depends on the model
     if dtype in ("half", "float16", "float", "float32"):

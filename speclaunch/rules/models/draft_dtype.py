@@ -51,7 +51,7 @@ _AMPERE = 80
 
 def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict where both data types are known and differ."""
-    both = pair(plan) if plan.value("dtype") in (None, "auto") else None
+    both = pair(plan) if plan.given("dtype") in (None, "auto") else None
     if both is None:
         return
     hardware = plan.facts.hardware

@@ -1,0 +1,167 @@
+"""What the budget predicts for changed settings, each asked for once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from speclaunch.plan.budget import Budget, Fit, RankBudget, Use
+from speclaunch.plan.fit.knobs import FRACTION
+from speclaunch.plan.memory.budget import budget as work_out
+from speclaunch.plan.plan import Plan
+
+PlanWith = Callable[[Mapping[str, Any]], Plan]
+"""Resolves the deployment with arguments changed, by the newest engine's names. None leaves an
+argument to the engine."""
+BudgetOf = Callable[[Plan], Budget]
+
+_GUESSED = frozenset({Use.GRAPHS, Use.ACTIVATIONS})
+_BEFORE = frozenset({Use.OTHERS, Use.RUNTIME})
+"""What is taken before the engine measures the memory that it divides."""
+_PROBE, _MOST_PROBED = 0.02, 0.99
+_LEAST_ESTIMATE = 0.02
+"""Of the memory: no estimate is better than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The fractions between which a configuration works; none do where `low` is above `high`."""
+
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """How much room there is; negative where there is none."""
+        return self.high - self.low
+
+
+def key(changes: Mapping[str, Any]) -> str:
+    """The same text for the same changes, in whatever order."""
+    return repr(sorted((name, repr(value)) for name, value in changes.items()))
+
+
+class Predictor:
+    """Plans and budgets of changed settings, kept."""
+
+    def __init__(self, plan_with: PlanWith, budget_of: BudgetOf = work_out) -> None:
+        self._plan_with = plan_with
+        self._budget_of = budget_of
+        self._plans: dict[str, Plan] = {}
+        self._budgets: dict[str, Budget] = {}
+
+    def plan(self, changes: Mapping[str, Any]) -> Plan:
+        """The deployment with these changes."""
+        name = key(changes)
+        if name not in self._plans:
+            self._plans[name] = self._plan_with(changes)
+        return self._plans[name]
+
+    def budget(self, changes: Mapping[str, Any]) -> Budget:
+        """Its memory."""
+        name = key(changes)
+        if name not in self._budgets:
+            self._budgets[name] = self._budget_of(self.plan(changes))
+        return self._budgets[name]
+
+    def bounds(self, changes: Mapping[str, Any]) -> Bounds | None:
+        """The fractions that are likely to work for these changes, whatever fraction is among
+        them; None where the budget is not known.
+
+        `Budget.working_fractions` counts as working what is not certain to fail. Its upper end is
+        therefore taken from what the shares of the budget leave free, which are the likely sizes.
+        `low` is above `high` by as much as is missing.
+        """
+        budget = self.budget(changes)
+        working = budget.working_fractions
+        if working is None:
+            return None if budget.fit is Fit.UNKNOWN else self._apart(changes, budget)
+        likely = self._likely_end(changes, working)
+        return Bounds(working[0], working[1] if likely is None else min(working[1], likely))
+
+    def _likely_end(self, changes: Mapping[str, Any], working: tuple[float, float]) -> float | None:
+        """The fraction at which nothing is left free."""
+        at = self.budget(with_fraction(changes, working[0]))
+        start, rank = memory_at_start(at), tightest(at)
+        if start is None or rank is None:
+            return None
+        left = _sum(rank, {Use.FREE}) - rank.short_bytes
+        grows = 1.0  # bytes that go for each byte of the static part
+        target, draft = at.target_kv, at.draft_kv
+        if target is not None and draft is not None and not draft_in_pool(self.plan(changes)):
+            grows += draft.bytes / max(1, target.bytes)
+        return round(working[0] + left / start / grows, 4)
+
+    def _apart(self, changes: Mapping[str, Any], budget: Budget) -> Bounds | None:
+        """Where no fraction works: what each side asks for, with the smallest pool."""
+        start = memory_at_start(budget)
+        if start is None:
+            return None
+        charged = draft_in_pool(self.plan(changes))
+        weights = {Use.TARGET_WEIGHTS, Use.STATE, Use.REQUEST_SLOTS}
+        static = weights | ({Use.DRAFT_WEIGHTS} if charged else set())
+        rest = _GUESSED | (set() if charged else {Use.DRAFT_WEIGHTS})
+        low = _sum(tightest(budget), static) / start
+        if low >= _MOST_PROBED:
+            return Bounds(round(low, 4), round(low - _LEAST_ESTIMATE, 4))
+        beyond = self._beyond_the_pool(changes, budget, low)
+        return Bounds(round(low, 4), round(1 - _sum(tightest(beyond), rest) / start, 4))
+
+    def _beyond_the_pool(self, changes: Mapping[str, Any], budget: Budget, low: float) -> Budget:
+        """A budget ends where it fails: so it is asked at a fraction that leaves a small pool."""
+        if any(share.use in _GUESSED for rank in budget.ranks for share in rank.shares):
+            return budget
+        return self.budget(with_fraction(changes, round(min(_MOST_PROBED, low + _PROBE), 3)))
+
+    def estimated(self, changes: Mapping[str, Any]) -> float:
+        """The part of the memory, as a fraction, that is only estimated (graphs, activations)."""
+        working = self.budget(changes).working_fractions
+        if working is None:
+            bounds = self.bounds(changes)
+            low = bounds.low if bounds is not None else 0.0
+            budget = self._beyond_the_pool(changes, self.budget(changes), low)
+        else:  # where there is room for all that is likely
+            budget = self.budget(with_fraction(changes, working[0]))
+        start = memory_at_start(budget)
+        if start is None:
+            return _LEAST_ESTIMATE
+        return max(_LEAST_ESTIMATE, _sum(tightest(budget), _GUESSED) / start)
+
+
+def draft_in_pool(plan: Plan) -> bool:
+    """Whether the draft's weights and cache are taken from the static part (0.5.14 and later) and
+    not from what it leaves (model_executor/model_runner_kv_cache_mixin.py, managers/scheduler.py).
+    """
+    return plan.in_versions(">=0.5.14.dev0")
+
+
+def tightest(budget: Budget) -> RankBudget | None:
+    """The rank with the least room."""
+    if not budget.ranks:
+        return None
+    return min(budget.ranks, key=lambda rank: _sum(rank, {Use.FREE}) - rank.short_bytes)
+
+
+def memory_at_start(budget: Budget) -> int | None:
+    """Bytes that are free when the engine first looks: what the fraction is a fraction of."""
+    rank = tightest(budget)
+    if rank is None:
+        return None
+    free = rank.memory_bytes - _sum(rank, _BEFORE)
+    return free if free > 0 else None
+
+
+def _sum(rank: RankBudget | None, uses: frozenset[Use] | set[Use]) -> int:
+    return sum(s.size.bytes for s in rank.shares if s.use in uses) if rank is not None else 0
+
+
+def shares(budget: Budget, *uses: Use) -> float:
+    """What these uses take of the memory at the start, as a fraction."""
+    start = memory_at_start(budget)
+    return 0.0 if start is None else _sum(tightest(budget), set(uses)) / start
+
+
+def with_fraction(changes: Mapping[str, Any], fraction: float) -> dict[str, Any]:
+    """These changes, at a fraction."""
+    return {**changes, FRACTION: fraction}

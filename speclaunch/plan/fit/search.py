@@ -1,0 +1,187 @@
+"""The settings that fit with the least loss, by what is predicted.
+
+The objective, in this order: keep the number of running requests, then the KV tokens, then the
+depth of speculation, then the batch sizes that have a CUDA graph and the size of prefill chunks.
+Tokens within a share of what was asked for (`objective.tokens_within`) count as kept, so that
+nobody loses the draft tree for the last per cent of the pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, floor
+from typing import Any
+
+from speclaunch.plan.budget import Budget
+from speclaunch.plan.fit.cost import known
+from speclaunch.plan.fit.knobs import FRACTION, Step, steps_down
+from speclaunch.plan.fit.predict import Bounds, Predictor, with_fraction
+from speclaunch.plan.plan import UnknownValueError
+from speclaunch.plan.resolution.graphs import captured_sizes
+from speclaunch.recipe.schema import Recovery, Steppable
+
+OBJECTIVE = "keep running requests, then KV tokens, then the depth of speculation"
+
+NARROW = 0.02
+"""In a range of fractions that is not wider than this the middle is taken, else its upper end."""
+LEAST_WIDTH = 0.002
+"""No fraction is looked for in less: the engine takes three digits."""
+_PREFERRED = (Steppable.TREE, Steppable.GRAPHS, Steppable.CHUNK, Steppable.POOL)
+"""What is worth keeping besides the running requests, the most worth first."""
+
+BoundsOf = Callable[[Mapping[str, Any]], Bounds | None]
+"""The fractions to choose from for some changes; None where nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Settings that are predicted to work."""
+
+    changes: Mapping[str, Any]
+    """All changes against the recipe, the fraction included."""
+    budget: Budget
+    bounds: Bounds
+
+    @property
+    def tokens(self) -> int:
+        """Predicted KV tokens; 0 where they are not known."""
+        return self.budget.tokens or 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether one request of the full context length has room."""
+        requests = self.budget.requests_at_context
+        return requests is None or requests >= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """What each setting can be stepped to, from where it stands."""
+
+    base: Mapping[str, Any]
+    """The changes that are made already, without the fraction."""
+    running: tuple[Step, ...]
+    others: tuple[tuple[Step, ...], ...]
+
+    def smallest(self, running: Step | None = None) -> dict[str, Any]:
+        """Everything at its floor, but for the running requests where they are given."""
+        last = self.running[-1] if running is None else running
+        changes = {**self.base, **last}
+        for steps in self.others:
+            changes |= steps[-1]
+        return changes
+
+    def combinations(self, running: Step) -> Iterable[dict[str, Any]]:
+        """All of them at a number of running requests, the most worth keeping first."""
+        for steps in product(*self.others):
+            changes = {**self.base, **running}
+            for step in steps:
+                changes |= step
+            yield changes
+
+
+def levels(predictor: Predictor, base: Mapping[str, Any], settings: Recovery) -> Levels:
+    """The steps that the settings allow."""
+    plan = predictor.plan(base)
+
+    def of(knob: Steppable) -> tuple[Step, ...]:
+        steps = steps_down(plan, knob, settings.floors) if knob in settings.order else ()
+        if knob is Steppable.GRAPHS:
+            steps = tuple(step for step in steps if _captures(predictor, {**base, **step}))
+        return ({}, *steps)
+
+    kept = {name: value for name, value in base.items() if name != FRACTION}
+    return Levels(kept, of(Steppable.RUNNING), tuple(of(knob) for knob in _PREFERRED))
+
+
+def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:
+    """Whether a graph is left: ranks that share batches leave out what they cannot divide."""
+    try:
+        return bool(captured_sizes(predictor.plan(changes)))
+    except UnknownValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is looked for."""
+
+    predictor: Predictor
+    settings: Recovery
+    bounds_of: BoundsOf
+    asked: int | None = None
+    """KV tokens that the recipe asks for, where that is known."""
+    least_tokens: int = 0
+    """Fewer KV tokens than this are known to be too few."""
+    tried: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    """Tells settings that failed already."""
+    least_width: float = 0.0
+    """Of the fractions that should work; only with everything at its floor will less do."""
+
+
+def best(search: Search, steps: Levels) -> Candidate | None:
+    """The best settings that are predicted to fit; None where there are none."""
+    for running in steps.running:
+        candidate = candidate_of(search, steps.smallest(running))
+        if candidate is None:
+            continue  # more requests than this leave no room, whatever else is stepped
+        return _least_loss(search, steps, running) or candidate
+    return None
+
+
+def _least_loss(search: Search, steps: Levels, running: Step) -> Candidate | None:
+    most: Candidate | None = None
+    within = 1 - search.settings.objective.tokens_within
+    enough: float | None = None if search.asked is None else search.asked * within
+    for changes in steps.combinations(running):
+        found = candidate_of(search, changes)
+        if found is None or found.bounds.width < search.least_width:
+            continue
+        if enough is None:  # nobody knows what was asked for: what fits with the fewest changes
+            enough = found.tokens * within
+        if found.whole and found.tokens >= enough:
+            return found
+        if most is None or (found.whole, found.tokens) > (most.whole, most.tokens):
+            most = found
+    return most
+
+
+def candidate_of(search: Search, changes: Mapping[str, Any]) -> Candidate | None:
+    """These changes at the best fraction there is for them; None where there is none."""
+    bounds = search.bounds_of(changes)
+    if bounds is None:
+        return None
+    for complete in _at_fractions(search, changes, bounds):
+        if search.tried(complete):
+            continue
+        found = Candidate(complete, search.predictor.budget(complete), bounds)
+        return found if found.tokens >= search.least_tokens else None
+    return None
+
+
+def _at_fractions(
+    search: Search, changes: Mapping[str, Any], bounds: Bounds
+) -> Iterator[Mapping[str, Any]]:
+    if Steppable.FRACTION in search.settings.order:
+        for fraction in fractions(bounds, search.settings):
+            yield with_fraction(changes, fraction)
+        return
+    fixed = known(search.predictor.plan(changes), FRACTION)
+    if fixed is not None and bounds.low <= fixed <= bounds.high:
+        yield changes
+
+
+def fractions(bounds: Bounds, settings: Recovery) -> Sequence[float]:
+    """The fractions to try within bounds, the best first: the upper end, for the most tokens;
+    the middle where the two ends are near each other."""
+    low = max(bounds.low, settings.floors.mem_fraction_static)
+    high = min(bounds.high, settings.limits.mem_fraction_static)
+    if high - low < LEAST_WIDTH:
+        return ()
+    middle = round((low + high) / 2, 3)
+    upper = floor(high * 1000 + 1e-6) / 1000
+    if high - low <= NARROW:
+        return (middle,)
+    return (upper, middle, ceil(low * 1000 + 1) / 1000)

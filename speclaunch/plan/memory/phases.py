@@ -1,0 +1,200 @@
+"""The engine's start, phase by phase: what it asks for, and where that is not there.
+
+Up to 0.5.13 the target is made ready first (weights, pool, graphs), and the draft comes after it,
+out of what the fraction left free (0.5.10 managers/scheduler.py:578, speculative/eagle_worker.py).
+From 0.5.14 the weights of both are loaded before any pool (0.5.23 managers/scheduler.py:1128).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from speclaunch.plan.budget import MemoryPhase, Use
+from speclaunch.plan.memory import messages
+from speclaunch.plan.memory.estimate import GIB, Estimate
+from speclaunch.plan.memory.free import Device
+from speclaunch.plan.memory.pool import Pool, PoolSettings, pool
+from speclaunch.plan.plan import Plan
+
+
+class Turn(StrEnum):
+    """Which way `mem_fraction_static` has to go for a failure to go away."""
+
+    RAISE = "raise"
+    LOWER = "lower"
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """All sizes that the start of one rank depends on, but for the fraction."""
+
+    device: Device
+    target_weights: Estimate
+    draft_weights: Estimate
+    corpus: Estimate
+    """What NGRAM keeps; on a CPU it is the same memory."""
+    reserved: int
+    """Taken off the pool's budget for images (0.5.18 and later)."""
+    pool: PoolSettings
+    target_graphs: Estimate
+    draft_graphs: Estimate
+    activations: Estimate
+    draft_first: bool
+    """Whether the draft's weights are loaded before the pool is sized (0.5.14 and later)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Where the start ends, and what the engine prints."""
+
+    phase: MemoryPhase
+    turn: Turn
+    message: str
+    what: str
+    """What there is no room for."""
+    short: int
+    """Bytes that are missing, at the least."""
+
+
+@dataclass(slots=True)
+class Course:
+    """One run through the phases, with estimates as they are likely, or at their least."""
+
+    free: int
+    least: bool
+    taken: dict[Use, int] = field(default_factory=dict)
+    failure: Failure | None = None
+    pool: Pool | None = None
+
+    def take(self, use: Use, size: Estimate, phase: MemoryPhase, turn: Turn, message: str) -> None:
+        """Use memory for something; fails where it is not there."""
+        if self.failure is not None:
+            return
+        wanted = size.least if self.least else size.size.bytes
+        self.taken[use] = self.taken.get(use, 0) + wanted
+        self.free -= wanted
+        if self.free < 0:
+            self.failure = Failure(phase, turn, message, use.value, -self.free)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a start goes with one fraction: as is likely, and at the best."""
+
+    likely: Course
+    best: Course
+
+    @property
+    def turn(self) -> Turn | None:
+        """Which way the fraction must go; None where it works.
+
+        Weights and pool have to be there as is likely; for the rest it counts what is certain.
+        """
+        found = self.likely.failure
+        if found is not None and found.turn is not Turn.LOWER:
+            return found.turn
+        return None if self.best.failure is None else self.best.failure.turn
+
+
+def start(plan: Plan, terms: Terms, fraction: float) -> Outcome:
+    """The start with a fraction. `plan` only tells how the messages are worded."""
+    return Outcome(_run(plan, terms, fraction, False), _run(plan, terms, fraction, True))
+
+
+def _run(plan: Plan, terms: Terms, fraction: float, least: bool) -> Course:
+    before = terms.device.most_free if least else terms.device.free
+    course = Course(before, least)
+    full = messages.allocation(plan)
+    course.take(
+        Use.TARGET_WEIGHTS,
+        terms.target_weights,
+        MemoryPhase.TARGET_WEIGHTS,
+        Turn.NEITHER,
+        full,
+    )
+    if terms.draft_first:
+        phase = MemoryPhase.DRAFT_WEIGHTS
+        course.take(Use.DRAFT_WEIGHTS, terms.draft_weights, phase, Turn.NEITHER, full)
+    course.take(Use.RUNTIME, terms.corpus, MemoryPhase.DRAFT_WEIGHTS, Turn.NEITHER, full)
+    if course.failure is not None:
+        return course
+    _allocate(plan, terms, fraction, before, course)
+    graphs = messages.capture(plan)
+    if not terms.draft_first:
+        course.take(Use.GRAPHS, terms.target_graphs, MemoryPhase.GRAPHS, Turn.LOWER, graphs)
+        phase = MemoryPhase.DRAFT_WEIGHTS
+        course.take(Use.DRAFT_WEIGHTS, terms.draft_weights, phase, Turn.LOWER, full)
+        _draft_pool(course, full)
+    else:
+        _draft_pool(course, full)
+        course.take(Use.GRAPHS, terms.target_graphs, MemoryPhase.GRAPHS, Turn.LOWER, graphs)
+    course.take(Use.GRAPHS, terms.draft_graphs, MemoryPhase.GRAPHS, Turn.LOWER, graphs)
+    course.take(Use.ACTIVATIONS, terms.activations, MemoryPhase.SERVING, Turn.LOWER, full)
+    return course
+
+
+def _allocate(plan: Plan, terms: Terms, fraction: float, before: int, course: Course) -> None:
+    """Size the pool, and take what it needs beside the draft's."""
+    rest = course.free - before * (1 - fraction) - terms.reserved
+    found = pool(terms.pool, rest)
+    course.failure = _refusal(plan, terms, fraction, before, course.free, rest, found)
+    if course.failure is not None:
+        return
+    course.pool = found
+    for use, size in (
+        (Use.STATE, found.states.bytes),
+        (Use.TARGET_KV, found.target_bytes),
+        (Use.REQUEST_SLOTS, found.slot_bytes),
+    ):
+        _pool_memory(course, use, size, messages.allocation(plan))
+
+
+def _draft_pool(course: Course, message: str) -> None:
+    if course.pool is not None and course.failure is None:
+        _pool_memory(course, Use.DRAFT_KV, course.pool.draft_bytes, message)
+
+
+def _pool_memory(course: Course, use: Use, size: int, message: str) -> None:
+    if course.failure is None and size:
+        course.taken[use] = size
+        course.free -= size
+        if course.free < 0:
+            phase = MemoryPhase.KV_POOL
+            course.failure = Failure(phase, Turn.LOWER, message, use.value, -course.free)
+
+
+def _refusal(
+    plan: Plan,
+    terms: Terms,
+    fraction: float,
+    before: int,
+    after: int,
+    rest: float,
+    found: Pool,
+) -> Failure | None:
+    """Why the engine does not take the pool, in the order in which it looks."""
+    text = None
+    settings, states = terms.pool, found.states
+    new = plan.in_versions(">=0.5.13")
+    if settings.states is not None and states.slots <= 0 and new:
+        text = messages.no_states(states.slots, rest / GIB, settings.states.each)
+    elif terms.draft_first and rest - states.bytes <= 0:
+        text = messages.nothing_left(fraction, before, after)
+    elif found.tokens <= 0:
+        text = messages.no_tokens(plan, fraction)
+    elif (
+        settings.window is not None
+        and found.window_tokens
+        and settings.window + settings.page >= found.window_tokens
+    ):
+        text = messages.small_window(found.window_tokens, settings.window, settings.page)
+    if text is None and found.running <= 0:
+        text = messages.no_requests()
+        if settings.states is not None and new:
+            text = messages.too_few_states(states.slots, states.ratio, found.running)
+    if text is None:
+        return None
+    short = max(0, int(settings.cell * settings.page + states.bytes - rest))
+    return Failure(MemoryPhase.KV_POOL, Turn.RAISE, text, "the KV cache", short)

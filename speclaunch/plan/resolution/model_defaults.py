@@ -1,0 +1,57 @@
+"""What the target's own config decides: the context that is served and the type of its numbers."""
+
+from __future__ import annotations
+
+from speclaunch.plan.resolution.working import Working
+
+CONTEXT = "context_length"
+DTYPE = "dtype"
+_EMBEDDING_LIMIT = 8192
+_SHORT = {"half": "float16", "float": "float32"}
+
+
+def resolve_model_defaults(working: Working) -> None:
+    """`ModelConfig`: the context length and the data type that are in effect.
+
+    Where the facts that decide it are missing, the value stays as it was given.
+    """
+    with working.deciding(CONTEXT):
+        if working.given(CONTEXT) is None:
+            _context(working)
+    with working.deciding(DTYPE):
+        _dtype(working)
+
+
+def _context(working: Working) -> None:
+    """`_derive_context_length`: what the model was made for."""
+    own = working.target.context_in(working.plan.version)
+    if own is None:
+        return
+    why = f"the {own} tokens that the target's config derives"
+    if working.architecture == "EmbeddingGemma2Model" and own > _EMBEDDING_LIMIT:
+        own, why = _EMBEDDING_LIMIT, f"{_EMBEDDING_LIMIT} tokens of EmbeddingGemma 2"
+    source = "sglang 0.5.23 configs/model_config.py:1291, 0.4.6 configs/model_config.py:127"
+    working.set(CONTEXT, own, why, source)
+
+
+def _dtype(working: Working) -> None:
+    """`_get_and_verify_dtype`: the config's own, but float32 is halved."""
+    asked = str(working.value(DTYPE) or "auto").lower()
+    source = "sglang 0.5.23 configs/model_config.py:2284, 0.4.6 configs/model_config.py:455"
+    if asked != "auto":
+        if asked in _SHORT:
+            why = f"{asked} is another name of it"
+            working.set(DTYPE, _SHORT[asked], why, source)
+        return
+    target = working.target
+    own = target.dtype
+    if own is None and not target.config:
+        return
+    if own not in (None, "float32"):
+        working.set(DTYPE, own, "auto is what the target's config says", source)
+        return
+    gemma = (target.model_type or "").startswith("gemma")
+    found = "bfloat16" if gemma else "float16"
+    said = "says float32" if own else "says nothing, which is float32"
+    whose = "Gemma's become bfloat16" if gemma else "which auto makes float16"
+    working.set(DTYPE, found, f"the target's config {said}: {whose}", source)

@@ -1,0 +1,99 @@
+"""The shares of a GPU's memory as cells of a bar, or parts of a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from speclaunch.plan.budget import RankBudget, Share, Use
+
+LETTERS = {
+    Use.OTHERS: "O",
+    Use.RUNTIME: "R",
+    Use.TARGET_WEIGHTS: "W",
+    Use.DRAFT_WEIGHTS: "w",
+    Use.TARGET_KV: "K",
+    Use.DRAFT_KV: "k",
+    Use.STATE: "S",
+    Use.REQUEST_SLOTS: "s",
+    Use.GRAPHS: "G",
+    Use.ACTIVATIONS: "A",
+    Use.FREE: ".",
+}
+"""What a cell of each use shows, so that a bar can be read without colours. Capital letters are
+the target's where the draft has the small one."""
+COLORS = {
+    Use.OTHERS: "#8a8f98",
+    Use.RUNTIME: "#b8a07a",
+    Use.TARGET_WEIGHTS: "#4477aa",
+    Use.DRAFT_WEIGHTS: "#88bbdd",
+    Use.TARGET_KV: "#228844",
+    Use.DRAFT_KV: "#88cc88",
+    Use.STATE: "#aa7744",
+    Use.REQUEST_SLOTS: "#ccbb44",
+    Use.GRAPHS: "#aa4499",
+    Use.ACTIVATIONS: "#ddaa77",
+    Use.FREE: "",
+}
+"""Colours that can be told apart by those who do not tell red from green."""
+
+
+def ink(color: str) -> str:
+    """Black or white, whichever can be read better on a colour (`#rrggbb`): the contrast is 4.5
+    at least (WCAG 2.2, relative luminance)."""
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    bright = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#000000" if (bright + 0.05) / 0.05 > 1.05 / (bright + 0.05) else "#ffffff"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A share of a bar: so many of its cells, `beyond` of them past the end of the memory."""
+
+    use: Use
+    cells: int
+    beyond: int = 0
+
+
+def used(rank: RankBudget) -> tuple[Share, ...]:
+    """The shares that take anything, in the order of the uses."""
+    order = {use: place for place, use in enumerate(Use)}
+    shares = [share for share in rank.shares if share.size.bytes > 0]
+    return tuple(sorted(shares, key=lambda share: order[share.use]))
+
+
+def cells(rank: RankBudget, width: int) -> tuple[Part, ...]:
+    """A bar of `width` cells: each share its part, at least one, the rest where it is nearest.
+
+    Where memory is short the bar goes past the end: `beyond` counts the cells after it.
+    """
+    shares = used(rank)
+    if not shares or width < len(shares):
+        return ()
+    counts = _apportioned([share.size.bytes for share in shares], width)
+    inside = width - (_beyond(rank, width) if rank.short_bytes > 0 else 0)
+    parts: list[Part] = []
+    at = 0
+    for share, count in zip(shares, counts, strict=True):
+        parts.append(Part(share.use, count, max(0, at + count - max(at, inside))))
+        at += count
+    return tuple(parts)
+
+
+def _beyond(rank: RankBudget, width: int) -> int:
+    total = rank.memory_bytes + rank.short_bytes
+    return min(width - 1, max(1, round(width * rank.short_bytes / total)))
+
+
+def _apportioned(sizes: Sequence[int], width: int) -> list[int]:
+    """Cells by largest remainder; nothing that is there disappears."""
+    total = sum(sizes)
+    exact = [size * width / total for size in sizes]
+    counts = [max(1, int(one)) for one in exact]
+    while sum(counts) < width:
+        lacking = [one - count for one, count in zip(exact, counts, strict=True)]
+        counts[lacking.index(max(lacking))] += 1
+    while sum(counts) > width:
+        counts[counts.index(max(counts))] -= 1
+    return counts

@@ -1,0 +1,132 @@
+"""The memory budget on a terminal: whether it fits, a bar for each kind of rank, what is left."""
+
+from __future__ import annotations
+
+from speclaunch.plan.budget import Budget, Fit, RankBudget, Use
+from speclaunch.report.plan import words
+from speclaunch.report.plan.bar import COLORS, LETTERS, cells, ink, used
+from speclaunch.report.plan.paper import Cell, Paper
+
+_HEADS = {
+    Fit.FITS: ("fits", "bold green"),
+    Fit.FAILS: ("does not fit", "bold red"),
+    Fit.UNKNOWN: ("unknown whether it fits", "bold magenta"),
+}
+_BEYOND = "bold white on red"
+
+
+def show_budget(paper: Paper, budget: Budget) -> None:
+    """Everything that the budget says."""
+    head, style = _HEADS[budget.fit]
+    paper.heading("Memory")
+    paper.line("  ", (head, style))
+    paper.say(budget.why, indent=2)
+    if budget.phase is not None:
+        paper.say(f"it fails at: {budget.phase.value}", "bold red", indent=2)
+    if budget.message:
+        paper.say(f"the engine says: {budget.message}", indent=2)
+    for fact in missing(budget):
+        paper.say(f"missing: {fact}", "magenta", indent=2)
+    for rank in budget.ranks:
+        _show_rank(paper, rank)
+    facts = numbers(budget)
+    if facts:
+        paper.line()
+        paper.table([[Cell(name), Cell(said)] for name, said in facts], (34,))
+    for note in budget.notes:
+        paper.say(note, indent=2, mark="note: ")
+
+
+def missing(budget: Budget) -> list[str]:
+    """The facts that are missing, without those that the first sentence has named."""
+    return [fact for fact in budget.unknown if fact not in budget.why]
+
+
+def numbers(budget: Budget) -> list[tuple[str, str]]:
+    """What is left to serve with, by name."""
+    found: list[tuple[str, str]] = []
+    if budget.tokens is not None:
+        found.append(("tokens in the KV cache", words.number(budget.tokens)))
+    for name, per_token in (("target", budget.target_kv), ("draft", budget.draft_kv)):
+        if per_token is not None:
+            about = "" if per_token.exact else "about "
+            said = f"{about}{words.size(per_token.bytes)} ({per_token.why})"
+            found.append((f"KV cache of a token, {name}", said))
+    if budget.running_requests is not None:
+        found.append(("running requests at most", words.number(budget.running_requests)))
+    if budget.requests_at_context is not None:
+        context = budget.context_length
+        length = "the whole context" if context is None else f"{words.number(context)} tokens"
+        found.append((f"requests of {length}", words.number(budget.requests_at_context)))
+    elif budget.context_length is not None:
+        found.append(("context length", words.number(budget.context_length)))
+    if budget.mem_fraction_static is not None:
+        found.append(("mem_fraction_static", f"{budget.mem_fraction_static:.4g}"))
+    if budget.working_fractions is not None:
+        low, high = budget.working_fractions
+        found.append(("mem_fraction_static that works", f"{low:.3f} to {high:.3f}"))
+    elif budget.fit is Fit.FAILS:
+        found.append(("mem_fraction_static that works", "none"))
+    return found
+
+
+def _show_rank(paper: Paper, rank: RankBudget) -> None:
+    paper.line()
+    each = " each" if len(rank.ranks) > 1 else ""
+    paper.line("  ", (words.ranks(rank.ranks), "bold"), f", {words.size(rank.memory_bytes)}{each}")
+    width = paper.picture - 6
+    parts = cells(rank, width)
+    bar: list[str | tuple[str, str]] = ["  ["]
+    inside = 0
+    for part in parts:
+        letter = LETTERS[part.use]
+        bar.append((letter * (part.cells - part.beyond), _style(part.use)))
+        inside += part.cells - part.beyond
+        if part.beyond:
+            if inside >= 0:
+                bar.append("]")
+                inside = -width
+            bar.append((letter * part.beyond, _BEYOND))
+    paper.line(*bar, "]" if inside >= 0 else "")
+    if rank.short_bytes > 0:
+        beyond = sum(part.beyond for part in parts)
+        said = f"{words.size(rank.short_bytes)} too little"
+        lead = 4 + width - beyond
+        if lead > len(said) + 3:
+            paper.line(" " * (lead - len(said) - 1), (f"{said} {'^' * beyond}", "bold red"))
+        else:
+            paper.line(" " * lead, ("^" * beyond, "bold red"))
+            paper.say(said, "bold red", indent=2)
+    _legend(paper, rank)
+
+
+def _legend(paper: Paper, rank: RankBudget) -> None:
+    rows = []
+    for share in used(rank):
+        about = "" if share.size.exact else "about "
+        part = words.percent(share.size.bytes / rank.memory_bytes) if rank.memory_bytes else ""
+        rows.append(
+            [
+                Cell(LETTERS[share.use], _style(share.use)),
+                Cell(share.use.value),
+                Cell(f"{about}{words.size(share.size.bytes)}"),
+                Cell(part),
+                Cell(share.size.why, "dim"),
+            ]
+        )
+    if not paper.narrow:
+        paper.table(rows, (1, 26, 16, 8))
+        return
+    for letter, *shown, why in rows:
+        said = "  ".join(cell.text for cell in shown)
+        paper.line("  ", (letter.text, letter.style), f" {said}")
+        if why.text:
+            paper.say(why.text, "dim", indent=4)
+
+
+def _style(use: Use) -> str:
+    """The colour behind a letter, and one for the letter that can be read on it."""
+    color = COLORS[use]
+    if not color:
+        return "dim"
+    return f"{ink(color)} on {color}"

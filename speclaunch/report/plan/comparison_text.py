@@ -1,0 +1,176 @@
+"""The difference of two plans on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from speclaunch.plan.compare import BudgetNumber, Difference
+from speclaunch.plan.effective import Effective, Outcome
+from speclaunch.report.findings import render
+from speclaunch.report.plan import words
+from speclaunch.report.plan.arguments_text import why
+from speclaunch.report.plan.comparison import Comparison
+from speclaunch.report.plan.paper import Cell, Paper
+from speclaunch.report.plan.text import place, summary
+from speclaunch.rules.interface import Finding
+
+_ARROW = "\N{RIGHTWARDS ARROW}"
+
+
+def show_comparison(console: Console, found: Comparison) -> None:
+    """What changes: arguments, findings, memory, command; and how each of the two would end."""
+    paper = Paper(console)
+    paper.line((found.title, "bold"))
+    for hardware in dict.fromkeys(map(place, (found.before, found.after))):
+        paper.say(f"for {hardware}", "dim")
+    for note in dict.fromkeys((found.before.hardware_note, found.after.hardware_note)):
+        if note:
+            paper.say(note, mark="note: ")
+    unknown = (*found.before.plan.facts.unknown, *found.after.plan.facts.unknown)
+    for fact in dict.fromkeys(unknown):
+        paper.say(f"{fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}", mark="? ")
+    if found.same:
+        paper.line()
+        paper.line(("nothing changes", "bold green"))
+    _show_arguments(paper, found)
+    _show_findings(paper, found)
+    _show_budget(paper, found)
+    _show_command(paper, found.command)
+    paper.console.print()
+    for planned in (found.before, found.after):
+        said, style = summary(planned)
+        differs = found.before.hardware != found.after.hardware
+        paper.say(f"{said} ({place(planned)})" if differs else said, style)
+
+
+def _show_arguments(paper: Paper, found: Comparison) -> None:
+    weighty = [one for one in found.arguments if not one.is_default]
+    defaults = [one for one in found.arguments if one.is_default]
+    if weighty:
+        paper.heading("Arguments", words.many(len(weighty), "difference"))
+        _list_arguments(paper, found.names, weighty)
+    if defaults:
+        paper.heading("Defaults of arguments that were not given", str(len(defaults)))
+        for one in defaults:
+            said = f"{cell(one.before)} {_ARROW} {cell(one.after)}"
+            paper.say(f"{names_of(one)}: {said}", "dim", indent=2)
+
+
+def _list_arguments(paper: Paper, names: tuple[str, str], found: Sequence[Difference]) -> None:
+    if paper.narrow:
+        for one in found:
+            paper.line("  ", (names_of(one), "bold"))
+            paper.say(f"{cell(one.before)} {_ARROW} {cell(one.after)}", _style(one), indent=4)
+            for sentence in reasons(one, names):
+                paper.say(sentence, "dim", indent=4)
+        return
+    rows = [[Cell(head, "dim") for head in ("argument", *names, "why")]]
+    for one in found:
+        said = "; ".join(reasons(one, names))
+        values = [Cell(names_of(one)), Cell(cell(one.before)), Cell(cell(one.after), _style(one))]
+        rows.append([*values, Cell(said, "dim")])
+    paper.table(rows, (34, 24, 26))
+
+
+def names_of(one: Difference) -> str:
+    """The argument's name; both of them where it is called differently."""
+    if one.spelling_differs and one.before is not None and one.after is not None:
+        return f"{one.before.spelling} {_ARROW} {one.after.spelling}"
+    row = one.after or one.before
+    return row.spelling if row is not None else one.name
+
+
+def cell(row: Effective | None) -> str:
+    """A value in a column."""
+    return "(no such argument)" if row is None else words.effective(row)
+
+
+def reasons(one: Difference, names: tuple[str, str]) -> list[str]:
+    """Why each of the two is what it is; once where it is the same."""
+    said = [why(row) for row in (one.before, one.after) if row is not None]
+    if len(set(said)) <= 1:
+        return said[:1]
+    return [f"{name}: {text}" for name, text in zip(names, said, strict=True)]
+
+
+def _style(one: Difference) -> str:
+    if one.after is not None and one.after.silent:
+        return "bold white on red"
+    if one.after is not None and one.after.outcome is Outcome.UNKNOWN:
+        return "magenta"
+    return "bold"
+
+
+def _show_findings(paper: Paper, found: Comparison) -> None:
+    _list_findings(paper, "Findings gained", found.gained)
+    _list_findings(paper, "Findings lost", found.lost)
+
+
+def _list_findings(paper: Paper, title: str, findings: Sequence[Finding]) -> None:
+    if not findings:
+        return
+    paper.heading(title, str(len(findings)))
+    for finding in findings:
+        paper.text(render(finding))
+
+
+def _show_budget(paper: Paper, found: Comparison) -> None:
+    numbers = [one for one in found.budget if one.before is not None or one.after is not None]
+    if not numbers:
+        return
+    paper.heading("Memory")
+    if paper.narrow:
+        for one in numbers:
+            _stacked_number(paper, one)
+        return
+    rows = [[Cell(""), *(Cell(name, "dim") for name in found.names), Cell("change", "dim")]]
+    for one in numbers:
+        style = "bold" if one.differs else "dim"
+        before, after = amount(one, one.before), amount(one, one.after)
+        rows.append(
+            [Cell(one.name), Cell(before, style), Cell(after, style), Cell(change(one), style)]
+        )
+    paper.table(rows, (28, 20, 20))
+
+
+def _stacked_number(paper: Paper, one: BudgetNumber) -> None:
+    before, after, by = amount(one, one.before), amount(one, one.after), change(one)
+    said = f"{before} {_ARROW} {after}" if one.differs else after
+    by = f" ({by})" if by and one.unit else ""
+    paper.say(f"{one.name}: {said}{by}", "bold" if one.differs else "dim", indent=2)
+
+
+def amount(one: BudgetNumber, number: int | float | str | None) -> str:
+    """One of the two numbers."""
+    if number is None:
+        return "unknown" if one.unit else ""
+    if isinstance(number, str):
+        return number
+    if one.unit == "bytes":
+        return words.size(int(number))
+    return words.number(number)
+
+
+def change(one: BudgetNumber) -> str:
+    """By how much it changes; empty where it does not, or nobody knows."""
+    if isinstance(one.before, str) or isinstance(one.after, str):
+        return "changes" if one.differs else ""
+    if one.before is None or one.after is None or not one.differs:
+        return ""
+    by = one.after - one.before
+    sign = "+" if by > 0 else "\N{MINUS SIGN}"
+    if one.unit == "bytes":
+        return f"{sign}{words.size(int(abs(by)))}"
+    part = f" ({sign}{words.percent(abs(by) / one.before)})" if one.before else ""
+    shown = words.number(abs(by)) if isinstance(by, int) else f"{abs(by):.3g}"
+    return f"{sign}{shown}{part if one.unit != 'fraction' else ''}"
+
+
+def _show_command(paper: Paper, lines: Sequence[str]) -> None:
+    if not lines:
+        return
+    paper.heading("Command")
+    for line in lines:
+        paper.line("  ", (line, "green" if line.startswith("+") else "red"))

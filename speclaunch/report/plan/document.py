@@ -1,0 +1,222 @@
+"""A plan, or the difference of plans, as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.errors import COMMAND_LINE
+from speclaunch.plan.budget import Budget, RankBudget, Size
+from speclaunch.plan.effective import Effective, Outcome
+from speclaunch.report.findings_json import finding_json
+from speclaunch.report.plan.comparison import Comparison
+from speclaunch.report.plan.coverage import Coverage, NoCoverage
+from speclaunch.report.plan.schema import ComparisonDocument, PlanDocument
+from speclaunch.report.plan.view import Planned
+
+if TYPE_CHECKING:
+    from speclaunch.report.plan.fitting import Fitting
+
+
+def plan_document(planned: Planned) -> str:
+    """One plan; see docs/reference/plan.md."""
+    return PlanDocument.model_validate(_plan(planned)).model_dump_json(indent=2)
+
+
+def comparison_document(plans: Sequence[Planned], found: Sequence[Comparison]) -> str:
+    """Several plans, and what changes from each to the next."""
+    document = {
+        "plans": [_plan(planned) for planned in plans],
+        "comparisons": [_comparison(one, number) for number, one in enumerate(found)],
+    }
+    return ComparisonDocument.model_validate(document).model_dump_json(indent=2)
+
+
+def _plan(planned: Planned) -> dict[str, Any]:
+    return {
+        "recipe": planned.name,
+        "label": planned.label,
+        "path": planned.path,
+        "engine": planned.version,
+        "hardware": planned.hardware,
+        "hardware_note": planned.hardware_note or None,
+        "arguments": [_argument(row) for row in planned.rows],
+        "budget": _budget(planned.budget),
+        "graphs": _graphs(planned.coverage),
+        "findings": [finding_json(finding) for finding in planned.findings],
+        "unjudged": [
+            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in planned.unjudged
+        ],
+        "unknown": [
+            {"what": fact.what, "why": fact.why, "fix": fact.help}
+            for fact in planned.plan.facts.unknown
+        ],
+        "argv": list(planned.command.argv),
+        "env": dict(planned.command.env),
+        "notes": list(planned.command.notes),
+        "suggestion": None if planned.fitting is None else _suggestion(planned.fitting),
+    }
+
+
+def _suggestion(found: Fitting) -> dict[str, Any]:
+    suggestion = found.suggestion
+    return {
+        "fit": suggestion.fit.value,
+        "why": suggestion.why,
+        "objective": suggestion.objective,
+        "cost": suggestion.cost,
+        "changes": [
+            {
+                "name": change.name,
+                "before": _plain(change.before),
+                "value": _plain(change.value),
+                "why": change.why,
+                "cost": change.cost,
+            }
+            for change in suggestion.changes
+        ],
+        "overrides": list(found.overrides),
+        "diff": list(found.diff),
+        "tokens": suggestion.after.tokens if suggestion.after is not None else None,
+        "alternatives": [
+            {
+                "what": one.what,
+                "verdict": one.verdict,
+                "fits": one.fits,
+                "changes": _plain(one.changes),
+            }
+            for one in suggestion.alternatives
+        ],
+    }
+
+
+def _argument(row: Effective) -> dict[str, Any]:
+    unknown = row.outcome is Outcome.UNKNOWN
+    place = row.place
+    return {
+        "name": row.name,
+        "spelling": row.spelling,
+        "concern": row.concern.value,
+        "outcome": row.outcome.value,
+        "is_given": row.is_given,
+        "given": _plain(row.given),
+        "effective": _plain(row.effective),
+        "why": row.why,
+        "source": row.source or None,
+        "changed": row.outcome is Outcome.CHANGED,
+        "silent": row.silent,
+        "unknown": row.why if unknown else None,
+        "derived": row.derived,
+        "path": place.path if place is not None else None,
+        "line": place.line if place is not None and place.path != COMMAND_LINE else None,
+    }
+
+
+def _budget(budget: Budget) -> dict[str, Any]:
+    return {
+        "fit": budget.fit.value,
+        "why": budget.why,
+        "phase": budget.phase.value if budget.phase is not None else None,
+        "message": budget.message,
+        "ranks": [_rank(rank) for rank in budget.ranks],
+        "target_kv_bytes_per_token": _size(budget.target_kv),
+        "draft_kv_bytes_per_token": _size(budget.draft_kv),
+        "tokens": budget.tokens,
+        "running_requests": budget.running_requests,
+        "context_length": budget.context_length,
+        "requests_at_context": budget.requests_at_context,
+        "mem_fraction_static": budget.mem_fraction_static,
+        "working_fractions": (
+            None if budget.working_fractions is None else list(budget.working_fractions)
+        ),
+        "unknown": list(budget.unknown),
+        "notes": list(budget.notes),
+    }
+
+
+def _rank(rank: RankBudget) -> dict[str, Any]:
+    return {
+        "ranks": list(rank.ranks),
+        "memory_bytes": rank.memory_bytes,
+        "short_bytes": rank.short_bytes,
+        "shares": [
+            {
+                "use": share.use.value,
+                "bytes": share.size.bytes,
+                "why": share.size.why,
+                "exact": share.size.exact,
+            }
+            for share in rank.shares
+        ],
+    }
+
+
+def _size(size: Size | None) -> dict[str, Any] | None:
+    return None if size is None else {"bytes": size.bytes, "why": size.why, "exact": size.exact}
+
+
+def _graphs(found: Coverage | NoCoverage) -> dict[str, Any]:
+    if isinstance(found, NoCoverage):
+        return {
+            "known": not found.unknown,
+            "why": found.why,
+            "captured": [],
+            "batches": None,
+            "spans": [],
+            "average_padding": None,
+            "worst_padding": None,
+            "worst_batch": None,
+        }
+    worst = found.worst
+    return {
+        "known": True,
+        "why": found.note or None,
+        "captured": list(found.sizes),
+        "batches": found.most,
+        "spans": [
+            {"first": span.first, "last": span.last, "covered": span.covered.value}
+            for span in found.spans()
+        ],
+        "average_padding": round(found.average_waste, 4),
+        "worst_padding": round(found.waste(worst), 4) if worst is not None else 0.0,
+        "worst_batch": worst,
+    }
+
+
+def _comparison(found: Comparison, number: int) -> dict[str, Any]:
+    return {
+        "before": number,
+        "after": number + 1,
+        "title": found.title,
+        "arguments": [
+            {
+                "name": one.name,
+                "concern": one.concern.value,
+                "before": None if one.before is None else _argument(one.before),
+                "after": None if one.after is None else _argument(one.after),
+            }
+            for one in found.arguments
+        ],
+        "findings_gained": [finding_json(finding) for finding in found.gained],
+        "findings_lost": [finding_json(finding) for finding in found.lost],
+        "budget": [
+            {"name": one.name, "unit": one.unit, "before": one.before, "after": one.after}
+            for one in found.budget
+            if one.differs
+        ],
+        "command": list(found.command),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has: no NaN, no tuple, nothing but text for what it does not know."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return str(value)

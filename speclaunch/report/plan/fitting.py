@@ -1,0 +1,80 @@
+"""`--fit`: the settings that fit with the least loss, as a change of the recipe."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from speclaunch.engine.renames import other_names
+from speclaunch.errors import SpeclaunchError
+from speclaunch.launch.about import recipe_diff
+from speclaunch.launch.prepare import Prepared
+from speclaunch.plan.budget import Budget, Fit
+from speclaunch.plan.fit.search import OBJECTIVE
+from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
+from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.resolve import resolve
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """A suggestion, and how to follow it."""
+
+    suggestion: Suggestion
+    diff: tuple[str, ...] = ()
+    """Lines of the recipe's `args`, `- ` and `+ ` in front."""
+    overrides: tuple[str, ...] = ()
+    """The same as overrides, to be put behind the recipe on a command line."""
+
+    @property
+    def head(self) -> str:
+        """Whether there is anything to do, in a few words."""
+        if self.suggestion.fit is Fit.UNKNOWN:
+            return "what would fit is not known"
+        if self.suggestion.fit is Fit.FAILS:
+            return "no settings fit"
+        return "these settings fit" if self.suggestion.changes else "it fits as it is"
+
+
+def fitting(prepared: Prepared, plan: Plan) -> Fitting:
+    """Ask the budget for the settings that fit; those that the recipe lets recovery step."""
+    deployment = prepared.recipe.deployment
+    recovery = deployment.recovery
+
+    def plan_with(changes: Mapping[str, Any]) -> Plan:
+        return resolve(prepared.changed(changes).request(os.environ), plan.facts)
+
+    steps = SETTINGS if recovery.policy == "off" else recovery
+    try:
+        found = suggest(plan_with, settings=steps)
+    except (SpeclaunchError, UnknownValueError) as error:
+        return Fitting(_unknown(str(error)))
+    changes = found.arguments
+    return Fitting(
+        found,
+        tuple(_lines(changes, deployment.args)),
+        tuple(recipe_diff(changes, deployment)),
+    )
+
+
+def _unknown(why: str) -> Suggestion:
+    return Suggestion(Fit.UNKNOWN, why, OBJECTIVE, Budget(Fit.UNKNOWN, why, unknown=(why,)))
+
+
+def _lines(changes: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for name, value in changes.items():
+        written = [other for other in (name, *other_names(name)) if args.get(other) is not None]
+        lines += [f"- {other}: {_yaml(args[other])}" for other in written]
+        lines.append(f"+ {written[0] if written else name}: {_yaml(value)}")
+    return lines
+
+
+def _yaml(value: Any) -> str:
+    """A value as YAML reads it; JSON is YAML, and words need no quotes."""
+    if isinstance(value, str) and value.replace("_", "").replace(".", "").isalnum():
+        return value
+    return json.dumps(value, ensure_ascii=False)

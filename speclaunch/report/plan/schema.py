@@ -1,0 +1,231 @@
+"""The JSON of `speclaunch plan`: a contract that scripts are written against.
+
+`docs/reference/plan.schema.json` is made from these models; a test compares them. A key is never
+taken away or given another meaning within version 1; new ones may be added.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Versioned(_Record):
+    version: Literal[1] = 1
+
+
+class Argument(_Record):
+    """One server argument. `why` says where the effective value comes from."""
+
+    name: str
+    spelling: str
+    concern: Literal["speculation", "memory", "scheduling", "attention", "graphs", "serving"]
+    outcome: Literal["given", "default", "filled", "changed", "unknown"]
+    is_given: bool
+    given: Any
+    effective: Any
+    why: str
+    source: str | None
+    changed: bool
+    silent: bool
+    unknown: str | None
+    derived: bool
+    path: str | None
+    line: int | None
+
+
+class Bytes(_Record):
+    """A size, how it comes about, and whether it is exact."""
+
+    bytes: int
+    why: str
+    exact: bool
+
+
+class Share(Bytes):
+    """What one use takes of a GPU."""
+
+    use: str
+
+
+class Rank(_Record):
+    """The memory of ranks that are alike."""
+
+    ranks: list[int]
+    memory_bytes: int
+    short_bytes: int
+    shares: list[Share]
+
+
+class Memory(_Record):
+    """The memory budget; null where it is not known."""
+
+    fit: Literal["fits", "fails", "unknown"]
+    why: str
+    phase: str | None
+    message: str | None
+    ranks: list[Rank]
+    target_kv_bytes_per_token: Bytes | None
+    draft_kv_bytes_per_token: Bytes | None
+    tokens: int | None
+    running_requests: int | None
+    context_length: int | None
+    requests_at_context: int | None
+    mem_fraction_static: float | None
+    working_fractions: list[float] | None
+    unknown: list[str]
+    notes: list[str]
+
+
+class GraphSpan(_Record):
+    """Batch sizes in a row that are decoded in the same way."""
+
+    first: int
+    last: int
+    covered: Literal["captured", "padded", "uncovered"]
+
+
+class Graphs(_Record):
+    """The CUDA graphs of decode. Without `captured`, `why` says why there are none, or unknown."""
+
+    known: bool
+    why: str | None
+    captured: list[int]
+    batches: int | None
+    spans: list[GraphSpan]
+    average_padding: float | None
+    worst_padding: float | None
+    worst_batch: int | None
+
+
+class FindingRecord(_Record):
+    """A finding, as `lint` writes it."""
+
+    code: str
+    rule: str
+    severity: Literal["error", "warning", "info"]
+    message: str
+    why: str
+    fix: str | None
+    path: str
+    line: int | None
+    column: int | None
+    source: str
+    url: str
+
+
+class Unjudged(_Record):
+    """A rule that had no verdict."""
+
+    code: str
+    rule: str
+    reason: str
+
+
+class UnknownFact(_Record):
+    """A fact that nobody could tell."""
+
+    what: str
+    why: str
+    fix: str | None
+
+
+class SuggestedChange(_Record):
+    """One argument to change: from what it is in effect, to what it should be."""
+
+    name: str
+    before: Any
+    value: Any
+    why: str
+    cost: str
+
+
+class Alternative(_Record):
+    """What else would make it fit, where no settings do."""
+
+    what: str
+    verdict: str
+    fits: bool
+    changes: dict[str, Any]
+
+
+class Suggestion(_Record):
+    """What `--fit` found: `fits` with the changes that do it (none: nothing needs to change)."""
+
+    fit: Literal["fits", "fails", "unknown"]
+    why: str
+    objective: str
+    cost: str
+    changes: list[SuggestedChange]
+    overrides: list[str]
+    diff: list[str]
+    tokens: int | None
+    alternatives: list[Alternative]
+
+
+class PlanRecord(_Record):
+    """One plan."""
+
+    recipe: str
+    label: str
+    path: str
+    engine: str
+    hardware: str | None
+    hardware_note: str | None
+    arguments: list[Argument]
+    budget: Memory
+    graphs: Graphs
+    findings: list[FindingRecord]
+    unjudged: list[Unjudged]
+    unknown: list[UnknownFact]
+    argv: list[str]
+    env: dict[str, str | None]
+    notes: list[str]
+    suggestion: Suggestion | None
+
+
+class PlanDocument(PlanRecord, _Versioned):
+    """`speclaunch plan recipe=R --output-format json`."""
+
+
+class ChangedArgument(_Record):
+    """An argument that is not the same; null: that version does not have it."""
+
+    name: str
+    concern: str
+    before: Argument | None
+    after: Argument | None
+
+
+class ChangedNumber(_Record):
+    """A number of the two budgets that is not the same."""
+
+    name: str
+    unit: str
+    before: int | float | str | None
+    after: int | float | str | None
+
+
+class ComparisonRecord(_Record):
+    """What changes from one plan to the next; `before` and `after` count in `plans`."""
+
+    before: int
+    after: int
+    title: str
+    arguments: list[ChangedArgument]
+    findings_gained: list[FindingRecord]
+    findings_lost: list[FindingRecord]
+    budget: list[ChangedNumber]
+    command: list[str]
+
+
+class ComparisonDocument(_Versioned):
+    """`speclaunch plan A B --output-format json`, and with several versions."""
+
+    plans: list[PlanRecord]
+    comparisons: list[ComparisonRecord]

@@ -1,0 +1,155 @@
+"""Everything that a report of one plan shows, worked out once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.launch.prepare import Prepared
+from speclaunch.lint.ignores import kept, read_ignores
+from speclaunch.plan.budget import Budget, Fit
+from speclaunch.plan.effective import Effective, effective_arguments
+from speclaunch.plan.memory.budget import budget
+from speclaunch.plan.plan import Plan
+from speclaunch.report.plan.coverage import Coverage, NoCoverage, coverage
+from speclaunch.report.shell import shell_command
+from speclaunch.rules.examine import Lookup, examine
+from speclaunch.rules.interface import Finding, Rule, Severity, Unjudged
+from speclaunch.rules.runner import BUG
+
+if TYPE_CHECKING:
+    from speclaunch.report.plan.fitting import Fitting
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """The command that a launch would run; secrets are blotted out or asked for."""
+
+    text: str
+    """As `launch --dry-run` prints it."""
+    argv: tuple[str, ...]
+    env: Mapping[str, str | None]
+    lines: tuple[str, ...]
+    """One variable, program or argument each: what a difference compares."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One plan with its memory, its graphs, what the rules say, and the command."""
+
+    label: str
+    """What tells it from another one: the recipe's name, its version, its overrides."""
+    name: str
+    description: str
+    path: str
+    version: str
+    hardware: str | None
+    hardware_note: str
+    """What to know about the hardware: that there is none here, say."""
+    plan: Plan
+    rows: tuple[Effective, ...]
+    budget: Budget
+    coverage: Coverage | NoCoverage
+    findings: tuple[Finding, ...]
+    unjudged: tuple[Unjudged, ...]
+    command: Command
+    fitting: Fitting | None = None
+    """What would fit; only where it was asked for."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether it will not serve: a finding of error severity, or too little memory."""
+        return self.budget.fit is Fit.FAILS or self.count(Severity.ERROR) > 0
+
+    def count(self, severity: Severity) -> int:
+        """How many findings of a severity."""
+        return sum(finding.severity is severity for finding in self.findings)
+
+
+def planned(
+    prepared: Prepared,
+    lookup: Lookup,
+    rules: Iterable[Rule],
+    *,
+    label: str,
+    hardware_note: str = "",
+    fit: bool = False,
+    inherited: Mapping[str, str] | None = None,
+) -> Planned:
+    """Look up the facts, resolve, add up the memory, ask the rules."""
+    request = prepared.request(os.environ if inherited is None else inherited)
+    examined = examine(request, lookup, rules)
+    plan, recipe = examined.plan, prepared.recipe
+    found = _budget(plan)
+    ignores = read_ignores(_text(str(recipe.path)), str(recipe.path))
+    hardware = plan.facts.hardware
+    return Planned(
+        label=label,
+        name=recipe.deployment.name,
+        description=recipe.deployment.description,
+        path=str(recipe.path),
+        version=prepared.version,
+        hardware=None if hardware is None else _named(hardware),
+        hardware_note=hardware_note,
+        plan=plan,
+        rows=effective_arguments(plan),
+        budget=found,
+        coverage=coverage(plan, found.running_requests),
+        findings=tuple(kept(examined.judgement.findings, ignores)),
+        unjudged=examined.judgement.unjudged,
+        command=command_of(prepared),
+        fitting=_fitting(prepared, plan) if fit else None,
+    )
+
+
+def command_of(prepared: Prepared) -> Command:
+    """The command of a dry run, whole and in pieces."""
+    spelling = prepared.spelling
+    notes = [f"{prepared.recipe.deployment.name} for SGLang {prepared.version}", *spelling.notes]
+    text = shell_command(prepared.program, spelling.arguments, prepared.overlay, notes=notes)
+    argv = list(prepared.program)
+    for argument in spelling.arguments:
+        argv += [argument.flag, "***"] if argument.secret else argument.tokens
+    hidden = set(prepared.secrets)
+    bare = shell_command(prepared.program, spelling.arguments, prepared.overlay)
+    return Command(
+        text,
+        tuple(argv),
+        {name: "***" if v in hidden else v for name, v in prepared.overlay.items()},
+        tuple(line.strip() for line in bare.rstrip("\n").split(" \\\n")),
+        tuple(spelling.notes),
+    )
+
+
+def _budget(plan: Plan) -> Budget:
+    """The budget; a mistake in it must not hide everything else that a plan shows."""
+    try:
+        return budget(plan)
+    except Exception as error:
+        why = f"{BUG}: {type(error).__name__}: {error}".replace("this rule", "the memory budget")
+        return Budget(Fit.UNKNOWN, f"not known, because {why}")
+
+
+def _fitting(prepared: Prepared, plan: Plan) -> Fitting:
+    from speclaunch.report.plan.fitting import fitting  # noqa: PLC0415 - only with --fit
+
+    return fitting(prepared, plan)
+
+
+def _named(hardware: Hardware) -> str:
+    """As `--hardware` takes it."""
+    if hardware.vendor is Vendor.CPU:
+        return "cpu"
+    return f"{hardware.name}:{hardware.count}"
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - a path as text
+            return file.read()
+    except OSError:  # it was composed a moment ago; without its text there are no ignores
+        return ""

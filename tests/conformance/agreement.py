@@ -1,0 +1,126 @@
+"""The table of agreement: each effective value of a plan against the engine's own.
+
+`python -m tests.conformance.report --agreement` writes docs/reference/agreement.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conformance import data
+from tests.conformance.compare import COMPARED, Comparison
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "agreement.md"
+
+FIELDS = {
+    "speculative_num_steps": "steps",
+    "speculative_eagle_topk": "topk",
+    "speculative_num_draft_tokens": "draft tokens",
+    "max_running_requests": "running requests",
+    "cuda_graph_max_bs_decode": "largest graph",
+    "cuda_graph_bs_decode": "capture list",
+    "mem_fraction_static": "memory fraction",
+    "attention_backend": "attention backend",
+    "page_size": "page size",
+    "chunked_prefill_size": "chunked prefill",
+}
+"""The values that people ask for first, and what the table calls them."""
+
+_HEAD = """# How the plan agrees with the engines
+
+<!-- Written by `python -m tests.conformance.report --agreement`; do not edit. -->
+
+speclaunch works out, without starting the engine, what each release makes of its arguments. This
+page compares that with what the releases themselves make of them: {cases} configurations (a
+command line on a machine, for a release) that both accept, in {versions} releases. The engine's
+values are those of its own argument validation, run with the answers of its platform functions
+replaced by those of an NVIDIA H200, a B200 or a CPU (`tools/engine_verdicts.py`; the records are
+in `tests/conformance/`).
+
+`1027/1027` says that a value was compared in 1027 configurations and was the same in 1027 of
+them. `?30` says that in 30 more the plan leaves the value open, since a fact is missing that
+decides it.
+"""
+
+
+@dataclass(slots=True)
+class Count:
+    """How often a value was the same, another one, and left open."""
+
+    agreed: int = 0
+    differed: int = 0
+    undecided: int = 0
+
+    @property
+    def cell(self) -> str:
+        """As the table shows it."""
+        told = self.agreed + self.differed
+        text = f"{self.agreed}/{told}" if told else "-"
+        return f"{text} ?{self.undecided}" if self.undecided else text
+
+
+def counts(found: Iterable[Comparison]) -> dict[str, dict[str, Count]]:
+    """The counts of each field, by release."""
+    table: dict[str, dict[str, Count]] = defaultdict(lambda: defaultdict(Count))
+    for comparison in found:
+        engine = comparison.said.engine
+        for name in comparison.agreed:
+            table[name][engine].agreed += 1
+        for name in comparison.undecided:
+            table[name][engine].undecided += 1
+        for difference in comparison.differences:
+            table[difference.name][engine].differed += 1
+    return table
+
+
+def document(found: list[Comparison]) -> str:
+    """The whole page."""
+    told = [c for c in found if c.agreed or c.differences]
+    table = counts(found)
+    others = [name for name in COMPARED if name in table and name not in FIELDS]
+    parts = [
+        _HEAD.format(cases=len(told), versions=len(data.versions())),
+        "## The values that decide most\n\n" + _table({name: table[name] for name in FIELDS}),
+        "## Every other value that is compared\n\n" + _table({n: table[n] for n in others}),
+        "## Every difference\n\n" + _differences(found),
+        "## What is left open\n\n" + _open(found),
+    ]
+    return "\n".join(parts)
+
+
+def _table(table: Mapping[str, Mapping[str, Count]]) -> str:
+    versions = data.versions()
+    lines = [
+        "| value | " + " | ".join(versions) + " |",
+        "|---|" + "---:|" * len(versions),
+    ]
+    for name, by_engine in table.items():
+        cells = [by_engine[v].cell if v in by_engine else "-" for v in versions]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _differences(found: Iterable[Comparison]) -> str:
+    seen: Counter[tuple[str, str, str]] = Counter()
+    for comparison in found:
+        for one in comparison.differences:
+            why = one.explained(comparison.said) or "not explained"
+            seen[one.name, comparison.said.engine, why] += 1
+    lines = [
+        f"- `{name}`, SGLang {engine}, {number} configurations: {why}."
+        for (name, engine, why), number in sorted(seen.items())
+    ]
+    return "\n".join(lines or ["There is none."]) + "\n"
+
+
+def _open(found: Iterable[Comparison]) -> str:
+    seen: Counter[tuple[str, str]] = Counter()
+    for comparison in found:
+        for name in comparison.undecided:
+            seen[name, comparison.open[name]] += 1
+    lines = ["| value | configurations | what is missing |", "|---|---:|---|"]
+    lines += [f"| `{name}` | {number} | {why} |" for (name, why), number in sorted(seen.items())]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,175 @@
+"""Attention backends and pages, at the releases where the engine's rules change.
+
+Sources: `get_default_attn_backend` and the page constraints of each release (0.5.23
+arg_groups/model_override_base.py:277 and overrides.py:1143, 0.5.10 server_args.py:2217, 0.4.6
+model_executor/model_runner.py:336).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from speclaunch.facts.hardware import Hardware
+from speclaunch.plan.plan import UnknownValueError
+from tests.plan.resolving import A100, B200, CPU, DEEPSEEK, H100, MI300X, changes, model, plan
+
+CHAIN = (
+    "--speculative-algorithm EAGLE3 --speculative-draft-model-path d --speculative-num-steps 3 "
+    "--speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
+)
+TREE = CHAIN.replace("topk 1", "topk 4").replace("tokens 4", "tokens 8")
+BACKEND = "attention_backend"
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "machine", "backend"),
+    [
+        ("0.5.23", "", H100, "fa3"),
+        ("0.5.23", CHAIN, H100, "fa3"),
+        ("0.5.23", TREE, H100, "flashinfer"),
+        ("0.5.23", "", A100, "flashinfer"),
+        ("0.5.5.post3", "", B200, "flashinfer"),
+        ("0.5.6.post2", "", B200, "trtllm_mha"),
+        ("0.5.23", CHAIN, B200, "trtllm_mha"),
+        ("0.5.23", TREE, B200, "flashinfer"),
+        ("0.5.23", "", MI300X, "aiter"),
+        ("0.4.6.post5", "", MI300X, "aiter"),
+    ],
+)
+def test_the_default_for_heads(version: str, words: str, machine: Hardware, backend: str) -> None:
+    assert plan(version, words, hardware=machine).value(BACKEND) == backend
+
+
+@pytest.mark.parametrize(
+    ("version", "machine", "backend"),
+    [
+        ("0.4.6.post5", H100, "fa3"),
+        ("0.4.6.post5", B200, "triton"),
+        ("0.5.23", H100, "fa3"),
+        ("0.5.23", A100, "triton"),
+        ("0.5.3.post3", B200, "trtllm_mla"),
+        ("0.5.23", B200, "trtllm_mla"),
+    ],
+)
+def test_the_default_for_latent_attention(version: str, machine: Hardware, backend: str) -> None:
+    deepseek = model(
+        "DeepseekV3ForCausalLM", kv_lora_rank=512, num_attention_heads=128, context_length=4096
+    )
+    assert plan(version, target=deepseek, hardware=machine).value(BACKEND) == backend
+
+
+def test_what_was_given_stays_and_needs_no_facts() -> None:
+    found = plan("0.5.23", "--attention-backend triton", target=None, hardware=None)
+    assert found.value(BACKEND) == "triton"
+
+
+def test_unknown_hardware_leaves_the_default_open() -> None:
+    with pytest.raises(UnknownValueError, match="hardware"):
+        plan("0.5.23", hardware=None).value(BACKEND)
+
+
+def test_a_cpu_is_asked_for_amx() -> None:
+    assert plan("0.4.6.post5", "--device cpu", hardware=CPU).value(BACKEND) == "torch_native"
+    with pytest.raises(UnknownValueError, match="AMX"):
+        plan("0.5.23", "--device cpu", hardware=CPU).value(BACKEND)
+
+
+def test_fa3_gives_way_to_triton_for_an_e5m2_cache() -> None:
+    found = plan("0.5.23", "--kv-cache-dtype fp8_e5m2")
+    assert found.value(BACKEND) == "triton"
+    given = plan("0.5.23", "--kv-cache-dtype fp8_e5m2 --attention-backend fa3")
+    assert given.value(BACKEND) == "triton"
+    assert changes(given)[BACKEND] == "SPL919"
+
+
+def test_one_backend_for_both_phases_is_the_backend() -> None:
+    words = "--prefill-attention-backend triton --decode-attention-backend triton"
+    assert plan("0.5.23", words).value(BACKEND) == "triton"
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "page"),
+    [
+        ("0.4.6.post5", "--attention-backend flashmla", 64),
+        ("0.5.23", "--attention-backend flashmla --page-size 16", 64),
+        ("0.5.19", "--attention-backend cutlass_mla", 128),
+        ("0.5.23", "--attention-backend trtllm_mla", 64),
+        ("0.5.23", "--attention-backend trtllm_mla --page-size 32", 32),
+        ("0.5.23", "--attention-backend trtllm_mla --page-size 128", 64),
+    ],
+)
+def test_pages_of_latent_attention(version: str, words: str, page: int) -> None:
+    assert plan(version, words, target=DEEPSEEK, hardware=B200).value("page_size") == page
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "page"),
+    [
+        ("0.5.16", "--attention-backend trtllm_mha --page-size 128", 64),
+        ("0.5.17", "--attention-backend trtllm_mha --page-size 128", 128),
+        ("0.5.23", "", 64),
+        ("0.5.23", "--attention-backend fa4", 128),
+        ("0.5.23", "--attention-backend flashinfer", 1),
+        ("0.5.23", "--attention-backend flashinfer --page-size 16", 16),
+    ],
+)
+def test_pages_of_heads(version: str, words: str, page: int) -> None:
+    assert plan(version, words, hardware=B200).value("page_size") == page
+
+
+def test_a_forced_page_is_a_change_that_users_must_know() -> None:
+    words = "--attention-backend flashmla --page-size 16"
+    found = plan("0.5.23", words, target=DEEPSEEK)
+    assert changes(found)["page_size"] == "SPL908"
+    assert "64, not 16" in found.reasons["page_size"].why
+
+
+@pytest.mark.parametrize(
+    ("version", "architecture", "machine", "backend"),
+    [
+        ("0.5.3.post3", "GptOssForCausalLM", H100, "fa3"),
+        ("0.5.23", "GptOssForCausalLM", B200, "trtllm_mha"),
+        ("0.5.23", "GptOssForCausalLM", A100, "triton"),
+        ("0.5.23", "Llama4ForConditionalGeneration", H100, "fa3"),
+        ("0.5.23", "Gemma4ForCausalLM", H100, "triton"),
+        ("0.5.23", "MiMoV2FlashForCausalLM", B200, "fa4"),
+    ],
+)
+def test_models_with_a_choice_of_their_own(
+    version: str, architecture: str, machine: Hardware, backend: str
+) -> None:
+    found = plan(version, target=model(architecture), hardware=machine)
+    assert found.value(BACKEND) == backend
+    assert architecture in found.reasons[BACKEND].why
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "graphs"),
+    [
+        ("0.5.14", "", "tc_piecewise"),
+        ("0.5.14", "--attention-backend torch_native", "disabled"),
+        ("0.5.23", "", "breakable"),
+        ("0.5.23", "--attention-backend torch_native", "disabled"),
+        ("0.5.23", "--enable-two-batch-overlap", "disabled"),
+    ],
+)
+def test_graphs_of_prefill(version: str, words: str, graphs: str) -> None:
+    """0.5.23 arg_groups/cuda_graph_hook.py:170 and attention_hook.py:124."""
+    assert plan(version, words).value("cuda_graph_backend_prefill") == graphs
+
+
+def test_deepseek_with_trtllm_mla_has_no_graphs_of_prefill_from_0_5_15() -> None:
+    name = "cuda_graph_backend_prefill"
+    words = "--attention-backend trtllm_mla"
+    assert plan("0.5.23", words, target=DEEPSEEK, hardware=B200).value(name) == "disabled"
+    assert plan("0.5.14", words, target=DEEPSEEK, hardware=B200).value(name) == "tc_piecewise"
+    asked = f"{words} --cuda-graph-backend-prefill breakable"
+    assert plan("0.5.23", asked, target=DEEPSEEK, hardware=B200).value(name) == "breakable"
+
+
+def test_dp_attention_limits_the_graphs_of_prefill_from_0_5_16() -> None:
+    words = "--tp-size 4 --dp-size 4 --enable-dp-attention"
+    name = "cuda_graph_max_bs_prefill"
+    assert plan("0.5.23", words).value(name) == 2048
+    assert plan("0.5.23", words).value("cuda_graph_bs_prefill")[-1] == 2048
+    assert plan("0.5.14", words).value(name) == 8192
