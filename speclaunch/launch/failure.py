@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,10 +11,11 @@ TAIL_BYTES = 256 * 1024
 
 _HEADER = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^\]]*\] ")
 _EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_][\w.]*\.)?[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|NotFound|Iteration)"
+    # one class of characters, bounded: no line, however long, can make it slow
+    r"^(?=[A-Za-z_])[\w.]{0,200}?(?:Error|Exception|Interrupt|Exit|NotFound|Iteration)"
     r"(?P<text>: .*)?$"
 )
-_ARGPARSE = re.compile(r"^[\w./ -]+: error: .+")
+_ARGPARSE = re.compile(r"^[\w./ -]{1,300}: error: .+")
 _BIND = re.compile(r"\[Errno \d+\] .*")
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
 
@@ -79,6 +81,17 @@ def dead_process(lines: Sequence[str]) -> str | None:
             how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
             return f"its {found['name']} (process {found['pid']}) ended: {how}"
     return None
+
+
+def describe_exit(code: int | None) -> str:
+    """An exit code in words, when the engine printed no error."""
+    if code is None:
+        return "the engine ended"
+    if code < 0:
+        name = signal.Signals(-code).name if -code in signal.valid_signals() else str(-code)
+        hint = " (often: the machine ran out of memory)" if -code == signal.SIGKILL else ""
+        return f"the engine was ended by {name}{hint} and printed no error"
+    return f"the engine ended with exit code {code} and printed no error"
 
 
 def _with_source(line: str, lines: Sequence[str], index: int) -> str:

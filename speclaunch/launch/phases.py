@@ -38,13 +38,14 @@ class Step:
 
 
 _HEADER = re.compile(
-    r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?P<ranks>(?: [A-Z]{2,4}\d+)*)\] (?P<text>.*)$"
+    # SGLANG_LOG_MS adds milliseconds; the longest name of a rank is ATTN_CP
+    r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?P<ranks>(?: [A-Z_]{2,8}\d+)*)\] (?P<text>.*)$"
 )
 _WEIGHTS_BEGIN = re.compile(r"Load weight begin\.")
 _WEIGHTS_END = re.compile(
     r"Load weight end\..*?type=(?P<type>\w+)(?:.*?mem usage=(?P<gb>-?[\d.]+) GB)?"
 )
-_KV = re.compile(r"[\w /-]*is allocated\..*?#tokens: (?P<tokens>\d+)")
+_KV = re.compile(r"[\w /-]*(?:is allocated|VA upper bound)\..*?#tokens: (?P<tokens>\d+)")
 _CAPTURE = re.compile(r"Capture .*cuda graph.*begin", re.IGNORECASE)
 _SUMMARY = re.compile(
     r"max_total_num_tokens=(?P<tokens>\d+).*?max_running_requests=(?P<requests>\d+)"

@@ -19,11 +19,24 @@ class Direction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Milestone:
+    """Something that a start reached, with what the engine said of it in figures (GB, tokens)."""
+
+    phase: Phase
+    text: str
+    """In plain words: `target weights loaded: LlamaForCausalLM`."""
+    line_number: int
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Cause:
     """One entry of the catalogue of failures.
 
     `directions` says for each server argument (by the newest engine's name) which way to turn it.
     Where `memory` is False no setting of memory can help, and the ladder takes no rung.
+    `remedy` has one step a line; `{mem_fraction_static}` in it stands for the flag of that
+    argument. `remedy.steps` spells it for an engine version: show that, not the text itself.
     """
 
     name: str
@@ -58,3 +71,23 @@ class Diagnosis:
     """What the engine's message says in figures, e.g. `mem_fraction_static_above`: 0.912."""
     version: str | None = None
     """The engine version, where the log shows it."""
+    engine: bool = True
+    """Whether this is a log of SGLang at all."""
+    stopped: bool = False
+    """The engine was asked to stop (SIGTERM, Ctrl-C), and what follows is its end."""
+    launches: int = 1
+    """How many starts the log holds; only the last one is told of."""
+    milestones: tuple[Milestone, ...] = ()
+    settings: Mapping[str, float] = field(default_factory=dict)
+    """Server arguments that the engine logged at its start, those that directions name."""
+    rule: str | None = None
+    """The code of the lint rule that would have said so before the start."""
+    rank: str | None = None
+    """The rank that failed (`TP1`), where the engine has several."""
+    notes: tuple[str, ...] = ()
+    """What the engine warned of and survived, where it bears on memory or speed."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the log shows a failure, known or not."""
+        return self.cause is not None or self.line is not None

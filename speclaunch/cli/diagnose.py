@@ -1,0 +1,95 @@
+"""`speclaunch diagnose LOGFILE|-`: what an engine log died of, and what to do about it."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from speclaunch.cli.options import OutputFormat
+from speclaunch.engine.catalogue import resolve_version
+from speclaunch.errors import ExitCode, InputError, Problem
+from speclaunch.launch.diagnosis.diagnose import diagnose as diagnosed
+from speclaunch.launch.diagnosis.interface import Diagnosis
+from speclaunch.report.console import err, out
+from speclaunch.report.diagnosis import diagnosis_json, show_diagnosis
+
+STANDARD_INPUT = "-"
+_LONGEST_LINE = 1 << 16
+"""A line without an end is read in pieces of this many bytes, so that memory stays bounded."""
+_ENCODINGS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),  # what PowerShell's `>` writes
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def diagnose(
+    log: Annotated[
+        str, typer.Argument(metavar="LOGFILE|-", help="The engine's log; `-` is standard input.")
+    ],
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="VERSION",
+            help="The SGLang version that wrote it (default: told from its wording).",
+        ),
+    ] = None,
+    output_format: Annotated[
+        OutputFormat, typer.Option("--output-format", help="How the result is written.")
+    ] = OutputFormat.TEXT,
+) -> None:
+    """Explain an engine log: how far the engine came, what it died of, what to do."""
+    if engine is not None:
+        resolve_version(engine)  # unknown versions are told before anything is read
+    found = _read(log, engine)
+    if output_format is OutputFormat.JSON:
+        typer.echo(json.dumps(diagnosis_json(found, log), indent=2, ensure_ascii=False))
+    elif found.engine:
+        show_diagnosis(out(), found, log)
+    if not found.engine:
+        err().print(f"{_shown(log)} is not a log of SGLang: nothing to diagnose", markup=False)
+        raise typer.Exit(ExitCode.NOTHING)
+    if found.failed:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _read(log: str, engine: str | None) -> Diagnosis:
+    if log == STANDARD_INPUT:
+        return diagnosed(_lines(cast(io.BufferedReader, sys.stdin.buffer)), version=engine)
+    try:
+        with Path(log).open("rb") as file:
+            return diagnosed(_lines(file), version=engine)
+    except OSError as error:
+        raise InputError(
+            Problem(f"{log} cannot be read: {error.strerror or error}", help=_hint(log))
+        ) from None
+
+
+def _lines(file: io.BufferedReader) -> Iterator[str]:
+    """The lines of a log, whatever bytes are in it; the end of an endless one is passed over."""
+    start = file.peek(4)[:4]
+    encoding = next((name for mark, name in _ENCODINGS if start.startswith(mark)), None)
+    if encoding is not None:
+        yield from io.TextIOWrapper(file, encoding=encoding, errors="replace", newline="\n")
+        return
+    goes_on = False
+    while line := file.readline(_LONGEST_LINE):
+        if not goes_on:
+            yield line.decode(errors="replace")
+        goes_on = not line.endswith(b"\n")
+
+
+def _hint(log: str) -> str | None:
+    return "a folder is no log; name the file in it" if Path(log).is_dir() else None
+
+
+def _shown(log: str) -> str:
+    return "standard input" if log == STANDARD_INPUT else log

@@ -1,0 +1,150 @@
+"""Processes that were ended from outside, or ended without a word of their own."""
+
+from __future__ import annotations
+
+from speclaunch.launch.diagnosis.interface import Cause, Direction
+from speclaunch.launch.diagnosis.marks import Mark
+from speclaunch.launch.diagnosis.signature import Failure, Known, Level, logged, printed, raised
+from speclaunch.launch.phases import Phase
+
+_CRASHED = r"Subprocess (?P<name>\S{1,80}) \(pid=(?P<pid>\d{1,9})\) crashed with exit code "
+_DIED = r"Rank (?P<died_rank>\d{1,5}) scheduler died during initialization \(exit code: "
+_KILLED = r"(?P<exit_code>-9)\b"
+
+
+def _sizing_on_cpu(failure: Failure) -> bool:
+    """The pool of a CPU engine is being filled, or graphs and batches after it."""
+    return failure.cpu and failure.last in (Mark.LOAD_END, Mark.POOL, Mark.POOL_END)
+
+
+def _starting(failure: Failure) -> bool:
+    return not failure.served and failure.phase is not Phase.READY
+
+
+CAUSES: tuple[Known, ...] = (
+    Known(
+        Cause(
+            name="killed-filling-pool",
+            title="the machine ran out of memory while the KV pool was filled",
+            meaning="On a CPU the pool lies in the machine's memory. The system ended the process "
+            "when there was none left.",
+            remedy="Lower {mem_fraction_static}.\nOr set {max_total_tokens} lower.\n"
+            "Or serve fewer requests at a time: {max_running_requests}.",
+            memory=True,
+            directions={
+                "mem_fraction_static": Direction.LOWER,
+                "max_total_tokens": Direction.LOWER,
+                "max_running_requests": Direction.LOWER,
+            },
+            sources=("entrypoints/engine.py _scheduler_died_error: exit code -9, device=cpu",),
+        ),
+        (
+            raised(_DIED + _KILLED, _sizing_on_cpu, level=Level.AFTERMATH),
+            logged(_CRASHED + _KILLED, _sizing_on_cpu, level=Level.AFTERMATH),
+        ),
+    ),
+    Known(
+        Cause(
+            name="killed-while-starting",
+            title="a process of the engine was killed while it started",
+            meaning="Mostly the operating system, which had no memory left: the machine's, not the "
+            "GPU's. Weights pass through it while they are loaded.",
+            remedy="Look at `dmesg -T | grep -i -e oom -e 'killed process'` and at the "
+            "container's memory limit.\n"
+            "Give it more memory, or load less at a time: fewer ranks per machine.",
+            memory=False,
+            sources=("entrypoints/engine.py _scheduler_died_error", "utils/watchdog.py"),
+        ),
+        (
+            raised(_DIED + _KILLED, level=Level.AFTERMATH),
+            logged(_CRASHED + _KILLED, _starting, level=Level.AFTERMATH),
+            printed(r"slurmstepd: error: Detected \d{1,6} oom[-_]kill event"),
+            printed(r".{0,120}: error: Detected \d{1,6} oom[-_]kill event"),
+        ),
+    ),
+    Known(
+        Cause(
+            name="process-killed",
+            title="a process of the engine was killed while it served",
+            meaning="Somebody ended it with SIGKILL: the operating system when memory ran out (the "
+            "machine's, not the GPU's), or a person. The engine ends itself then.",
+            remedy="Look at `dmesg -T | grep -i -e oom -e 'killed process'`. If the system did it: "
+            "more memory, or a higher limit for the container.\nStart the engine again.",
+            memory=False,
+            sources=("utils/watchdog.py SubprocessWatchdog",),
+        ),
+        (logged(_CRASHED + _KILLED, level=Level.AFTERMATH),),
+    ),
+    Known(
+        Cause(
+            name="process-crashed",
+            title="a process of the engine crashed without a word",
+            meaning="A signal or an exit code is all that is left: -11 is an access beyond memory "
+            "in native code, -6 an abort (often after an error of CUDA or NCCL), -7 a full "
+            "/dev/shm.",
+            remedy="Look at the lines right before it, and at `dmesg`.\n"
+            "Exit code -7 in a container: --ipc=host or a larger --shm-size.\n"
+            "Use a newer release, or another {attention_backend}.",
+            memory=False,
+            sources=("utils/watchdog.py", "entrypoints/engine.py"),
+        ),
+        (
+            raised(_DIED + r"(?P<exit_code>-?\d{1,5}|None)\)", level=Level.AFTERMATH),
+            logged(_CRASHED + r"(?!-15\b)(?P<exit_code>-?\d{1,5})\b", level=Level.AFTERMATH),
+            printed(r"Fatal Python error: ", level=Level.CAUSE),
+            printed(r"!!!!!!! Segfault encountered !!!!!!!", level=Level.CAUSE),
+            printed(
+                r"(?:\S{1,200}: line \d{1,6}: +\d{1,9} )?(?:Segmentation fault|Bus error|"
+                r"Aborted|Illegal instruction)(?: +\(core dumped\))?(?: .{0,300})?$",
+                level=Level.AFTERMATH,
+            ),
+            printed(r"terminate called after throwing an instance of ", level=Level.AFTERMATH),
+            printed(r"free\(\): invalid |malloc\(\): |double free or corruption"),
+        ),
+    ),
+    Known(
+        Cause(
+            name="shared-memory-too-small",
+            title="the shared memory of the container is too small",
+            meaning="The ranks exchange data through /dev/shm, which Docker makes 64 MB large.",
+            remedy="Start the container with --ipc=host, or --shm-size 16g; in Kubernetes mount "
+            "an emptyDir with `medium: Memory` at /dev/shm.",
+            memory=False,
+            sources=("torch, NCCL",),
+        ),
+        (
+            raised(r"unable to (?:write to file|mmap \d{1,20} bytes from file|open shared memory)"),
+            raised(r".{0,120}Error while creating shared memory segment /dev/shm"),
+            raised(r"DataLoader worker .{0,60}insufficient shared memory"),
+        ),
+    ),
+    Known(
+        Cause(
+            name="machine-out-of-memory",
+            title="the machine has no memory left",
+            meaning="An allocation in the machine's own memory failed.",
+            remedy="Give the machine or the container more memory; lower {cpu_offload_gb} and "
+            "{hicache_ratio} where they are set.",
+            memory=False,
+            sources=("Python, the C++ runtime, the operating system",),
+        ),
+        (
+            raised(r".{0,60}\[Errno 12\] Cannot allocate memory"),
+            raised(r"std::bad_alloc"),
+            raised(r"can't start new thread"),
+        ),
+    ),
+    Known(
+        Cause(
+            name="warm-up-failed",
+            title="the engine's first request failed",
+            meaning="Everything was loaded, and the engine's own test request got no good answer. "
+            "The cause is the error before this one, if the log has it.",
+            remedy="Look at the lines before it. A proxy in the environment must spare the "
+            "engine's own address: NO_PROXY=127.0.0.1,localhost.",
+            memory=False,
+            sources=("entrypoints/http_server.py _execute_server_warmup",),
+        ),
+        (logged(r"Initialization failed\. warmup error: ", level=Level.AFTERMATH),),
+    ),
+)

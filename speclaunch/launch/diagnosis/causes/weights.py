@@ -1,0 +1,68 @@
+"""GPUs that are taken, and weights that do not fit."""
+
+from __future__ import annotations
+
+from packaging.specifiers import SpecifierSet
+
+from speclaunch.launch.diagnosis.causes.oom import Stage, during
+from speclaunch.launch.diagnosis.interface import Cause, Direction
+from speclaunch.launch.diagnosis.signature import Known, raised
+
+CAUSES: tuple[Known, ...] = (
+    Known(
+        Cause(
+            name="gpus-unbalanced",
+            title="one GPU has less free memory than the others",
+            meaning="A rank has less than nine tenths of what it would have if all were as free: "
+            "another process holds memory on one GPU.",
+            remedy="End the other process, or leave that GPU out with CUDA_VISIBLE_DEVICES.\n"
+            "Where it is meant so: SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=0 (0.5.7 and later).",
+            memory=False,
+            sources=("distributed/bootstrap.py", "model_executor/model_runner.py up to 0.5.20"),
+        ),
+        (raised(r"The memory capacity is unbalanced\. Some GPUs may be occupied"),),
+    ),
+    Known(
+        Cause(
+            name="gpu-taken",
+            title="the GPU had no memory left before anything was loaded",
+            meaning="Other processes hold it: not even the engine's own start fits.",
+            remedy="End them (`nvidia-smi` lists them), or choose another GPU with "
+            "CUDA_VISIBLE_DEVICES.",
+            memory=False,
+            sources=("torch's wording, before `Load weight begin`",),
+        ),
+        (raised(r"", during(Stage.DEVICE)),),
+    ),
+    Known(
+        Cause(
+            name="weights-do-not-fit",
+            title="the weights do not fit the GPU",
+            meaning="Memory ran out while weights were loaded, before the pool: the memory "
+            "fraction is not asked yet, and no value of it helps. From 0.5.14 that holds for the "
+            "draft's weights too, which are loaded before the pool.",
+            remedy="Spread the model over more GPUs: {tp_size}.\n"
+            "Or load it in fewer bits: {quantization}, or a quantised checkpoint.\n"
+            "Or take a smaller draft, or a smaller model.\n"
+            "Look for other processes on the GPU first: `nvidia-smi`.",
+            memory=False,
+            sources=("torch's wording, after `Load weight begin`",),
+        ),
+        (raised(r"", during(Stage.WEIGHTS)),),
+    ),
+    Known(
+        Cause(
+            name="draft-weights-do-not-fit",
+            title="the memory beside the pool is too small for the draft",
+            meaning="Up to 0.5.13 the target's KV pool is allocated first, and the draft's "
+            "weights and KV cache come out of what the fraction leaves.",
+            remedy="Lower {mem_fraction_static}.\n"
+            "Or use 0.5.14 or later, which counts the draft into the fraction.",
+            memory=True,
+            directions={"mem_fraction_static": Direction.LOWER},
+            versions=SpecifierSet("<0.5.14"),
+            sources=("speculative/eagle_worker.py up to 0.5.13: the second `Load weight begin`",),
+        ),
+        (raised(r"", during(Stage.DRAFT_IN_SLACK)),),
+    ),
+)

@@ -1,0 +1,127 @@
+"""Engine output in, diagnosis out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from packaging.version import Version
+
+from speclaunch.engine.catalogue import resolve_version
+from speclaunch.launch.diagnosis.causes import BY_NAME
+from speclaunch.launch.diagnosis.interface import Cause, Diagnosis
+from speclaunch.launch.diagnosis.launch_log import LaunchLog, Suspect
+from speclaunch.launch.diagnosis.reading import read
+from speclaunch.launch.diagnosis.stream import Stream
+from speclaunch.launch.failure import dead_process, describe_exit, last_error
+from speclaunch.launch.phases import Phase
+
+_MOST_STREAMS = 500
+_KILLED = (-9, 137)
+
+
+def diagnose(
+    lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
+) -> Diagnosis:
+    """Say how far an engine came and what it died of.
+
+    `lines` may be of any length and origin, and are read once, in order. `version` is the engine's
+    where it is known; else its wording tells. `exit_code` is the engine's, negative for a signal.
+    """
+    streams: dict[str, Stream] = {}
+    latest = ""
+    for line in read(lines):
+        stream = streams.get(line.source)
+        if stream is None:
+            if len(streams) >= _MOST_STREAMS:
+                continue
+            stream = streams[line.source] = Stream()
+            _know(stream, version)
+        if line.source:
+            latest = line.source
+        stream.feed(line)
+    for stream in streams.values():
+        stream.end()
+    return _told(_chosen(streams, latest), version, exit_code)
+
+
+def explain(lines: Iterable[str], exit_code: int | None = None) -> str:
+    """In one sentence why an engine ended; never empty."""
+    kept = list(lines)
+    found = diagnose(kept, exit_code=exit_code)
+    if found.cause is None:
+        said = last_error(kept) if found.engine or exit_code not in (None, 0) else None
+        return said or dead_process(kept) or describe_exit(exit_code)
+    line = proof(found)
+    return f"{found.cause.title}: {line}" if line else found.cause.title
+
+
+def proof(diagnosis: Diagnosis) -> str | None:
+    """The line that proves it, without what collectors and the engine put in front."""
+    if diagnosis.line is None:
+        return None
+    return next((line.text for line in read([diagnosis.line]) if line.text), diagnosis.line)
+
+
+def _know(stream: Stream, version: str | None) -> None:
+    if version is not None:
+        stream.know(Version(resolve_version(version).held))
+
+
+def _chosen(streams: dict[str, Stream], latest: str) -> Stream:
+    """The engine to tell of: of several the one that failed first, else the one that spoke last."""
+    ours = {name: stream for name, stream in streams.items() if stream.ours}
+    failed = [
+        (verdict.failure.number, stream)
+        for stream in ours.values()
+        if (verdict := stream.launch.verdict()) is not None
+    ]
+    if failed:
+        return min(failed, key=lambda pair: pair[0])[1]
+    if latest in ours:
+        return ours[latest]
+    return next(iter(ours.values()), None) or next(iter(streams.values()), None) or Stream()
+
+
+def _told(stream: Stream, version: str | None, exit_code: int | None) -> Diagnosis:
+    launch = stream.launch
+    suspect = launch.verdict() if stream.ours else None
+    cause = suspect.cause if suspect is not None else _by_exit(launch, exit_code)
+    notes = list(launch.notes)
+    if launch.retracted:
+        notes.append(f"the KV pool was full: {launch.retracted:,} requests were put back")
+    return Diagnosis(
+        phase=suspect.failure.phase if suspect is not None else launch.phase,
+        served=launch.served,
+        cause=cause,
+        line=_line(suspect),
+        line_number=suspect.failure.number if suspect is not None else None,
+        numbers=suspect.numbers if suspect is not None else {},
+        version=version or launch.wording.newest,
+        engine=stream.ours,
+        stopped=launch.stopped,
+        launches=max(stream.launches, 1),
+        milestones=tuple(launch.milestones),
+        settings=dict(launch.settings),
+        rule=suspect.rule if suspect is not None else None,
+        rank=(suspect.failure.rank or None) if suspect is not None else None,
+        notes=tuple(notes),
+    )
+
+
+def _line(suspect: Suspect | None) -> str | None:
+    if suspect is None:
+        return None
+    failure = suspect.failure
+    if not failure.message and failure.code:  # `AssertionError` alone: what it asserted
+        place = failure.frames[-1].file if failure.frames else ""
+        return f"{failure.raw}: {failure.code}" + (f" ({place})" if place else "")
+    return failure.raw
+
+
+def _by_exit(launch: LaunchLog, exit_code: int | None) -> Cause | None:
+    """What an exit code says where the log says nothing."""
+    if exit_code in _KILLED and not launch.stopped:
+        if launch.cpu and launch.phase is Phase.KV_POOL and not launch.served:
+            return BY_NAME["killed-filling-pool"]
+        return BY_NAME["process-killed" if launch.served else "killed-while-starting"]
+    return None

@@ -1,0 +1,150 @@
+"""How a cause is recognised: a pattern, the kind of line it is looked for in, and the context.
+
+A pattern is matched at the beginning of what the engine said, never searched for in it: request
+texts, model names and messages that merely quote an error stay what they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum, auto
+
+from speclaunch.launch.diagnosis.interface import Cause
+from speclaunch.launch.diagnosis.marks import Mark
+from speclaunch.launch.phases import Phase
+
+
+class Where(Enum):
+    """What kind of line a pattern is about."""
+
+    EXCEPTION = auto()
+    """The message of an exception that ended a process of the engine."""
+    MESSAGE = auto()
+    """A line that the engine logged."""
+    OUTPUT = auto()
+    """A line without the engine's header: argparse, the C++ runtime, the shell."""
+
+
+class Level(IntEnum):
+    """Of several errors the highest level is the cause, and of equals the first."""
+
+    END = 0
+    """The engine ends itself; nothing else is known."""
+    AFTERMATH = 1
+    """A process ended or a peer was lost: something else came before, if the log shows it."""
+    UNKNOWN = 2
+    """An exception that no signature knows."""
+    CAUSE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a traceback."""
+
+    file: str
+    """The file's name without its directory."""
+    function: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error in the log and all that is known of its circumstances."""
+
+    number: int
+    raw: str
+    """The line as it stands in the log."""
+    kind: str
+    """The exception's class without its module; empty for other lines."""
+    message: str
+    rank: str
+    phase: Phase = Phase.IMPORTS
+    last: Mark | None = None
+    """The last milestone of its rank before it."""
+    loads: int = 0
+    """How many loads of weights had begun."""
+    pooled_before_load: bool = False
+    served: bool = False
+    cpu: bool = False
+    """The engine runs on the CPU: its pool lies in the machine's memory."""
+    draft_in_pool: bool | None = None
+    """From 0.5.14 the draft is paid from the pool. None where the version is not known."""
+    head: str = ""
+    """What the engine said in front of the traceback."""
+    frames: tuple[Frame, ...] = ()
+    code: str = ""
+    """The source line that raised it, where the traceback shows it."""
+    chain: int = 0
+    """Where its traceback begins: exceptions that followed from each other share it."""
+
+    def within(self, *names: str) -> bool:
+        """Whether the traceback went through a file or a function of one of these names."""
+        return any(frame.file in names or frame.function in names for frame in self.frames)
+
+    @property
+    def through_arguments(self) -> bool:
+        """The traceback went through the examination of the engine's arguments."""
+        return any(
+            frame.file in ("server_args.py", "spec_info.py", "arg_parser.py")
+            or "/arg_groups/" in frame.path
+            for frame in self.frames
+        )
+
+    @property
+    def at_arguments(self) -> bool:
+        """It was raised while the engine examined its arguments, before anything was loaded."""
+        return self.through_arguments and self.phase in (Phase.IMPORTS, Phase.SCHEDULER)
+
+
+Condition = Callable[[Failure], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One way in which a cause shows itself.
+
+    Named groups that hold a number become `Diagnosis.numbers`.
+    """
+
+    where: Where
+    pattern: re.Pattern[str]
+    level: Level = Level.CAUSE
+    when: Condition | None = None
+    rule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A cause with all its signatures."""
+
+    cause: Cause
+    signatures: tuple[Signature, ...]
+
+
+def raised(
+    pattern: str,
+    when: Condition | None = None,
+    *,
+    level: Level = Level.CAUSE,
+    rule: str | None = None,
+) -> Signature:
+    """The message of an exception begins so."""
+    return Signature(Where.EXCEPTION, re.compile(pattern), level, when, rule)
+
+
+def logged(pattern: str, when: Condition | None = None, *, level: Level = Level.CAUSE) -> Signature:
+    """A logged line begins so."""
+    return Signature(Where.MESSAGE, re.compile(pattern), level, when)
+
+
+def printed(
+    pattern: str,
+    when: Condition | None = None,
+    *,
+    level: Level = Level.CAUSE,
+    rule: str | None = None,
+) -> Signature:
+    """A line without a header begins so."""
+    return Signature(Where.OUTPUT, re.compile(pattern), level, when, rule)

@@ -1,0 +1,248 @@
+"""Follows the lines of one engine: milestones, errors, and what they are about."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from packaging.version import Version
+
+from speclaunch.launch.diagnosis.causes import CATALOGUE
+from speclaunch.launch.diagnosis.causes.rules import rule_of
+from speclaunch.launch.diagnosis.interface import Milestone
+from speclaunch.launch.diagnosis.launch_log import LaunchLog, Suspect
+from speclaunch.launch.diagnosis.marks import PATTERNS, PHASES, Mark
+from speclaunch.launch.diagnosis.reading import Line
+from speclaunch.launch.diagnosis.shortcuts import (
+    RETRACTED,
+    WARNED,
+    is_batch,
+    may_be_logged,
+    may_be_message,
+    may_be_milestone,
+    may_be_printed,
+)
+from speclaunch.launch.diagnosis.signature import Failure, Known, Level, Signature, Where
+from speclaunch.launch.diagnosis.told import told
+from speclaunch.launch.diagnosis.tracebacks import BEGIN, Tracebacks, lone
+from speclaunch.launch.diagnosis.wording import Wording, on_cpu, settings
+from speclaunch.launch.phases import Phase
+
+_AFTERMATH = re.compile(
+    # what the parent and the siblings of a process that failed have to say
+    r"Initialization failed\. Please see the error messages above"
+    r"|(?:asyncio\.exceptions\.)?CancelledError"
+    r"|cancelled by|Event loop (?:is closed|stopped)"
+)
+_AFTERMATH_KINDS = {
+    "EOFError", "KeyboardInterrupt", "CancelledError", "BrokenPipeError", "SystemExit",
+    "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "GracefulExit",
+    "ChildProcessError", "ContextTerminated", "ActorDiedError", "RayActorError",
+    "WorkerCrashedError", "ProcessLookupError", "DeprecationWarning", "UserWarning",
+    "FutureWarning", "RuntimeWarning", "ResourceWarning", "Warning",
+}  # fmt: skip
+_START_WARNING = re.compile(r"\S{0,300}launch_server\.py:\d{1,6}: UserWarning: 'python -m sglang")
+_START_USAGE = re.compile(r"usage: (?:sglang serve|launch_server\.py|python3? -m sglang)")
+_OURS = re.compile(r"(?:^|/)(?:sglang|sgl_kernel)/")
+_OUR_PROGRAM = re.compile(r"(?:sglang serve|launch_server\.py|sglang[\w. -]{0,40}): error: ")
+_OUR_WORDS = re.compile(
+    # within a message that a signature knows: nobody else says so
+    r"--mem-fraction-static|--max-running-requests|--cuda-graph-max-bs|peculative|SGLANG_|EAGLE"
+    r"|Capture cuda graph failed|scheduler died during initialization|alloc_req_slots"
+    r"|lower your batch size"
+)
+_ENDS = ("Received sigquit from a child", "SIGQUIT received. signum=")
+_MOST_LONE = 1000
+_MOST_NOTES = 20
+_MOST_MILESTONES = 200
+
+_SIGNATURES = {
+    where: [(known, one) for known in CATALOGUE for one in known.signatures if one.where is where]
+    for where in Where
+}
+
+
+class Stream:
+    """The log of one engine. Feed it lines in order; `launch` is its last start."""
+
+    def __init__(self) -> None:
+        self.launch = LaunchLog()
+        self.launches = 0
+        self.ours = False
+        """Something shows that this is SGLang."""
+        self._known = Wording()
+        self._tracebacks = Tracebacks(self._failure, self._raised)
+        self._before = ""
+        """The line before, where it has a header: `logger.exception` puts its text there."""
+
+    def know(self, version: Version) -> None:
+        """The engine's version is known, and its wording need not tell."""
+        self._known = Wording(version, version)
+        self.launch.wording = Wording(version, version)
+
+    def feed(self, line: Line) -> None:
+        """Take in one line."""
+        text = line.text
+        before, self._before = self._before, ""
+        if line.stamped:
+            self._tracebacks.end()
+            self._before = text
+            self._logged(line, text)
+        elif self._tracebacks.feed(line, text):
+            return
+        elif text.startswith(BEGIN):
+            self._tracebacks.begin(line, before)
+        elif may_be_logged(text):
+            self._logged(line, text)
+        elif may_be_printed(text):
+            self._printed(line, text)
+        elif text[:1].isalpha() and ": " in text[:200]:
+            self._lone_exception(line, text)
+
+    def end(self) -> None:
+        """No more lines."""
+        self._tracebacks.end()
+
+    # what the engine logs
+
+    def _logged(self, line: Line, text: str) -> None:
+        if is_batch(text):
+            self.ours = True
+            self.launch.take(Mark.BATCH, line.rank)
+            return
+        if may_be_milestone(text):
+            for mark, pattern in PATTERNS:
+                found = pattern.match(text)
+                if found is not None:
+                    self._mark(mark, found, line)
+                    break
+        if may_be_message(text):
+            self._message(line, text)
+        if text.endswith(BEGIN):
+            head = text[: -len(BEGIN)]
+            self.ours = self.ours or head.endswith(" hit an exception: ")
+            self._tracebacks.begin(line, head)
+
+    def _mark(self, mark: Mark, found: re.Match[str], line: Line) -> None:
+        ends = line.text.startswith(_ENDS)
+        self.ours = self.ours or ends or mark not in (Mark.SERVING, Mark.STOP, Mark.DEATH)
+        if mark is Mark.ARGUMENTS:
+            if self.launch.begun or self.launch.suspects:
+                self._begin()
+            self.launches = max(self.launches, 1)
+            self.launch.settings = settings(line.text)
+            self.launch.cpu = on_cpu(line.text)
+        launch = self.launch
+        launch.take(mark, line.rank)
+        launch.wording.hear(line.text)
+        if ends:
+            launch.suspect(Suspect(self._failure(line, "", line.text), Level.END, None))
+        if mark in (Mark.STOP, Mark.DEATH) or len(launch.milestones) >= _MOST_MILESTONES:
+            return
+        if not re.search(r"[1-9]", line.rank):  # the first of several ranks speaks for all
+            course = launch.course(line.rank)
+            words, numbers = told(mark, found, course.loads)
+            if words:
+                phase = PHASES.get(mark, course.phase)
+                launch.milestones.append(Milestone(phase, words, line.number, numbers))
+
+    def _begin(self) -> None:
+        self.launch = LaunchLog(wording=replace(self._known))
+        self.launches = max(self.launches, 1) + 1
+
+    def _message(self, line: Line, text: str) -> None:
+        launch = self.launch
+        retracted = RETRACTED.match(text)
+        if retracted is not None:
+            self.ours = True
+            launch.retracted += int(retracted["number"])
+        elif WARNED.match(text) and len(launch.notes) < _MOST_NOTES:
+            note = text.split("\n", maxsplit=1)[0][:300]
+            if note not in launch.notes:
+                launch.notes.append(note)
+        if not launch.full:
+            self._ask(Where.MESSAGE, self._failure(line, "", text))
+
+    # what is printed without the engine's header
+
+    def _printed(self, line: Line, text: str) -> None:
+        if _START_WARNING.match(text) or _START_USAGE.match(text):
+            self.ours = True
+            launch = self.launch
+            if launch.dead or launch.suspects or launch.stopped or launch.served:
+                self._begin()
+            if not text.startswith("usage: "):
+                return
+        self.ours = self.ours or _OUR_PROGRAM.search(text[:300]) is not None
+        if not self.launch.full:
+            self._ask(Where.OUTPUT, self._failure(line, "", text))
+
+    def _lone_exception(self, line: Line, text: str) -> None:
+        found = None if self.launch.full else lone(text)
+        if found is None or self.launch.lone >= _MOST_LONE:
+            return
+        self.launch.lone += 1
+        self._raised(self._failure(line, *found), False)
+
+    def _raised(self, failure: Failure, final: bool) -> None:
+        self.ours = self.ours or any(_OURS.search(frame.path) for frame in failure.frames)
+        if failure.kind in _AFTERMATH_KINDS or _AFTERMATH.match(failure.message):
+            return
+        if failure.through_arguments and self.launch.dead:
+            self._begin()
+            failure = self._placed(failure)
+        if self.launch.full or self._ask(Where.EXCEPTION, failure, final=final):
+            return
+        if failure.head.startswith("Initialization failed. warmup"):
+            return  # its own cause says it
+        if final or failure.frames:  # else a line of unknown origin that looks like an exception
+            self.launch.suspect(Suspect(failure, Level.UNKNOWN, None, final=final))
+
+    def _ask(self, where: Where, failure: Failure, *, final: bool = True) -> bool:
+        """Whether a signature knows the error; it is then a suspect."""
+        for known, one in _SIGNATURES[where]:
+            found = one.pattern.match(failure.message)
+            if found is not None and (one.when is None or one.when(failure)):
+                if where is Where.EXCEPTION:
+                    said = _OUR_WORDS.search(failure.message[:500])
+                    self.ours = self.ours or said is not None
+                self.launch.suspect(_suspect(failure, known, one, found, final=final))
+                return True
+        return False
+
+    def _failure(self, line: Line, kind: str, message: str) -> Failure:
+        return self._placed(
+            Failure(
+                number=line.number,
+                raw=line.raw.rstrip("\r\n"),
+                kind=kind,
+                message=message,
+                rank=line.rank,
+                cpu=self.launch.cpu,
+                draft_in_pool=self.launch.wording.draft_in_pool,
+            )
+        )
+
+    def _placed(self, failure: Failure) -> Failure:
+        course = self.launch.best_course(failure.rank)
+        return replace(
+            failure,
+            phase=Phase.READY if self.launch.served else course.phase,
+            served=self.launch.served,
+            last=course.last,
+            loads=course.loads,
+            pooled_before_load=course.pooled_before_load,
+        )
+
+
+def _suspect(
+    failure: Failure, known: Known, one: Signature, found: re.Match[str], *, final: bool
+) -> Suspect:
+    numbers: dict[str, float] = {}
+    for name, value in found.groupdict().items():
+        try:
+            numbers[name] = float(value)
+        except (TypeError, ValueError):  # a group that is not there, or a name
+            continue
+    rule = one.rule or rule_of(failure.message)
+    return Suspect(failure, one.level, known.cause, rule, numbers, final)
