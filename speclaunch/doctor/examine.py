@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from speclaunch.doctor.checks import (
+    budget,
     compilers,
     disk,
     driver,
@@ -38,7 +39,7 @@ class Family:
 FAMILIES = (
     Family("Engine", (python.check, engine.check, packages.check, compilers.check)),
     Family("GPU", (driver.check, gpus.check)),
-    Family("Machine", (memory.check, limits.check, disk.check)),
+    Family("Machine", (memory.check, budget.check, limits.check, disk.check)),
     Family("Processes", (engines.check, port.check)),
     Family("Environment", (variables.check, proxy.check)),
     Family("Models", (models.check,)),

@@ -51,7 +51,7 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.declared import AUTO, declare
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import Hardware, Vendor
-from speclaunch.facts.probe import probe_hardware
+from speclaunch.facts.probe import probe_hardware, probe_host
 from speclaunch.facts.runtime import Runtime, find_runtime, probe
 from speclaunch.launch.ports import require_free
 from speclaunch.plan.plan import Plan
@@ -257,7 +257,7 @@ def _lookup(given: Lookup, recipe: Recipe, found: object, runtime: Runtime | Unk
     this machine has, else what the recipe names."""
     hardware = given.hardware
     if hardware is None and is_cpu(recipe):
-        hardware = declare("cpu")
+        hardware = probe_host()
     if hardware is None and isinstance(found, Hardware):
         hardware = found
     if hardware is None and recipe.deployment.hardware.name != AUTO:

@@ -13,6 +13,7 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.runtime import Runtime
+from speclaunch.plan.budget import Budget
 
 NOT_LOOKED_AT = UnknownFact("this", "it was not looked at")
 
@@ -221,6 +222,8 @@ class Target:
     """No weights are read (`load_format: dummy`)."""
     compiled: bool = False
     """What the engine would compile for it is compiled already."""
+    budget: Budget | None = None
+    """Where the memory of this machine would go; None: the rules could not be asked."""
     own_variables: frozenset[str] = frozenset()
     """Variables that the recipe (or the CPU engine) sets: the rules judge them."""
 

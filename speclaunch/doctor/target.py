@@ -14,6 +14,7 @@ from speclaunch.engine.command import spell
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.lint.ignores import kept, read_ignores
+from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import from_recipe
 from speclaunch.recipe.load import Recipe
@@ -137,6 +138,7 @@ def target_of(
         mem_fraction=float(fraction) if isinstance(fraction, int | float) else None,
         attention_backends=tuple(sorted(backends)),
         algorithm=_algorithm(plan),
+        budget=budget(plan),
         dummy_weights=_value(plan, "load_format") == "dummy",
     )
 

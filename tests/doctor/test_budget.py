@@ -1,0 +1,36 @@
+"""The memory budget among the doctor's lines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from speclaunch.doctor.checks import budget as checked
+from speclaunch.doctor.line import State
+from speclaunch.plan.budget import Budget, Fit
+from tests.doctor.helpers import HEALTHY, TARGET
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "said", "why"),
+    [
+        (Budget(Fit.FITS, "12 tokens", notes=("tight",)), State.OK, "r fits: 12 tokens", "tight"),
+        (Budget(Fit.FAILS, "2 GiB missing"), State.WARNING, "r does not fit: 2 GiB missing", ""),
+        (
+            Budget(Fit.UNKNOWN, "", unknown=("the target is not known", "so is the draft")),
+            State.UNKNOWN,
+            "it cannot be told whether the recipe fits",
+            "the target is not known; so is the draft",
+        ),
+    ],
+)
+def test_the_verdict(found: Budget, state: State, said: str, why: str) -> None:
+    (line,) = checked.check(replace(HEALTHY, target=replace(TARGET, budget=found)))
+    assert (line.state, line.found, line.why) == (state, said, why)
+    assert line.fix == ("speclaunch plan recipe=r --fit" if state is State.WARNING else None)
+
+
+def test_without_a_recipe_there_is_none() -> None:
+    assert not list(checked.check(replace(HEALTHY, target=None)))
+    assert not list(checked.check(replace(HEALTHY, target=TARGET)))
