@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
+import importlib.util
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -15,9 +18,18 @@ from pathlib import Path
 
 from speclaunch.errors import LaunchError
 
-_PROBE = """
+_PACKAGES = (
+    "sglang",
+    "torch",
+    "sgl-kernel",
+    "sglang-kernel",
+    "flashinfer-python",
+    "transformers",
+)
+_PROBE = (
+    f"names = {_PACKAGES!r}"
+    + """
 import importlib.metadata as m, json, platform, sys
-names = ("sglang", "torch", "sgl-kernel", "sglang-kernel", "flashinfer-python", "transformers")
 found = {}
 for name in names:
     try: found[name] = m.version(name)
@@ -27,6 +39,7 @@ spec = importlib.util.find_spec("sglang")  # finds it, also where it is a checko
 place = list(spec.submodule_search_locations or [None])[0] if spec else None
 print(json.dumps({"python": platform.python_version(), "packages": found, "sglang": place}))
 """
+)
 _PROBE_SECONDS = 15
 _SHOWN_CHARACTERS = 100
 
@@ -101,7 +114,8 @@ def find_runtime(wanted: str | None) -> Runtime:
     for interpreter in _candidates():
         tried.append(interpreter)
         try:
-            runtime = probe(interpreter)
+            own = interpreter == Path(sys.executable).absolute()
+            runtime = _own() if own else probe(interpreter)
         except LaunchError:
             continue
         if runtime.sglang is not None:
@@ -111,6 +125,18 @@ def find_runtime(wanted: str | None) -> Runtime:
         help="name it: engine.python=/path/to/python; or try the CPU engine: "
         "`speclaunch engine install cpu`, then `speclaunch recipe=cpu_ngram`",
     )
+
+
+def _own() -> Runtime:
+    """What `probe` finds in the interpreter that runs speclaunch, without starting another."""
+    packages: dict[str, str] = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            packages[name] = importlib.metadata.version(name)
+    spec = importlib.util.find_spec("sglang")
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    place = Path(places[0]) if places else None
+    return Runtime(Path(sys.executable).absolute(), platform.python_version(), packages, place)
 
 
 def download_wheel(version: str, directory: Path) -> Path:
@@ -152,7 +178,7 @@ def _named(wanted: str) -> Path:
 
 
 def _candidates() -> Iterator[Path]:
-    seen: set[Path] = set()
+    seen: set[tuple[Path, Path]] = set()
     for base in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX")):
         if base:
             yield from _new(Path(base) / "bin" / "python", seen)
@@ -163,8 +189,10 @@ def _candidates() -> Iterator[Path]:
             yield from _new(Path(found), seen)
 
 
-def _new(path: Path, seen: set[Path]) -> Iterator[Path]:
+def _new(path: Path, seen: set[tuple[Path, Path]]) -> Iterator[Path]:
+    """`python` beside the `python3` that it is a link to is no other; in another directory it is
+    another environment's."""
     path = path.absolute()
-    if path.exists() and path not in seen:
-        seen.add(path)
+    if path.exists() and (path.parent, path.resolve()) not in seen:
+        seen.add((path.parent, path.resolve()))
         yield path
