@@ -45,7 +45,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Launch and check speculative-decoding deployments of SGLang.\n\n"
-    "`speclaunch recipe=NAME [key=value …]` is short for `speclaunch launch recipe=NAME …`.",
+    "`speclaunch recipe=NAME \\[key=value …]` is short for `speclaunch launch recipe=NAME …`.",
 )
 
 
@@ -66,15 +66,20 @@ def _root(
 
 _COMMANDS = {
     "launch": "launch:launch",
+    "plan": "plan:plan",
+    "ps": "ps:ps",
+    "logs": "logs:logs",
+    "stop": "stop:stop",
     "import": "import_:import_",
     "migrate": "migrate:migrate",
     "render": "render:render",
     "doctor": "doctor:doctor",
     "lint": "lint:lint",
+    "diagnose": "diagnose:diagnose",
     "rules": "rules:rules",
     "explain": "rules:explain",
 }
-_GROUPS = {"recipes": "recipes:app", "engine": "engine:app"}
+_GROUPS = {"runs": "runs:app", "recipes": "recipes:app", "engine": "engine:app"}
 
 
 def _register(words: list[str]) -> None:

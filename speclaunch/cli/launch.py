@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import json
+import os
 import shlex
-from pathlib import Path
+import signal
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -26,18 +25,14 @@ from speclaunch.cli.options import (
     OutputFormat,
     Overrides,
 )
+from speclaunch.cli.running import run_detached, run_here, show_command
 from speclaunch.cli.soundness import here, require_sound
-from speclaunch.engine.command import is_secret_key
-from speclaunch.errors import ExitCode, InputError, LaunchError, Problem
-from speclaunch.launch.ports import require_free
-from speclaunch.launch.prepare import Prepared, new_run_dir, prepare, write_secrets
-from speclaunch.launch.supervisor import Ending, Order, Outcome, supervise
-from speclaunch.launch.verify import Verification
+from speclaunch.errors import InputError, LaunchError, Problem
+from speclaunch.launch.about import shown_overrides
+from speclaunch.launch.prepare import Prepared, new_run_dir, prepare
+from speclaunch.launch.session import Session
 from speclaunch.recipe.load import load
-from speclaunch.report.console import err, out
-from speclaunch.report.launching import LiveObserver, OnReady, PlainObserver
-from speclaunch.report.serving import show_ready, show_snippets, verification_json
-from speclaunch.report.shell import shell_command
+from speclaunch.report.console import err
 
 
 def launch(
@@ -46,11 +41,28 @@ def launch(
     engine: EngineVersion = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Print the exact command and environment; start nothing."),
+        typer.Option(
+            "--dry-run",
+            help="Print the exact command and environment, and what would be tried if the memory "
+            "were not enough; start nothing.",
+        ),
     ] = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Start, verify, report, stop; exit 0 if it serves.")
     ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return when it serves, and leave it running.")
+    ] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Begin with the recipe itself, not with what served last."),
+    ] = False,
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(
+            "--max-attempts", min=1, max=100, help="Starts of the engine until one serves."
+        ),
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Pass the engine's output through.")
     ] = False,
@@ -67,6 +79,10 @@ def launch(
     ] = OutputFormat.TEXT,
 ) -> None:
     """Start the engine of a recipe, check that it speculates, and stay until it ends."""
+    if os.getpid() == 1:  # to process 1 of a container an unhandled SIGTERM means nothing
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if detach and smoke:
+        raise InputError(Problem("--smoke stops the engine: there is nothing to --detach from"))
     _hide_secrets(overrides)
     name, changes = split_recipe(overrides)
     recipe = load(name, changes, config_dir or ())
@@ -75,19 +91,27 @@ def launch(
         lookup(models, hardware, online=online), recipe, probe=not dry_run, cpu=bool(prepared.cpu)
     )
     require_sound(prepared, facts, chosen_rules(select, ignore), force=force)
+    session = Session(
+        prepared,
+        facts.facts(prepared.request(os.environ)),
+        overrides,
+        smoke=smoke,
+        fresh=fresh,
+        max_attempts=max_attempts,
+    )
     if dry_run:
-        _show_command(prepared, output_format)
+        show_command(session, output_format)
         return
-    raise typer.Exit(_run(prepared, smoke=smoke, verbose=verbose, output_format=output_format))
+    _ensure_cpu_engine(prepared)
+    session = replace(session, directory=new_run_dir(recipe), for_good=True)
+    if detach:
+        raise typer.Exit(run_detached(session, output_format=output_format))
+    raise typer.Exit(run_here(session, verbose=verbose, output_format=output_format))
 
 
 def _hide_secrets(overrides: list[str]) -> None:
     """`ps` shows our own command line: blot out what is secret in it."""
-    shown = [
-        f"{key}=***" if equals and is_secret_key(key) else word
-        for word in overrides
-        for key, equals, _ in [word.partition("=")]
-    ]
+    shown = shown_overrides(overrides)
     if shown != overrides:
         import setproctitle
 
@@ -109,121 +133,12 @@ def split_recipe(words: list[str]) -> tuple[str, list[str]]:
     return names[0], rest
 
 
-def _show_command(prepared: Prepared, output_format: OutputFormat) -> None:
-    if output_format is OutputFormat.JSON:
-        out().print_json(json.dumps(_command_json(prepared)))
-        return
-    deployment = prepared.recipe.deployment
-    notes = [f"{deployment.name} for SGLang {prepared.version}", *prepared.spelling.notes]
-    text = shell_command(
-        prepared.program, prepared.spelling.arguments, prepared.overlay, notes=notes
-    )
-    typer.echo(text, nl=False)
-
-
-def _command_json(prepared: Prepared) -> dict[str, object]:
-    """The command with its secrets blotted out."""
-    argv = list(prepared.program)
-    for argument in prepared.spelling.arguments:
-        argv += [argument.flag, "***"] if argument.secret else argument.tokens
-    hidden = set(prepared.secrets)
-    return {
-        "version": 1,
-        "recipe": prepared.recipe.deployment.name,
-        "engine": prepared.version,
-        "argv": argv,
-        "env": {name: "***" if v in hidden else v for name, v in prepared.overlay.items()},
-        "notes": list(prepared.spelling.notes),
-    }
-
-
-def _run(
-    prepared: Prepared, *, smoke: bool, verbose: bool, output_format: OutputFormat
-) -> ExitCode:
-    require_free(prepared.address.host, prepared.address.port)
-    _ensure_cpu_engine(prepared)
-    directory = new_run_dir(prepared.recipe)
-    log = directory / "engine.log"
-    secrets_file = write_secrets(prepared, directory)
-    order = Order(
-        argv=prepared.command(secrets_file),
-        env=prepared.environment(),
-        log=log,
-        address=prepared.address,
-        asked=prepared.spelling,
-        settings=prepared.recipe.deployment.launch,
-        secrets=prepared.secrets,
-        private_files=(secrets_file,) if secrets_file else (),
-        smoke=smoke,
-    )
-    as_json = output_format is OutputFormat.JSON
-
-    def on_ready(verification: Verification | None, seconds: float) -> None:
-        if as_json:
-            out().print_json(json.dumps(_ready_json(prepared, verification, seconds, log)))
-            return
-        show_ready(
-            out(),
-            name=prepared.recipe.deployment.name,
-            version=prepared.version,
-            address=prepared.address,
-            seconds=seconds,
-            verification=verification,
-            log=log,
-        )
-        if not smoke and (verification is None or verification.ok):
-            show_snippets(out(), prepared.address, prepared.model)
-            err().print("\nPress Ctrl-C to stop.", style="dim")
-
-    gc.enable()
-    observer = _observer(prepared, on_ready, verbose=verbose, plain=as_json)
-    try:
-        outcome = supervise(order, observer)
-    finally:
-        if isinstance(observer, LiveObserver):
-            observer.close()
-        if secrets_file is not None:
-            with contextlib.suppress(OSError):
-                secrets_file.unlink()
-    if as_json and outcome.reason and not (outcome.verification and not outcome.verification.ok):
-        failure = {**_command_json(prepared), "error": outcome.reason, "log": str(log)}
-        out().print_json(json.dumps(failure))
-    return _conclude(outcome, prepared, log)
-
-
-def _conclude(outcome: Outcome, prepared: Prepared, log: Path) -> ExitCode:
-    """The exit code of a launch; raises LaunchError with the reason where it failed."""
-    name = prepared.recipe.deployment.name
-    if outcome.ending is Ending.INTERRUPTED:
-        err().print(f"{name} was stopped.", style="dim")
-        return ExitCode.INTERRUPTED
-    if outcome.ending is Ending.STOPPED:
-        return ExitCode.CLEAN
-    if outcome.ending is Ending.DIED:
-        if outcome.engine_exit_code == 0:
-            err().print(f"{name} has ended.", style="dim")
-            return ExitCode.CLEAN
-        raise LaunchError(f"{name} was serving and ended: {outcome.reason}", log=log)
-    where = outcome.steps[-1].phase.value if outcome.steps else "start"
-    raise LaunchError(f"{name} failed at '{where}': {outcome.reason}", log=log)
-
-
-def _ready_json(
-    prepared: Prepared, verification: Verification | None, seconds: float, log: Path
-) -> dict[str, object]:
-    return {
-        **_command_json(prepared),
-        "address": prepared.address.url,
-        "ready_seconds": round(seconds, 3),
-        "verification": verification_json(verification),
-        "log": str(log),
-    }
-
-
 def _ensure_cpu_engine(prepared: Prepared) -> None:
     """The CPU engine makes its tiny models on first use; it must have been installed."""
     if prepared.cpu is None:
         return
+    from pathlib import Path
+
     from speclaunch.cpu.install import ensure_model, is_installed
 
     if not is_installed(prepared.cpu):
@@ -233,15 +148,3 @@ def _ensure_cpu_engine(prepared: Prepared) -> None:
         if path is not None and path.parent == prepared.cpu.models:
             with err().status(f"the tiny model {path.name}"):
                 ensure_model(prepared.cpu, path.name)
-
-
-def _observer(
-    prepared: Prepared, on_ready: OnReady, *, verbose: bool, plain: bool
-) -> PlainObserver:
-    console = err()
-    for note in prepared.spelling.notes:
-        console.print(f"note: {note}", markup=False)
-    if console.is_terminal and not plain and not console.is_dumb_terminal:
-        title = f"{prepared.recipe.deployment.name} on SGLang {prepared.version}"
-        return LiveObserver(console, on_ready, title, verbose=verbose)
-    return PlainObserver(console, on_ready, verbose=verbose)

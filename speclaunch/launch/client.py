@@ -75,6 +75,14 @@ class EngineClient:
         except self._errors:
             return False
 
+    def get(self, path: str, timeout: float = HEALTH_SECONDS) -> httpx.Response:
+        """Ask for anything else; the answer whatever its status."""
+        return self._http.get(path, timeout=timeout, follow_redirects=True)
+
+    def post(self, path: str, body: dict[str, Any], timeout: float) -> httpx.Response:
+        """Send a JSON document; the answer whatever its status."""
+        return self._http.post(path, json=body, timeout=timeout)
+
     def server_info(self) -> dict[str, Any]:
         """The engine's effective arguments and internal state."""
         answer = self._http.get("/server_info", timeout=30)

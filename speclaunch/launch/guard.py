@@ -113,10 +113,16 @@ def reap() -> dict[int, int]:
 
 
 class Log:
-    """The engine's output in a file, secrets blotted out. A full disk loses text, nothing else."""
+    """The engine's output in a file, secrets blotted out. A full disk loses text, nothing else.
 
-    def __init__(self, path: str, secrets: list[str]) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    A file that would grow beyond `most` bytes is put aside as `PATH.1` (the one before as
+    `PATH.2`, and so on up to `keep`), and a new one is begun.
+    """
+
+    def __init__(self, path: str, secrets: list[str], most: int, keep: int) -> None:
+        self._path, self._most, self._keep = path, most, keep
+        self._fd = self._open()
+        self._size = os.fstat(self._fd).st_size
         self._secrets = [secret.encode() for secret in secrets if secret]
         self._held = b""
         self.error: str | None = None
@@ -135,10 +141,39 @@ class Log:
         self._put(self._held)
         self._held = b""
 
+    def _open(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
     def _put(self, data: bytes) -> None:
+        if self._size and self._size + len(data) > self._most:
+            lines = data.rfind(b"\n") + 1  # no line is cut in two
+            self._append(data[:lines])
+            data = data[lines:]
+            self._rotate()
+        self._append(data)
+
+    def _rotate(self) -> None:
+        """Begin a new file; where that cannot be done, the old one is written on."""
+        self._size = 0
+        try:
+            for number in range(self._keep - 1, 0, -1):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
+            if self._keep:
+                os.replace(self._path, f"{self._path}.1")
+            else:
+                os.unlink(self._path)  # who reads it keeps the old file to its end
+            old, self._fd = self._fd, self._open()
+            os.close(old)
+        except OSError as error:
+            self.error = error.strerror
+
+    def _append(self, data: bytes) -> None:
         try:
             while data:
-                data = data[os.write(self._fd, data) :]
+                written = os.write(self._fd, data)
+                self._size += written
+                data = data[written:]
             self.error = None
         except OSError as error:
             self.error = error.strerror
@@ -156,7 +191,7 @@ class Guard:
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._grace: float = order["grace_seconds"]
-        self._log = Log(order["log"], order["secrets"])
+        self._log = Log(order["log"], order["secrets"], order["log_max_bytes"], order["log_keep"])
         self._private: list[str] = order["private_files"]
         self._deadline: float | None = None
         self._told_error: str | None = None

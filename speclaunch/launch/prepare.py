@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -15,10 +16,12 @@ from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.check import check_values
 from speclaunch.engine.command import MODULE, Spelling, is_secret_variable, spell
+from speclaunch.engine.renames import other_names
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.client import Address
+from speclaunch.launch.notify import without_notification
 from speclaunch.plan.request import Request, from_recipe
 from speclaunch.recipe.load import Recipe
 
@@ -67,12 +70,39 @@ class Prepared:
         args = self.recipe.deployment.args
         return str(args.get("served_model_name") or args.get("model_path") or "default")
 
+    def changed(self, changes: Mapping[str, Any]) -> Prepared:
+        """The same deployment with other server arguments, spelled for the same engine.
+
+        `changes` goes by the newest engine's names; None leaves the engine's default. Raises
+        LaunchError when this version cannot be told so.
+        """
+        if not changes:
+            return self
+        deployment = self.recipe.deployment
+        args = dict(deployment.args)
+        for name, value in changes.items():
+            for other in other_names(name):
+                args.pop(other, None)
+            args[name] = value
+        spelling = spell(args, deployment.engine.env, self.catalogue)
+        refused = [*spelling.problems, *check_values(spelling, self.catalogue)]
+        if refused:
+            said = "; ".join(problem.message for problem in refused)
+            raise LaunchError(f"SGLang {self.version} cannot be started so: {said}")
+        recipe = replace(self.recipe, deployment=deployment.model_copy(update={"args": args}))
+        return replace(
+            self,
+            recipe=recipe,
+            spelling=replace(spelling, notes=(*self.spelling.notes, *spelling.notes)),
+        )
+
     def environment(self) -> dict[str, str]:
         """The whole environment of the engine."""
         env = {**os.environ, **{name: v for name, v in self.overlay.items() if v is not None}}
         for name, value in self.overlay.items():
             if value is None:
                 env.pop(name, None)
+        without_notification(env)  # systemd is told by us
         return env
 
     def command(self, secrets_file: Path | None) -> list[str]:
@@ -172,6 +202,7 @@ def write_secrets(prepared: Prepared, directory: Path) -> Path | None:
     if not secrets or taken:
         return None
     path = directory / "secrets.yaml"
+    path.unlink(missing_ok=True)  # of an attempt before
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(fd, "w") as file:
         yaml.safe_dump(secrets, file)

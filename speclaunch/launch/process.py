@@ -33,9 +33,12 @@ class EngineProcess:
         grace_seconds: float,
         secrets: Sequence[str] = (),
         private_files: Sequence[Path] = (),
+        log_max_bytes: int = 256_000_000,
+        log_keep: int = 3,
     ) -> None:
         """Start `argv` with exactly `env`; its output goes to the file `log`.
 
+        Beyond `log_max_bytes` the log is put aside as `….1`; `log_keep` of those are kept.
         `secrets` are blotted out of the log; `private_files` are deleted when the engine has ended,
         even if speclaunch was killed.
 
@@ -62,6 +65,8 @@ class EngineProcess:
             "env": {**env, guard.RUN_VARIABLE: self.run},
             "cwd": str(Path.cwd()),
             "log": str(log),
+            "log_max_bytes": log_max_bytes,
+            "log_keep": log_keep,
             "grace_seconds": grace_seconds,
             "secrets": list(secrets),
             "private_files": [str(path) for path in private_files],
@@ -105,6 +110,21 @@ class EngineProcess:
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
             self._hear(json.loads(line))
+
+    def reap_strangers(self) -> None:
+        """Collect what has ended and is not ours: orphans that were handed to us.
+
+        As process 1 of a container speclaunch gets every orphan there is.
+        """
+        while hasattr(os, "waitid"):
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None or ended.si_pid == self._guard.pid:
+                return
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(ended.si_pid, os.WNOHANG)
 
     def stop(self) -> None:
         """Ask for a graceful stop; the guard kills what is left after the grace time."""

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import signal
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
-from typing import Protocol
 
 from speclaunch.engine.command import Spelling
-from speclaunch.launch.client import Address, EngineClient
-from speclaunch.launch.failure import dead_process, last_error, read_tail
+from speclaunch.launch.client import Address
+from speclaunch.launch.failure import dead_process, describe_exit, last_error, read_tail
+from speclaunch.launch.follow import Follower
+from speclaunch.launch.interrupts import Interrupts
+from speclaunch.launch.observer import Observer, Undisturbed
 from speclaunch.launch.phases import Phase, PhaseTracker, Step
+from speclaunch.launch.probe import EngineProbe, stopped_process
 from speclaunch.launch.process import EngineProcess
-from speclaunch.launch.verify import Verification, verify
+from speclaunch.launch.readiness import Prober
+from speclaunch.launch.verify import Verification
+from speclaunch.launch.watchdog import Watchdog
 from speclaunch.recipe.schema import Launch
 
 _STARTING_SECONDS = 0.1
 """How often a starting engine is looked at."""
 _SERVING_SECONDS = 1.0
-_HEALTH_SECONDS = 0.2
+_DYING_SECONDS = 3.0
+"""How long an engine may take to end after a generation that it did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Order:
     """Files with secrets, deleted as soon as the engine has read them."""
     smoke: bool = False
     """Stop as soon as the engine was checked."""
+    watch: bool = True
+    """Whether it is an engine that generates whenever it is asked to."""
 
 
 class Ending(StrEnum):
@@ -51,6 +57,8 @@ class Ending(StrEnum):
     """The engine never became ready, or does not serve what was asked."""
     DIED = "died"
     """It was serving, and ended by itself."""
+    HUNG = "hung"
+    """It was serving, and was stopped because it did not generate any more."""
     STOPPED = "stopped"
     """It was serving, and was stopped because we were asked to (SIGTERM, or a smoke test)."""
     INTERRUPTED = "interrupted"
@@ -66,130 +74,39 @@ class Outcome:
     verification: Verification | None = None
     steps: tuple[Step, ...] = ()
     ready_seconds: float | None = None
+    tokens: int | None = None
+    """`max_total_num_tokens` that the engine logged."""
+    checked: bool = False
+    """Whether the check of a ready engine came to its end."""
+
+    @property
+    def served(self) -> bool:
+        """Whether it was ready and did what was asked."""
+        verified = self.verification is None or self.verification.ok
+        return self.ready_seconds is not None and verified and self.checked
 
 
-class Observer(Protocol):
-    """Is told what happens; shows it to somebody."""
+def supervise(order: Order, observer: Observer, interrupts: Interrupts | None = None) -> Outcome:
+    """Run one engine to its end. Whatever happens, no process of it is left afterwards.
 
-    def spawned(self, pid: int | None, log: Path) -> None:
-        """The engine process was started."""
-
-    def progress(self, tracker: PhaseTracker, seconds: float) -> None:
-        """Called several times a second while the engine starts."""
-
-    def output(self, lines: Sequence[str]) -> None:
-        """The engine printed these lines."""
-
-    def ready(self, verification: Verification | None, seconds: float) -> None:
-        """The engine is ready and was checked."""
-
-    def stopping(self, why: str) -> None:
-        """The engine is being stopped."""
-
-    def warn(self, text: str) -> None:
-        """Something is not as it should be, and the engine runs on."""
-
-
-class _Undisturbed:
-    """An observer whose terminal may go away: that must not take the engine down."""
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-
-    def tell(self, call: Callable[[Observer], None]) -> None:
-        """Call the observer, unless it can no longer show anything."""
-        try:
-            call(self._observer)
-        except (OSError, ValueError):  # the terminal was closed, its pipe has no reader
-            return
-
-
-class Interrupts:
-    """SIGINT, SIGTERM and SIGHUP while an engine runs: noted, not raised."""
-
-    _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def __init__(self) -> None:
-        self.received: list[signal.Signals] = []
-        self.wake, self._notify = os.pipe()
-        os.set_blocking(self.wake, False)
-        os.set_blocking(self._notify, False)
-
-    def __enter__(self) -> Interrupts:
-        self._before = {number: signal.signal(number, self._note) for number in self._NUMBERS}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        os.close(self.wake)
-        os.close(self._notify)
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        self.received.append(signal.Signals(number))
-        os.write(self._notify, b"!")
-
-
-class Follower:
-    """Reads what has been added to a growing log file, by whole lines."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self._rest = b""
-
-    def lines(self) -> list[str]:
-        """The lines that were completed since the last call."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
-        except OSError:
-            return []
-        self._offset += len(data)
-        *lines, self._rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
-        return [line.decode(errors="replace") for line in lines if line]
-
-
-class _Prober(threading.Thread):
-    """Waits for the engine's health and checks it, off the main thread."""
-
-    def __init__(self, order: Order) -> None:
-        super().__init__(name="speclaunch-prober", daemon=True)
-        self._order = order
-        self._stop_asked = threading.Event()
-        self.healthy = threading.Event()
-        self.done = threading.Event()
-        self.verification: Verification | None = None
-
-    def run(self) -> None:
-        with EngineClient(self._order.address) as client:
-            while not client.healthy():
-                if self._stop_asked.wait(_HEALTH_SECONDS):
-                    return
-            self.healthy.set()
-            if self._order.settings.verify.enabled:
-                self.verification = verify(client, self._order.asked, self._order.settings.verify)
-        self.done.set()
-
-    def stop(self) -> None:
-        self._stop_asked.set()
-
-
-def supervise(order: Order, observer: Observer) -> Outcome:
-    """Run one engine to its end. Whatever happens, no process of it is left afterwards."""
-    with (
-        Interrupts() as interrupts,
-        EngineProcess(
-            order.argv,
-            order.env,
-            order.log,
-            grace_seconds=order.settings.grace_seconds,
-            secrets=order.secrets,
-            private_files=order.private_files,
-        ) as engine,
-    ):
-        run = _Run(order, observer, interrupts, engine)
+    `interrupts`: where signals are noted already; without it, they are as long as this runs.
+    """
+    with contextlib.ExitStack() as stack:
+        noted = interrupts if interrupts is not None else stack.enter_context(Interrupts())
+        engine = stack.enter_context(
+            EngineProcess(
+                order.argv,
+                order.env,
+                order.log,
+                grace_seconds=order.settings.grace_seconds,
+                secrets=order.secrets,
+                private_files=order.private_files,
+                log_max_bytes=int(order.settings.log.max_mb * 1e6),
+                log_keep=order.settings.log.keep,
+            )
+        )
+        run = _Run(order, observer, noted, engine)
+        stack.callback(run.close)
         outcome = run.start()
         if outcome is None:
             outcome = run.serve()
@@ -203,7 +120,7 @@ class _Run:
         self, order: Order, observer: Observer, interrupts: Interrupts, engine: EngineProcess
     ) -> None:
         self._order = order
-        self._tell = _Undisturbed(observer).tell
+        self._tell = Undisturbed(observer).tell
         self._log_error: str | None = None
         self._interrupts = interrupts
         self._engine = engine
@@ -212,15 +129,24 @@ class _Run:
         self._spawned = time.monotonic()
         self._verification: Verification | None = None
         self._ready_seconds: float | None = None
+        self._checked = False
+        self._watchdog: Watchdog | None = None
+
+    def close(self) -> None:
+        """Let go of what is open."""
+        self._follower.close()
+        if self._watchdog is not None:
+            self._watchdog.stop()
 
     def start(self) -> Outcome | None:
         """Follow the engine until it is checked; the outcome if it comes to nothing."""
-        prober = _Prober(self._order)
+        prober = Prober(self._order.address, self._order.asked, self._order.settings.verify)
         prober.start()
         told = False
         try:
             while not prober.done.is_set():
                 self._engine.poll(_STARTING_SECONDS, wake=self._interrupts.wake)
+                self._engine.reap_strangers()
                 if not told and self._engine.pid is not None:
                     told = True
                     self._tell(lambda o: o.spawned(self._engine.pid, self._order.log))
@@ -236,7 +162,12 @@ class _Run:
                     return failed
         finally:
             prober.stop()
-        self._verification = prober.verification
+        verification = prober.verification
+        if verification is not None and not verification.ok and self._dies():
+            self._read_log()
+            return self._end(Ending.FAILED, self._why_it_ended())
+        self._verification = verification
+        self._checked = True
         seconds = self._ready_seconds or self._seconds
         self._tell(lambda o: o.ready(self._verification, seconds))
         if self._verification is not None and not self._verification.ok:
@@ -246,14 +177,41 @@ class _Run:
         return None
 
     def serve(self) -> Outcome:
-        """Stay until the engine ends or we are asked to stop."""
+        """Stay until the engine ends, hangs, or we are asked to stop."""
+        self._watch()
         while self._engine.running:
             self._engine.poll(_SERVING_SECONDS, wake=self._interrupts.wake)
+            self._engine.reap_strangers()
             self._read_log()
+            self._tell(lambda o: o.progress(self._tracker, self._seconds))
             if self._interrupts.received:
                 interrupted = self._interrupts.received[0] is signal.SIGINT
                 return self._stop(Ending.INTERRUPTED if interrupted else Ending.STOPPED, None)
+            if self._watchdog is not None and self._watchdog.hung and self._engine.running:
+                return self._stop(Ending.HUNG, self._watchdog.hung)
+        self._read_log()
         return self._end(Ending.DIED, self._why_it_ended())
+
+    def _dies(self) -> bool:
+        """Whether the check failed because the engine ended: of the first real forward, say."""
+        deadline = time.monotonic() + _DYING_SECONDS
+        while self._engine.running and time.monotonic() < deadline:
+            self._engine.poll(_STARTING_SECONDS, wake=self._interrupts.wake)
+            if self._interrupts.received:
+                break
+        return not self._engine.running
+
+    def _watch(self) -> None:
+        settings = self._order.settings.watchdog
+        generated = self._verification is not None and self._verification.generation is not None
+        if settings.enabled and self._order.watch:
+            self._watchdog = Watchdog(
+                settings,
+                EngineProbe(self._order.address),
+                lambda: stopped_process(self._engine.pid),
+                armed=generated,
+            )
+            self._watchdog.start()
 
     @property
     def _seconds(self) -> float:
@@ -266,10 +224,13 @@ class _Run:
                 text = f"the engine's log cannot be written: {self._log_error}"
                 self._tell(lambda o: o.warn(text))
         lines = self._follower.lines()
-        for line in lines:
-            self._tracker.feed(line, self._seconds)
+        if not self._checked:  # later lines are of requests, and there are many
+            for line in lines:
+                self._tracker.feed(line, self._seconds)
         if lines:
             self._tell(lambda o: o.output(lines))
+            if self._watchdog is not None:
+                self._watchdog.output(lines)
 
     def _why_it_ended(self) -> str:
         if self._engine.guard_lost:
@@ -320,15 +281,6 @@ class _Run:
             verification=self._verification,
             steps=tuple(self._tracker.steps),
             ready_seconds=self._ready_seconds,
+            tokens=self._tracker.max_total_tokens,
+            checked=self._checked,
         )
-
-
-def describe_exit(code: int | None) -> str:
-    """An exit code in words, when the engine printed no error."""
-    if code is None:
-        return "the engine ended"
-    if code < 0:
-        name = signal.Signals(-code).name if -code in signal.valid_signals() else str(-code)
-        hint = " (often: the machine ran out of memory)" if -code == signal.SIGKILL else ""
-        return f"the engine was ended by {name}{hint} and printed no error"
-    return f"the engine ended with exit code {code} and printed no error"

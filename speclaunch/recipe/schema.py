@@ -7,11 +7,20 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 from speclaunch.errors import InputError
 from speclaunch.facts.declared import AUTO, declare
@@ -128,6 +137,40 @@ class Verification(_Section):
     timeout_seconds: float = Field(default=120, gt=0)
 
 
+class EngineLog(_Section):
+    """The file that the engine's output goes to. A full one is put aside as `engine-1.log.1`."""
+
+    max_mb: float = Field(default=256, gt=0)
+    """Size in MB (10^6 bytes) at which a log file is put aside."""
+    keep: int = Field(default=3, ge=0, le=1000)
+    """How many of those put aside are kept."""
+
+
+class Restart(_Section):
+    """What happens to an engine that served and crashed, hung or ran out of memory."""
+
+    policy: Literal["auto", "on-failure", "never"] = "auto"
+    """`on-failure`: start it again; `auto`: the same, unless `recovery` is off."""
+    first_delay_seconds: float = Field(default=1, ge=0)
+    """Wait this long before the first restart; each further one waits twice as long."""
+    longest_delay_seconds: float = Field(default=60, ge=0)
+    limit: int = Field(default=5, ge=1)
+    """Give up when it has ended more often than this within the window."""
+    window_seconds: float = Field(default=900, gt=0)
+
+
+class Watchdog(_Section):
+    """Whether a serving engine still generates; its `/health` answers while generation hangs."""
+
+    enabled: bool = True
+    interval_seconds: float = Field(default=20, gt=0)
+    """Ask for one token when the engine has shown no progress by itself for this long."""
+    timeout_seconds: float = Field(default=20, gt=0)
+    """How long that token may take."""
+    failures: int = Field(default=3, ge=1)
+    """So many in a row, without any sign of progress, make a hang."""
+
+
 class Launch(_Section):
     """How speclaunch starts, watches and stops the engine."""
 
@@ -137,7 +180,14 @@ class Launch(_Section):
     """After SIGTERM the engine has this long to finish its requests before it is killed."""
     log_dir: str | None = None
     """Where engine logs go; default `runs/` in the home directory of speclaunch."""
+    keep_runs: int = Field(default=100, ge=0)
+    """How many ended launches keep their logs and journals there; 0 keeps all."""
+    share_gpus: bool = False
+    """Start even though another engine that speclaunch started holds one of the GPUs."""
+    log: EngineLog = EngineLog()
     verify: Verification = Verification()
+    watchdog: Watchdog = Watchdog()
+    restart: Restart = Restart()
 
 
 def _off(value: object) -> object:
@@ -145,11 +195,97 @@ def _off(value: object) -> object:
     return "off" if value is False else value
 
 
+class RecoveryPolicy(StrEnum):
+    """How the next settings are found when a start ran out of memory."""
+
+    OFF = "off"
+    """Not at all: a start that fails is reported and not tried again."""
+    BUDGET = "budget"
+    """The memory budget chooses the first settings that are predicted to fit."""
+    ORDER = "order"
+    """One setting after the other, in the order that is written."""
+
+
+class Steppable(StrEnum):
+    """A setting that recovery may change."""
+
+    FRACTION = "mem_fraction_static"
+    GRAPHS = "cuda_graph_max_bs_decode"
+    TREE = "draft_tree"
+    """`speculative_num_steps`, `speculative_eagle_topk` and `speculative_num_draft_tokens`, which
+    only change together."""
+    RUNNING = "max_running_requests"
+    CHUNK = "chunked_prefill_size"
+    POOL = "max_total_tokens"
+
+
+class Floors(_Section):
+    """Below what recovery never goes."""
+
+    mem_fraction_static: float = Field(default=0.2, gt=0, lt=1)
+    cuda_graph_max_bs_decode: int = Field(default=2, ge=1)
+    speculative_num_steps: int = Field(default=1, ge=1)
+    max_running_requests: int = Field(default=4, ge=1)
+    chunked_prefill_size: int = Field(default=1024, ge=64)
+    max_total_tokens: int = Field(default=1024, ge=1)
+
+
+class Limits(_Section):
+    """Above what recovery never goes."""
+
+    mem_fraction_static: float = Field(default=0.98, gt=0, lt=1)
+    """Less than that where something else needs the GPU, such as training beside the rollout."""
+
+
+class Objective(_Section):
+    """What counts as a loss: running requests first, then KV tokens, then the depth of
+    speculation."""
+
+    tokens_within: float = Field(default=0.2, ge=0, lt=1)
+    """Losing this share of the KV tokens is better than a shallower speculation."""
+
+
+def _order_of_the_documents() -> tuple[Steppable, ...]:
+    return (Steppable.FRACTION, Steppable.GRAPHS, Steppable.TREE, Steppable.RUNNING)
+
+
 class Recovery(_Section):
     """What to do when the engine runs out of memory."""
 
-    policy: Annotated[Literal["off"], BeforeValidator(_off)] = "off"
-    """`off`: a start that fails is reported and not tried again."""
+    policy: Annotated[RecoveryPolicy, BeforeValidator(_off)] = RecoveryPolicy.OFF
+    max_attempts: int = Field(default=8, ge=1, le=100)
+    """Starts of the engine, the first included."""
+    order: tuple[Steppable, ...] = Field(default_factory=_order_of_the_documents)
+    """The settings that may be stepped, the first to step first."""
+    floors: Floors = Floors()
+    limits: Limits = Limits()
+    objective: Objective = Objective()
+    fraction_step: float = Field(default=0.1, gt=0, lt=1)
+    """By how much `mem_fraction_static` is stepped where no budget says by how much."""
+    minimal: dict[str, ArgValue] = Field(default_factory=dict)
+    """The last settings to try, where each step in order failed; server arguments."""
+
+    @field_validator("order")
+    @classmethod
+    def _order(cls, value: tuple[Steppable, ...]) -> tuple[Steppable, ...]:
+        twice = sorted({str(one) for one in value if value.count(one) > 1})
+        if twice:
+            raise ValueError(f"{twice[0]} stands in it twice")
+        return value
+
+    @model_validator(mode="after")
+    def _between(self) -> Self:
+        if self.policy is not RecoveryPolicy.OFF and not self.order:
+            raise ValueError(
+                "order is empty: name the settings that may be stepped, or write policy: off"
+            )
+        low, high = self.floors.mem_fraction_static, self.limits.mem_fraction_static
+        if low >= high:
+            raise ValueError(
+                f"floors.mem_fraction_static ({low}) must be below "
+                f"limits.mem_fraction_static ({high})"
+            )
+        return self
 
 
 class Deployment(_Section):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -12,6 +13,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from speclaunch.launch.attempt import Rung
 from speclaunch.launch.phases import Phase, PhaseTracker, Step
 from speclaunch.launch.verify import Verification
 
@@ -26,15 +28,22 @@ class PlainObserver:
         self._on_ready = on_ready
         self._verbose = verbose
         self._shown = 0
+        self.log: Path | None = None
+        """The log of the engine that was started last."""
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """Say it, whatever brackets it has."""
+        self._console.print(text, style=style, markup=False)
 
     def spawned(self, pid: int | None, log: Path) -> None:
         """Name the process and its log."""
-        self._console.print(f"engine started (process {pid}), log: {log}", markup=False)
+        self.log = log
+        self.say(f"engine started (process {pid}), log: {log}")
 
     def progress(self, tracker: PhaseTracker, seconds: float) -> None:  # noqa: ARG002
         """Print each phase once, when it begins."""
         for step in tracker.steps[self._shown :]:
-            self._console.print(f"[{step.started:6.1f} s] {step.phase.value}", markup=False)
+            self.say(f"[{step.started:6.1f} s] {step.phase.value}")
         self._shown = len(tracker.steps)
 
     def output(self, lines: Sequence[str]) -> None:
@@ -49,11 +58,39 @@ class PlainObserver:
 
     def warn(self, text: str) -> None:
         """Say it in a line of its own."""
-        self._console.print(f"warning: {text}", style="yellow", markup=False)
+        self.say(f"warning: {text}", "yellow")
 
     def stopping(self, why: str) -> None:
         """Say so."""
-        self._console.print(f"stopping the engine{f': {why}' if why else ''}", markup=False)
+        self.say(f"stopping the engine{f': {why}' if why else ''}")
+
+    def attempt(self, number: int, changes: Mapping[str, Any], rung: Rung | None) -> None:  # noqa: ARG002
+        """Say what is tried next, why, and what it costs. The first attempt needs no words."""
+        self._shown = 0
+        if number == 1:
+            return
+        self.say(f"attempt {number}", "bold")
+        if rung is None:
+            return
+        for label, text in (
+            ("change", " ".join(f"{name}={value}" for name, value in rung.changes.items())),
+            ("why", rung.why),
+            ("cost", rung.cost),
+        ):
+            if text:
+                self.say(f"  {label:<6} {text}")
+
+    def failed(self, why: str) -> None:
+        """Say why there will be another attempt."""
+        self.say(f"the engine ended: {why}", "yellow")
+
+    def waiting(self, seconds: float) -> None:
+        """Say how long the pause is."""
+        self.say(f"starting it again in {seconds:g} s")
+
+    def note(self, text: str) -> None:
+        """Say it in a line of its own."""
+        self.say(f"note: {text}")
 
 
 class LiveObserver(PlainObserver):
@@ -64,17 +101,17 @@ class LiveObserver(PlainObserver):
     ) -> None:
         super().__init__(console, on_ready, verbose=verbose)
         self._title = title
-        self._log: Path | None = None
         self._last: tuple[PhaseTracker, float] | None = None
         self._checked = False
         self._spinner = Spinner("dots", style="cyan")
-        self._live = Live(
-            console=console, refresh_per_second=8, transient=False, vertical_overflow="crop"
-        )
+        self._live = self._display()
 
     def spawned(self, pid: int | None, log: Path) -> None:  # noqa: ARG002
         """Begin the display."""
-        self._log = log
+        self.log = log
+        self._checked = False
+        self._last = None
+        self._live = self._display()
         self._live.start()
 
     def progress(self, tracker: PhaseTracker, seconds: float) -> None:
@@ -96,10 +133,20 @@ class LiveObserver(PlainObserver):
         self._live.stop()
         super().stopping(why)
 
+    def failed(self, why: str) -> None:
+        """Leave the table of the attempt that failed."""
+        self._live.stop()
+        super().failed(why)
+
     def close(self) -> None:
         """Give the terminal back, whatever happened."""
         with contextlib.suppress(OSError):  # it may have gone away
             self._live.stop()
+
+    def _display(self) -> Live:
+        return Live(
+            console=self._console, refresh_per_second=8, transient=False, vertical_overflow="crop"
+        )
 
     def _draw(self, tracker: PhaseTracker, seconds: float) -> RenderableType:
         table = Table.grid(padding=(0, 1))
@@ -109,7 +156,7 @@ class LiveObserver(PlainObserver):
         table.add_column(style="dim", overflow="ellipsis", no_wrap=True)
         for step in tracker.steps:
             table.add_row(*self._row(step, seconds))
-        head = Text.assemble((self._title, "bold"), (f"   log: {self._log}", "dim"))
+        head = Text.assemble((self._title, "bold"), (f"   log: {self.log}", "dim"))
         head.no_wrap, head.overflow = True, "ellipsis"
         return Group(head, table)
 

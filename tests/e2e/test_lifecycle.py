@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from .conftest import free_port, serving, speclaunch, survivors
@@ -43,7 +45,7 @@ def test_what_the_rules_know_does_not_start() -> None:
     assert done.returncode == 1
     assert "error[SPL101]" in done.stderr
     assert "engine started" not in done.stderr
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
 
 
 def test_a_busy_port_is_refused_before_anything_starts() -> None:
@@ -53,7 +55,7 @@ def test_a_busy_port_is_refused_before_anything_starts() -> None:
     assert done.returncode == 1
     assert "cannot listen on" in done.stderr and "held by" in done.stderr
     assert "engine started" not in done.stderr
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -71,3 +73,44 @@ def test_no_engine_is_left_ten_seconds_after(number: signal.Signals, phase: str)
         assert code == -signal.SIGKILL
     else:
         assert code == 130 or (number is signal.SIGTERM and phase == "ready" and code in (0, 130))
+
+
+def test_a_detached_engine_is_listed_followed_and_stopped() -> None:
+    port = free_port()
+    begun = speclaunch("recipe=cpu_ngram", f"args.port={port}", "--detach", timeout=600)
+    assert begun.returncode == 0, begun.stderr
+    name = begun.stdout.split("speclaunch stop ")[1].split()[0]
+    try:
+        (one,) = [
+            run
+            for run in json.loads(speclaunch("ps", "--output-format", "json").stdout)["runs"]
+            if run["name"] == name
+        ]
+        processes = psutil.Process(one["pid"]).children(recursive=True)
+        assert processes
+        second = speclaunch("recipe=cpu_ngram", f"args.port={port}")
+        assert second.returncode == 1
+        assert f"cpu_ngram, process {one['pid']}" in second.stderr
+        assert "fired up and ready to roll" in speclaunch("logs", name).stdout
+    finally:
+        stopped = speclaunch("stop", name)
+    assert stopped.returncode == 0
+    assert survivors(processes, seconds=5) == []
+    told = speclaunch("runs", "show", name, "--output-format", "json")
+    ending = json.loads(told.stdout)["ending"]
+    assert (ending["result"], ending["exit_code"]) == ("stopped", 0)
+
+
+def test_a_hang_behind_a_healthy_health_is_found_and_ended() -> None:
+    """The scheduler is stopped: `/health` of 0.5.23 still answers, generation does not."""
+    quick = ["interval_seconds=2", "timeout_seconds=3", "failures=2"]
+    words = [f"launch.watchdog.{one}" for one in quick]
+    with serving("recipe=cpu_ngram", "recovery=off", *words) as launch:
+        launch.report()
+        processes = launch.engine_processes()
+        (scheduler,) = [p for p in processes if "sglang::scheduler" in " ".join(p.cmdline())]
+        scheduler.suspend()
+        _, said = launch.process.communicate(timeout=120)
+        assert launch.process.returncode == 1
+        assert "does not generate any more" in said and "is stopped" in said
+        assert survivors(processes, seconds=10) == []

@@ -1,7 +1,11 @@
 """A scripted stand-in for the engine, for faults and speed only: never a user's default.
 
 Prints texts that the real SGLang 0.5.23 prints (recorded on the CPU engine), and answers the three
-requests that speclaunch makes. Run as `fake_engine.py BEHAVIOUR PORT`.
+requests that speclaunch makes. Run as `fake_engine.py BEHAVIOUR PORT`, or through `fake_sglang.py`
+as `python -m sglang.launch_server …`, with the behaviour in FAKE_BEHAVIOUR.
+
+`engine` is the whole thing: a scheduler and a detokenizer that each generation goes through, so that
+killing or stopping any of them has the consequence that it has for the real engine.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -41,8 +46,65 @@ def say(*lines: str) -> None:
         print(line, flush=True)
 
 
+MEMORY_ERRORS = {
+    # Exact texts of 0.5.23: model_runner_kv_cache_mixin.py, torch.
+    "raise": "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. "
+    "Current value: self.server_args.mem_fraction_static={fraction}",
+    "lower": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a "
+    "total capacity of 79.11 GiB of which 1.00 GiB is free.",
+}
+
+
+class Worker:
+    """A process of the engine that echoes what it is sent, line by line."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--worker", name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def ask(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(b"go\n")
+        self.process.stdin.flush()
+        if not self.process.stdout.readline():
+            raise OSError("it has ended")
+
+    def watch(self, workers: list[Worker]) -> None:
+        """What the engine's own watchdog does (utils/watchdog.py): one gone, all gone."""
+        code = self.process.wait()
+        say(
+            f"{STAMP} Subprocess {self.name}_0 (pid={self.process.pid}) crashed with exit code "
+            f"{code}. Triggering SIGQUIT for cleanup...",
+            f"{STAMP} SIGQUIT received. signum=None, frame=None. It usually means one child failed.",
+        )
+        for worker in workers:
+            worker.process.kill()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def work(name: str) -> None:
+    """The life of a worker."""
+    try:
+        import setproctitle
+
+        setproctitle.setproctitle(f"sglang::{name}")
+    except ImportError:
+        pass
+    for _ in sys.stdin:
+        if name == "scheduler":
+            print(f"{STAMP} Decode batch, #running-req: 1, #token: 8", file=sys.stderr, flush=True)
+        print("done", flush=True)
+
+
 class Handler(BaseHTTPRequestHandler):
     behaviour = "serve"
+    workers: tuple[Worker, ...] = ()
+    asking = threading.Lock()
+    generated = 0
 
     def log_message(self, *_: object) -> None:
         pass
@@ -55,7 +117,9 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def do_GET(self) -> None:
-        if self.path == "/server_info":
+        if self.path in ("/metrics", "/v1/loads", "/get_load"):
+            self.answer({}, 404)
+        elif self.path == "/server_info":
             info = dict(INFO)
             if self.behaviour == "speculation-off":
                 info["speculative_algorithm"] = None
@@ -68,14 +132,53 @@ class Handler(BaseHTTPRequestHandler):
         if self.behaviour == "generation-fails":
             self.answer({"error": {"message": "Internal server error"}}, 500)
             return
+        Handler.generated += 1
+        if self.behaviour == "dies-generating":  # the first real forward needs too much
+            say(f"{STAMP} Scheduler hit an exception: Traceback (most recent call last):")
+            say("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.behaviour in ("hangs", "busy") and Handler.generated > 1:
+            for _ in range(600):
+                if self.behaviour == "busy":
+                    say(f"{STAMP} Decode batch, #running-req: 99, #token: 8192, #queue-req: 512")
+                time.sleep(0.05)
+            return
+        with self.asking:
+            for worker in self.workers:
+                worker.ask()
         meta = dict(META)
         if self.behaviour == "speculation-off":
             meta = {"completion_tokens": 32}
         self.answer({"text": "again and again", "meta_info": meta})
 
 
+def fail_for_memory(fraction: float) -> None:
+    """Fail as an engine does whose fraction is outside of FAKE_FRACTIONS (`0.4:0.7`)."""
+    low, _, high = os.environ.get("FAKE_FRACTIONS", "0:1").partition(":")
+    way = "raise" if fraction < float(low) else "lower" if fraction > float(high) else None
+    if way is None:
+        return
+    say(*START[:3])
+    if way == "lower":
+        say(START[3], START[4], f"{STAMP} Capture cuda graph begin. This can take up to minutes.")
+    say(
+        f"{STAMP} Scheduler hit an exception: Traceback (most recent call last):",
+        '  File "/site-packages/sglang/srt/managers/scheduler.py", line 4000, in run_scheduler_process',
+        "    scheduler = Scheduler(",
+        MEMORY_ERRORS[way].format(fraction=fraction),
+        "",
+        f"{STAMP} Received sigquit from a child process. It usually means the child failed.",
+    )
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main() -> None:
+    if sys.argv[1] == "--worker":
+        work(sys.argv[2])
+        return
     behaviour, port = sys.argv[1], int(sys.argv[2])
+    if len(sys.argv) > 3:
+        fail_for_memory(float(sys.argv[3]))
     if behaviour == "bad-flag":
         say("sglang serve: error: unrecognized arguments: --no-such-flag")
         sys.exit(2)
@@ -110,17 +213,34 @@ def main() -> None:
                 [sys.executable, "-c", "import time; time.sleep(600)"],
                 start_new_session=own_session,
             )
-    say(*START)
+    if behaviour == "engine":
+        workers = [Worker("scheduler"), Worker("detokenizer")]
+
+        def end(*_: object) -> None:
+            for worker in workers:
+                worker.process.kill()
+            os._exit(0)
+
+        signal.signal(signal.SIGTERM, end)
+        for worker in workers:
+            threading.Thread(target=worker.watch, args=(workers,), daemon=True).start()
+        Handler.workers = tuple(workers)
+    pause = float(os.environ.get("FAKE_START_SECONDS", "0")) / len(START)
+    for line in START:
+        say(line)
+        time.sleep(pause)
     say(f"the key is {os.environ.get('FAKE_API_KEY', '')}")
     Handler.behaviour = behaviour
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    if behaviour == "dies-serving":
-        import threading
+    if behaviour in ("dies-serving", "crashes-serving"):
 
         def die() -> None:
-            time.sleep(1.5)
+            time.sleep(float(os.environ.get("FAKE_SERVE_SECONDS", "1.5")))
             say(f"{STAMP} Scheduler hit an exception: Traceback (most recent call last):")
-            say("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+            if behaviour == "dies-serving":
+                say("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+            else:
+                say("RuntimeError: CUDA error: an illegal memory access was encountered")
             os._exit(1)
 
         threading.Thread(target=die).start()

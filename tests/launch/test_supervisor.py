@@ -93,6 +93,14 @@ def test_an_engine_that_dies_while_serving_is_reported_with_its_last_error(order
     assert outcome.reason is not None and "CUDA out of memory" in outcome.reason
 
 
+def test_an_engine_that_dies_of_its_first_generation_failed_for_that(order: Make) -> None:
+    """No verdict on what it serves: the log says why, and memory may be the reason."""
+    outcome = supervise(order("dies-generating"), Recorder())
+    assert outcome.ending is Ending.FAILED and not outcome.served
+    assert outcome.verification is None
+    assert outcome.reason is not None and "CUDA out of memory" in outcome.reason
+
+
 @pytest.mark.parametrize(
     ("number", "ending"),
     [(signal.SIGINT, Ending.INTERRUPTED), (signal.SIGTERM, Ending.STOPPED)],

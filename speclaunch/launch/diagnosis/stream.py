@@ -8,6 +8,7 @@ from dataclasses import replace
 from packaging.version import Version
 
 from speclaunch.launch.diagnosis.causes import CATALOGUE
+from speclaunch.launch.diagnosis.causes.oom import allocation
 from speclaunch.launch.diagnosis.causes.rules import rule_of
 from speclaunch.launch.diagnosis.interface import Milestone
 from speclaunch.launch.diagnosis.launch_log import LaunchLog, Suspect
@@ -244,5 +245,6 @@ def _suspect(
             numbers[name] = float(value)
         except (TypeError, ValueError):  # a group that is not there, or a name
             continue
+    numbers |= allocation(failure.message)
     rule = one.rule or rule_of(failure.message)
     return Suspect(failure, one.level, known.cause, rule, numbers, final)

@@ -54,7 +54,8 @@ def check(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"it does not fit into the memory: {found.why}",
         at=(_FRACTION, "model_path"),
-        why=f"it fails at '{phase}'" + (f"; the engine says: {found.message}" * bool(found.message)),
+        why=f"it fails at '{phase}'"
+        + (f"; the engine says: {found.message}" * bool(found.message)),
         fix=_fix(found),
     )
 

@@ -26,6 +26,12 @@ TEXT = (
     r"|DefaultCPUAllocator: (?:can't allocate|not enough) memory"
     r"|Unable to allocate [\d.]{1,12} [KMGTP]?i?B for an array\b)"
 )
+_ALLOCATION = re.compile(
+    r"Tried to allocate (?P<asked>\d{1,9}(?:\.\d{1,3})?) (?P<asked_unit>bytes|KiB|MiB|GiB)\."
+    r".{0,120}? of which (?P<free>\d{1,9}(?:\.\d{1,3})?) (?P<free_unit>bytes|KiB|MiB|GiB) is free",
+    re.DOTALL,
+)
+_UNITS = {"bytes": 2**-30, "KiB": 2**-20, "MiB": 2**-10, "GiB": 1.0}
 _SAYS = re.compile(TEXT)
 CAPTURE = (
     r"Capture (?:cuda graph|CUDA graph|CPU graph|prefill CUDA graph|single-CG draft extend"
@@ -82,6 +88,18 @@ def out_of_memory(failure: Failure) -> bool:
     return text.startswith("NCCL") and bool(
         re.search(r"(?:Cuda|CUDA|Hip|HIP) failure \d{0,4} ?'out of memory'", text[:4000])
     )
+
+
+def allocation(message: str) -> dict[str, float]:
+    """What torch's allocator was asked for and what was free, in GiB; empty where it does not say.
+
+    torch 2.x c10/cuda/CUDACachingAllocator.cpp.
+    """
+    found = _ALLOCATION.search(message[:4000])
+    if found is None:
+        return {}
+    asked, free = (float(found[name]) * _UNITS[found[f"{name}_unit"]] for name in ("asked", "free"))
+    return {"asked_gib": round(asked, 4), "free_gib": round(free, 4)}
 
 
 def stage(failure: Failure) -> Stage:  # noqa: PLR0911 - one line a stage

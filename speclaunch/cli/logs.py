@@ -1,0 +1,82 @@
+"""`speclaunch logs`: what an engine prints."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from speclaunch.errors import InputError, Problem
+from speclaunch.launch.detach import OUTPUT
+from speclaunch.launch.follow import Follower, log_files
+from speclaunch.launch.runs import Run, again, find_run, list_runs
+
+_PAUSE_SECONDS = 0.3
+
+
+def logs(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A run, its recipe, port or process. Default: what was started last."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is printed from now on.")
+    ] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=0, help="Only so many of the last lines.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, help="Of this attempt. Default: the last.")
+    ] = None,
+    own: Annotated[
+        bool, typer.Option("--speclaunch", help="What a detached speclaunch itself said.")
+    ] = False,
+) -> None:
+    """Print the log of an engine; follow it over its rotation, and on to the next attempt."""
+    run = _chosen(name)
+    log = run.directory / OUTPUT if own else _log(run, attempt)
+    if log is None or not (log.exists() or follow):
+        raise InputError(Problem(f"{run.name} has no such log"))
+    follower = Follower(log)
+    before: list[str] = []
+    for path in log_files(log):
+        if path != log:
+            before += path.read_text(errors="replace").splitlines()
+    _print((before + follower.lines())[-tail if tail else None :] if tail != 0 else [])
+    while follow:
+        _print(follower.lines())
+        run = again(run)
+        latest = _log(run, attempt)
+        if not own and latest is not None and latest != log:
+            _print(follower.lines())
+            follower.close()
+            log, follower = latest, Follower(latest)
+        elif run.holder is None:
+            _print(follower.lines())
+            return
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _chosen(name: str | None) -> Run:
+    if name is not None:
+        return find_run(name)
+    runs = list_runs()
+    living = [run for run in runs if run.holder is not None]
+    if not runs:
+        raise InputError(Problem("no launch is recorded"))
+    return (living or runs)[-1]
+
+
+def _log(run: Run, attempt: int | None) -> Path | None:
+    if attempt is None:
+        return run.log
+    return run.directory / f"engine-{attempt}.log"
+
+
+def _print(lines: list[str]) -> None:
+    if lines:
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()

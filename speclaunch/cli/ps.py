@@ -1,0 +1,30 @@
+"""`speclaunch ps`: what runs now."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from speclaunch.cli.options import OutputFormat
+from speclaunch.launch.runs import list_runs
+from speclaunch.report.console import err, out
+from speclaunch.report.runs import show_living, summary_json
+
+
+def ps(
+    output_format: Annotated[
+        OutputFormat, typer.Option("--output-format", help="How the result is written.")
+    ] = OutputFormat.TEXT,
+) -> None:
+    """List the engines that speclaunch looks after at the moment."""
+    living = [run for run in list_runs() if run.holder is not None]
+    if output_format is OutputFormat.JSON:
+        document = {"version": 1, "runs": [summary_json(run) for run in living]}
+        out().print_json(json.dumps(document))
+        return
+    if not living:
+        err().print("no engine runs", style="dim")
+        return
+    show_living(out(), living)

@@ -1,0 +1,80 @@
+"""`speclaunch runs`: the journals of launches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from speclaunch.cli.options import OutputFormat
+from speclaunch.errors import InputError, Problem
+from speclaunch.launch.runs import default_directory, find_run, list_runs, prune
+from speclaunch.report.console import err, out
+from speclaunch.report.runs import run_json, show_run, show_runs, summary_json
+
+app = typer.Typer(help="List launches, and tell the story of one.", invoke_without_command=True)
+
+Directory = Annotated[
+    Path | None,
+    typer.Option("--dir", help="Where the runs are, if `launch.log_dir` puts them elsewhere."),
+]
+Format = Annotated[OutputFormat, typer.Option("--output-format", help="How the result is written.")]
+
+
+@app.callback()
+def runs(ctx: typer.Context, directory: Directory = None) -> None:
+    """List the launches when no verb is given."""
+    if ctx.invoked_subcommand is None:
+        ls(directory)
+
+
+@app.command()
+def ls(directory: Directory = None, output_format: Format = OutputFormat.TEXT) -> None:
+    """List the launches, the newest last."""
+    found = [run for run in list_runs(_checked(directory)) if run.document or run.holder]
+    if output_format is OutputFormat.JSON:
+        document = {"version": 1, "runs": [summary_json(run) for run in found]}
+        out().print_json(json.dumps(document))
+        return
+    if not found:
+        err().print(f"no launch is recorded in {directory or default_directory()}", markup=False)
+        return
+    show_runs(out(), found)
+
+
+@app.command()
+def show(
+    name: Annotated[
+        str, typer.Argument(help="A run, its recipe's name (the newest), or `last`.")
+    ] = "last",
+    directory: Directory = None,
+    output_format: Format = OutputFormat.TEXT,
+) -> None:
+    """Tell what happened in a launch: attempts, milestones, causes, rungs, the end."""
+    run = find_run(name, _checked(directory))
+    if output_format is OutputFormat.JSON:
+        out().print_json(json.dumps(run_json(run)))
+        return
+    show_run(out(), run)
+
+
+@app.command("prune")
+def prune_(
+    keep: Annotated[int, typer.Option("--keep", min=0, help="Launches that are kept.")] = 20,
+    directory: Directory = None,
+) -> None:
+    """Remove the logs and journals of all ended launches but the last ones."""
+    removed = prune(keep, _checked(directory))
+    for run in removed:
+        out().print(run.name, markup=False)
+    err().print(f"{len(removed)} removed", style="dim")
+
+
+def _checked(directory: Path | None) -> Path | None:
+    if directory is None:
+        return None
+    if not directory.is_dir():
+        raise InputError(Problem(f"--dir {directory}: no such directory"))
+    return directory.absolute()

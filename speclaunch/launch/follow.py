@@ -1,0 +1,121 @@
+"""Reads a log file as it grows, also over its rotation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+_CHUNK = 1 << 20
+_HEAD_BYTES = 1 << 20
+_TAIL_BYTES = 4 << 20
+
+
+class Follower:
+    """Reads what has been added to a growing log file, by whole lines."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._rest = b""
+
+    def lines(self) -> list[str]:
+        """The lines that were completed since the last call."""
+        data = b""
+        while self._file is not None or self._open():
+            data += self._read()
+            if not self._rotated():
+                break
+            data += self._read()  # what was written between the read above and the rotation
+            self.close()
+        *lines, self._rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
+        return [line.decode(errors="replace") for line in lines if line]
+
+    def close(self) -> None:
+        """Let go of the file; the next call begins with the file of that name."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def skip_to_end(self, lines: int) -> list[str]:
+        """Go to the end; the last `lines` lines before it."""
+        found = self.lines()
+        return found[-lines:] if lines else []
+
+    def _open(self) -> bool:
+        try:
+            self._file = self._path.open("rb")
+        except OSError:
+            return False
+        return True
+
+    def _read(self) -> bytes:
+        file = self._file
+        assert file is not None  # noqa: S101 - for the type checker
+        try:
+            if os.fstat(file.fileno()).st_size < file.tell():
+                file.seek(0)  # it was emptied
+            return b"".join(iter(lambda: file.read(_CHUNK), b""))
+        except OSError:
+            return b""
+
+    def _rotated(self) -> bool:
+        """Whether another file has the name now. A file that is gone altogether is read on."""
+        assert self._file is not None  # noqa: S101 - for the type checker
+        try:
+            now = self._path.stat()
+        except OSError:
+            return False
+        return (now.st_dev, now.st_ino) != _identity(self._file)
+
+
+def _identity(file: BinaryIO) -> tuple[int, int]:
+    found = os.fstat(file.fileno())
+    return (found.st_dev, found.st_ino)
+
+
+def log_files(log: Path) -> list[Path]:
+    """A log and the files that were put aside for it, the oldest first."""
+    aside: list[tuple[int, Path]] = []
+    try:
+        for path in log.parent.iterdir():
+            number = path.name.removeprefix(f"{log.name}.")
+            if number != path.name and number.isdigit():
+                aside.append((int(number), path))
+    except OSError:
+        return []
+    found = [path for _, path in sorted(aside, reverse=True)]
+    return [*found, log] if log.exists() else found
+
+
+def read_log(log: Path) -> Iterator[str]:
+    """The lines of a log, those put aside included; of a very long one its beginning and end."""
+    files = log_files(log)
+    if not files:
+        return
+    head, skipped = _read_part(files[0], 0, _HEAD_BYTES)
+    data = head
+    if skipped or len(files) > 1:
+        tail = b""
+        for path in reversed(files):
+            offset = len(head) if path == files[0] else 0
+            part, _ = _read_part(path, offset, _TAIL_BYTES - len(tail), from_end=True)
+            tail = part + tail
+            if len(tail) >= _TAIL_BYTES:
+                break
+        data = head + tail
+    for line in data.replace(b"\r", b"\n").split(b"\n"):
+        if line:
+            yield line.decode(errors="replace")
+
+
+def _read_part(path: Path, offset: int, size: int, *, from_end: bool = False) -> tuple[bytes, bool]:
+    """At most `size` bytes of a file after `offset`; whether there is more than that."""
+    try:
+        with path.open("rb") as file:
+            length = file.seek(0, 2)
+            file.seek(max(offset, length - size) if from_end else offset)
+            return file.read(size), length > offset + size
+    except OSError:
+        return b"", False

@@ -1,0 +1,242 @@
+"""The record of a launch: enough to tell its story, and to replay it.
+
+`journal.json` in the run's directory is written whole with every event, so that it can be read
+whenever speclaunch ends, even by `kill -9`. A disk that cannot be written costs the record, not
+the engine; the next event tries again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Any
+
+import psutil
+from packaging.specifiers import SpecifierSet
+
+from speclaunch import __version__
+from speclaunch.launch.attempt import Rung
+from speclaunch.launch.diagnosis.interface import Diagnosis
+from speclaunch.launch.files import write_json
+from speclaunch.launch.phases import PhaseTracker, Step
+from speclaunch.launch.verify import Verification
+
+FILE = "journal.json"
+VERSION = 1
+_SHORTEST_SECRET = 4
+"""Shorter ones are not looked for in other texts: they would blot out half of the journal."""
+
+
+class State(StrEnum):
+    """Where a launch is."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    WAITING = "waiting"
+    """Between an engine that ended and the next one."""
+    STOPPING = "stopping"
+    ENDED = "ended"
+    LOST = "lost"
+    """speclaunch was killed before it could write down the end. Never written, only found."""
+
+
+class Journal:
+    """Writes the record of one launch as it happens."""
+
+    def __init__(self, directory: Path, about: Mapping[str, Any], secrets: Sequence[str]) -> None:
+        """Begin a record; `about` says what is launched (see docs/reference/runs.md)."""
+        self.directory = directory
+        self.error: str | None = None
+        """Why the last event could not be written; None when it was."""
+        self._secrets = sorted({s for s in secrets if len(s) >= _SHORTEST_SECRET}, key=len)[::-1]
+        self._attempts: list[dict[str, Any]] = []
+        self._document: dict[str, Any] = {
+            "version": VERSION,
+            "name": directory.name,
+            "speclaunch": __version__,
+            "state": State.STARTING,
+            "started": now(),
+            "updated": now(),
+            "supervisor": {
+                "pid": os.getpid(),
+                "created": psutil.Process().create_time(),
+                "host": socket.gethostname(),
+            },
+            **about,
+            "attempts": self._attempts,
+            "served": None,
+            "ending": None,
+        }
+        self._write()
+
+    def attempt(
+        self,
+        number: int,
+        changes: Mapping[str, Any],
+        rung: Rung | None,
+        *,
+        command: Sequence[str],
+        environment: Mapping[str, str | None],
+        log: Path,
+    ) -> None:
+        """An engine is about to be started."""
+        self._attempts.append(
+            {
+                "number": number,
+                "started": now(),
+                "changes": dict(changes),
+                "rung": plain(rung),
+                "command": list(command),
+                "environment": dict(environment),
+                "log": log.name,
+                "pid": None,
+                "milestones": [],
+                "tokens": None,
+                "ready_seconds": None,
+                "verification": None,
+                "ended": None,
+                "ending": None,
+                "exit_code": None,
+                "reason": None,
+                "diagnosis": None,
+            }
+        )
+        self._state(State.STARTING)
+
+    def spawned(self, pid: int | None) -> None:
+        """The engine's process was started."""
+        self._last["pid"] = pid
+        self._write()
+
+    def progress(self, tracker: PhaseTracker) -> None:
+        """Note milestones; nothing is written where there are no new ones."""
+        steps = _milestones(tracker.steps)
+        if steps != self._last["milestones"]:
+            self._last["milestones"] = steps
+            self._last["tokens"] = tracker.max_total_tokens
+            self._write()
+
+    def ready(self, verification: Verification | None, seconds: float) -> None:
+        """The engine is ready and was checked."""
+        self._last["ready_seconds"] = round(seconds, 3)
+        self._last["verification"] = plain(verification)
+        if verification is None or verification.ok:
+            self._state(State.SERVING)
+        else:
+            self._write()
+
+    def served(self, changes: Mapping[str, Any], overrides: Sequence[str]) -> None:
+        """What finally serves, as changes against the recipe and as the overrides that say so."""
+        self._document["served"] = {
+            "attempt": self._last["number"],
+            "changes": dict(changes),
+            "overrides": list(overrides),
+        }
+        self._write()
+
+    def attempt_ended(
+        self,
+        ending: str,
+        exit_code: int | None,
+        reason: str | None,
+        steps: Sequence[Step],
+        diagnosis: Diagnosis | None,
+    ) -> None:
+        """The engine has ended."""
+        self._last["milestones"] = _milestones(steps)
+        self._last.update(
+            ended=now(),
+            ending=ending,
+            exit_code=exit_code,
+            reason=reason,
+            diagnosis=plain(diagnosis),
+        )
+        self._write()
+
+    def waiting(self) -> None:
+        """The next engine is started in a moment."""
+        self._state(State.WAITING)
+
+    def stopping(self) -> None:
+        """The engine is being stopped."""
+        self._state(State.STOPPING)
+
+    def ended(self, result: str, reason: str | None, exit_code: int) -> None:
+        """The launch is over."""
+        self._document["ending"] = {
+            "result": result,
+            "reason": reason,
+            "exit_code": exit_code,
+            "ended": now(),
+        }
+        self._state(State.ENDED)
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """What has been noted so far."""
+        return self._document
+
+    @property
+    def _last(self) -> dict[str, Any]:
+        return self._attempts[-1]
+
+    def _state(self, state: State) -> None:
+        self._document["state"] = state
+        self._write()
+
+    def _write(self) -> None:
+        self._document["updated"] = now()
+        try:
+            write_json(self.directory / FILE, self._blotted(self._document))
+            self.error = None
+        except OSError as error:
+            self.error = error.strerror or str(error)
+
+    def _blotted(self, value: Any) -> Any:
+        """The same without any secret."""
+        if isinstance(value, Mapping):
+            return {key: self._blotted(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._blotted(item) for item in value]
+        if isinstance(value, str) and not isinstance(value, Enum):
+            for secret in self._secrets:
+                value = value.replace(secret, "***")
+        return value
+
+
+def plain(value: Any) -> Any:
+    """A dataclass and what it holds as JSON takes it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, SpecifierSet | Path):
+        return str(value)
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def now() -> str:
+    """The time of day in UTC, to the millisecond (ISO 8601)."""
+    seconds = time.time()
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{stamp}.{int(seconds % 1 * 1000):03d}Z"
+
+
+def _milestones(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Phases with the seconds since the spawn at which they began and ended."""
+    return [
+        {
+            "phase": step.phase.value,
+            "started": round(step.started, 3),
+            "ended": None if step.ended is None else round(step.ended, 3),
+            "detail": step.detail,
+        }
+        for step in steps
+    ]

@@ -1,0 +1,185 @@
+"""The ladder: from the starts that failed to the settings of the next one, or to the end.
+
+It is a pure function of the recipe's `recovery` section, the deployment, and the attempts so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from speclaunch.launch.attempt import Attempt, Rung
+from speclaunch.launch.diagnosis.interface import Direction
+from speclaunch.launch.ladder.calibration import (
+    ROOM_FOR_ERROR,
+    calibrate,
+    needed_tokens,
+    without,
+)
+from speclaunch.launch.ladder.observations import Observation, observe
+from speclaunch.launch.ladder.tell import rung_of
+from speclaunch.launch.ladder.walk import demanded, walk
+from speclaunch.plan.budget import Fit
+from speclaunch.plan.fit.alternatives import Alternative, alternatives, binding
+from speclaunch.plan.fit.cost import say
+from speclaunch.plan.fit.knobs import FRACTION
+from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor, key
+from speclaunch.plan.fit.search import Candidate, Search, best, candidate_of, levels
+from speclaunch.plan.memory.budget import budget as work_out
+from speclaunch.recipe.schema import Recovery, RecoveryPolicy
+
+_TOO_LARGE = "weights-do-not-fit"
+"""The diagnosis of weights that are larger than the memory."""
+
+_CHANCES = 2
+"""So many starts with everything at its floor, and no safe fraction left, are the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """There is no further rung: why, and what else would help."""
+
+    why: str
+    help: str | None = None
+    infeasible: bool = False
+    """Whether no setting that may be stepped can make it fit."""
+    alternatives: tuple[Alternative, ...] = ()
+
+
+class Ladder:
+    """Finds the next settings. `plan_with` resolves the deployment with arguments changed."""
+
+    def __init__(
+        self, settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+    ) -> None:
+        self._settings = settings
+        self._predictor = Predictor(plan_with, budget)
+
+    def next(self, attempts: Sequence[Attempt]) -> Rung | Stop:
+        """What to start next after these attempts, the last of which failed.
+
+        The same attempts give the same answer. Raises ValueError without an attempt.
+        """
+        if not attempts:
+            raise ValueError("there is no attempt to go on from")
+        if self._settings.policy is RecoveryPolicy.OFF:
+            return Stop("recovery is off", "add `recovery=default` to step the settings")
+        now = self._observed(attempts[-1])
+        if now is None:
+            return self._weights(attempts[-1]) or _unexplained(attempts[-1])
+        if not now.cause.directions:
+            return self._nothing_helps(now)
+        if len(attempts) >= self._settings.max_attempts:
+            return self._given_up(len(attempts))
+        seen = [found for one in attempts if (found := self._observed(one)) is not None]
+        return self._step(attempts, seen)
+
+    def _observed(self, attempt: Attempt) -> Observation | None:
+        return observe(attempt, self._predictor.plan(attempt.changes))
+
+    def _step(self, attempts: Sequence[Attempt], seen: Sequence[Observation]) -> Rung | Stop:
+        now, last = seen[-1], attempts[-1]
+        tried = {key(attempt.changes) for attempt in attempts}
+        budgeted = self._settings.policy is RecoveryPolicy.BUDGET
+        if budgeted and self._predictor.bounds(now.changes) is not None:
+            found = self._by_budget(seen, tried)
+            if found is not None:
+                expects = (
+                    f"the budget expects mem_fraction_static from {found.bounds.low:.3f} to "
+                    f"{found.bounds.high:.3f} to work"
+                )
+                return rung_of(self._predictor, now, last, found.changes, expects, found.budget)
+            return self._nothing_helps(now)
+        walked = walk(self._settings, self._predictor, seen, tried)
+        if walked is None:
+            return self._nothing_helps(now)
+        predicted = self._predictor.budget(walked.changes)
+        told = None if predicted.fit is Fit.UNKNOWN else predicted
+        return rung_of(self._predictor, now, last, walked.changes, walked.why, told)
+
+    def _by_budget(self, seen: Sequence[Observation], tried: set[str]) -> Candidate | None:
+        """The least loss that is safe; where nothing is, everything at its floor, which has the
+        best chance."""
+        now = seen[-1]
+        base = demanded(self._settings, self._predictor, now)
+        if base is None:
+            return None
+        calibration = calibrate(self._predictor, seen)
+        steps = levels(self._predictor, base, self._settings)
+        search = Search(
+            self._predictor,
+            self._settings,
+            calibration.below,
+            self._predictor.budget({}).tokens or None,
+            int(needed_tokens(self._predictor, seen)),
+            lambda changes: key(changes) in tried,
+            ROOM_FOR_ERROR,
+        )
+        found = best(search, steps)
+        if found is not None:
+            return found
+        smallest = steps.smallest()
+        if sum(key(one.settings) == key(smallest) for one in seen) >= _CHANCES:
+            return None
+        bold = replace(search, bounds_of=calibration.last_chance, least_tokens=0)
+        return candidate_of(bold, smallest)
+
+    def _weights(self, last: Attempt) -> Stop | None:
+        """Weights that are larger than the memory: no setting that is stepped makes them less."""
+        cause = last.diagnosis.cause if last.diagnosis is not None else None
+        if cause is None or cause.name != _TOO_LARGE:
+            return None
+        smallest = levels(self._predictor, without(last.changes), self._settings).smallest()
+        others = alternatives(self._predictor, smallest)
+        budget = self._predictor.budget(last.changes)
+        why = f": {budget.why}" if budget.fit is Fit.FAILS else ""
+        help = _instead(others) or cause.remedy or None  # noqa: A001
+        return Stop(f"{cause.title}{why}", help, True, others)
+
+    def _nothing_helps(self, now: Observation) -> Stop:
+        budget = self._predictor.budget(now.changes)
+        if budget.fit is Fit.UNKNOWN:
+            why = f"{now.cause.title}, and no setting that may be stepped is left to try"
+            return Stop(why, _remedy(now), infeasible=True)
+        smallest = levels(self._predictor, now.settings, self._settings).smallest()
+        others = alternatives(self._predictor, smallest)
+        why = f"no setting that may be stepped makes it fit: {binding(self._predictor, smallest)}"
+        both = self._both(now)
+        return Stop(f"{why}{both}", _instead(others) or _remedy(now), True, others)
+
+    def _both(self, now: Observation) -> str:
+        fraction = now.fraction
+        if fraction is None or now.direction is None:
+            return ""
+        way = "more" if now.direction is Direction.RAISE else "less"
+        return f"; the engine needed {way} than {say(FRACTION, round(fraction, 3))}"
+
+    def _given_up(self, number: int) -> Stop:
+        return Stop(
+            f"it was started {number} times without success (recovery.max_attempts)",
+            "raise recovery.max_attempts, or read the diagnosis of the last attempt",
+        )
+
+
+def _unexplained(last: Attempt) -> Stop:
+    diagnosis = last.diagnosis
+    if diagnosis is None or diagnosis.cause is None:
+        return Stop(
+            "it is not known why it failed, so no setting is changed",
+            "read the end of the log",
+        )
+    cause = diagnosis.cause
+    return Stop(f"{cause.title}: that is no matter of memory, so no setting is changed")
+
+
+def _remedy(now: Observation) -> str | None:
+    return now.cause.remedy or None
+
+
+def _instead(found: Sequence[Alternative]) -> str | None:
+    """What would fit, the first that does; else what was looked at."""
+    good = [one for one in found if one.fits]
+    if good:
+        return "; or ".join(f"{one.what}: {one.verdict}" for one in good[:3])
+    said = [f"{one.what}: {one.verdict}" for one in found if not one.changes]
+    return "; ".join(said) or None

@@ -1,0 +1,40 @@
+"""Waits until an engine is ready, and checks it, while somebody else looks after it."""
+
+from __future__ import annotations
+
+import threading
+
+from speclaunch.engine.command import Spelling
+from speclaunch.launch.client import Address, EngineClient
+from speclaunch.launch.verify import Verification, verify
+from speclaunch.recipe.schema import Verification as Settings
+
+_HEALTH_SECONDS = 0.2
+"""How often a starting engine is asked."""
+
+
+class Prober(threading.Thread):
+    """Waits for the engine's health and checks it, off the main thread."""
+
+    def __init__(self, address: Address, asked: Spelling, settings: Settings) -> None:
+        super().__init__(name="speclaunch-prober", daemon=True)
+        self._address, self._asked, self._settings = address, asked, settings
+        self._stop_asked = threading.Event()
+        self.healthy = threading.Event()
+        self.done = threading.Event()
+        self.verification: Verification | None = None
+
+    def run(self) -> None:
+        """Wait and check; what came of it is in `verification` once `done` is set."""
+        with EngineClient(self._address) as client:
+            while not client.healthy():
+                if self._stop_asked.wait(_HEALTH_SECONDS):
+                    return
+            self.healthy.set()
+            if self._settings.enabled:
+                self.verification = verify(client, self._asked, self._settings)
+        self.done.set()
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        self._stop_asked.set()

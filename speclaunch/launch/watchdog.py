@@ -1,0 +1,149 @@
+"""Whether a serving engine still generates: asked with a real request, off the hot path.
+
+`/health` is no proof: it answers 200 while generation hangs (its handler only asks the HTTP
+process). So the engine is asked for one token, in a thread of its own, and only after it has shown
+no progress by itself: no batch in its log, no change of its counters. A busy engine that is slow
+to answer shows progress, and is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from speclaunch.recipe.schema import Watchdog as Settings
+
+_PROGRESS = re.compile(r"(Decode|Prefill) batch\b")
+"""The scheduler's line of each (n-th) batch: managers/scheduler_metrics_mixin.py, all versions
+from 0.4.6 to 0.5.23, at `--log-level info`."""
+
+
+class Answer(StrEnum):
+    """What came of asking for one token."""
+
+    GENERATED = "generated"
+    BUSY = "busy"
+    """It answers that it can take no request now (429, 503 of a full queue)."""
+    UNFIT = "unfit"
+    """It says that it does not take such a request at all: nothing can be told from that."""
+    FAILED = "failed"
+    SILENT = "silent"
+
+
+class Probe(Protocol):
+    """How an engine is asked."""
+
+    def generate(self, timeout: float) -> Answer:
+        """Ask for one token."""
+
+    def counters(self) -> object:
+        """What the engine says of its own progress; None where it says nothing. Equal values in
+        turn mean no progress."""
+
+
+@dataclass(slots=True)
+class Judge:
+    """Decides from what was seen; knows no engine and no clock. Pure but for its memory."""
+
+    settings: Settings
+    armed: bool = False
+    """Whether it has ever generated: only then silence means anything."""
+    last_progress: float = 0.0
+    failures: int = 0
+    reason: str = ""
+
+    def progress(self, now: float) -> None:
+        """The engine itself showed that it works."""
+        self.last_progress = now
+        self.failures = 0
+
+    def due(self, now: float) -> bool:
+        """Whether the engine should be asked."""
+        return now - self.last_progress >= self.settings.interval_seconds
+
+    def answered(self, answer: Answer, asked: float, now: float) -> bool:
+        """Take in an answer to a question asked at `asked`; whether the engine hangs."""
+        if answer is Answer.GENERATED:
+            self.armed = True
+            self.progress(now)
+        elif answer is Answer.BUSY or self.last_progress >= asked or not self.armed:
+            self.failures = 0  # it worked on others' requests in the meantime
+        elif answer is Answer.UNFIT:
+            self.armed = False
+        else:
+            self.failures += 1
+            how = (
+                f"no token within {self.settings.timeout_seconds:g} s"
+                if answer is Answer.SILENT
+                else "an error instead of a token"
+            )
+            self.reason = (
+                f"it does not generate any more: {how}, {self.failures} times in a row, and no"
+                " batch in its log meanwhile (launch.watchdog)"
+            )
+        return self.failures >= self.settings.failures
+
+
+@dataclass
+class Watchdog:
+    """The thread that watches one engine. `hung` holds the reason once it hangs."""
+
+    settings: Settings
+    probe: Probe
+    stopped: Callable[[], str | None] = lambda: None
+    """A process of the engine that is stopped (SIGSTOP), whose log may not be trusted then."""
+    armed: bool = False
+    clock: Callable[[], float] = time.monotonic
+    hung: str | None = None
+    asked: int = 0
+    _progress: float | None = None
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread = threading.Thread(target=self._run, name="speclaunch-watchdog", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._ended.set()
+
+    def output(self, lines: Sequence[str]) -> None:
+        """The engine printed these lines. Called by another thread."""
+        if any(_PROGRESS.search(line) for line in lines):
+            self._progress = self.clock()
+
+    def _run(self) -> None:
+        judge = Judge(self.settings, self.armed, self.clock())
+        before = self.probe.counters()
+        pause = self.settings.interval_seconds / 2  # finding a stopped process reads all of /proc
+        while not self._ended.wait(pause):
+            halted = self.stopped()
+            if halted is None:
+                self._note_progress(judge)
+            if not judge.due(self.clock()):
+                continue
+            counters = self.probe.counters()
+            if counters is not None and counters != before and halted is None:
+                before = counters
+                judge.progress(self.clock())
+                continue
+            before = counters
+            asked = self.clock()
+            self.asked += 1
+            answer = self.probe.generate(self.settings.timeout_seconds)
+            if self.stopped() is None:
+                self._note_progress(judge)
+            if judge.answered(answer, asked, self.clock()):
+                self.hung = f"{judge.reason}; {halted} is stopped" if halted else judge.reason
+                return
+
+    def _note_progress(self, judge: Judge) -> None:
+        if self._progress is not None and self._progress > judge.last_progress:
+            judge.progress(self._progress)

@@ -1,0 +1,68 @@
+"""An interpreter that has the fake engine for its SGLang: the whole command line, in seconds."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+FAKE = Path(__file__).with_name("fake_engine.py")
+
+_SERVER = """\
+import argparse, os, runpy, sys
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--port")
+parser.add_argument("--mem-fraction-static", default="0.5")
+known, _ = parser.parse_known_args()
+sys.argv = [{fake!r}, os.environ.get("FAKE_BEHAVIOUR", "engine"), known.port,
+            known.mem_fraction_static]
+runpy.run_path({fake!r}, run_name="__main__")
+"""
+
+RECIPE = """\
+# The fake engine, for tests.
+defaults:
+  - base
+  - _self_
+hardware:
+  name: h100
+engine:
+  version: "0.5.23"
+  python: {python}
+  env: {{}}
+args:
+  model_path: models/none
+  speculative_algorithm: NGRAM
+  speculative_num_draft_tokens: 8
+  mem_fraction_static: 0.5
+  port: 31999
+launch:
+  grace_seconds: 2
+"""
+
+
+def install(directory: Path, version: str = "0.5.23") -> Path:
+    """Make the interpreter below `directory`; its path."""
+    package = directory / "site" / "sglang"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "launch_server.py").write_text(_SERVER.format(fake=str(FAKE)))
+    metadata = directory / "site" / f"sglang-{version}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {version}\n")
+    python = directory / "python"
+    python.write_text(
+        f"#!/bin/sh\nPYTHONPATH={shlex.quote(str(package.parent))} exec "
+        f'{shlex.quote(sys.executable)} "$@"\n'
+    )
+    python.chmod(0o755)
+    return python
+
+
+def recipe(directory: Path, name: str = "fake") -> Path:
+    """A recipe for it."""
+    python = install(directory / "engine")
+    path = directory / f"{name}.yaml"
+    path.write_text(RECIPE.format(python=python))
+    return path

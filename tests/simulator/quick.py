@@ -1,0 +1,34 @@
+"""The same budget in less time: the bytes of weights depend on few things, so they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+from speclaunch.plan.budget import Size
+from speclaunch.plan.memory import terms
+from speclaunch.plan.memory.weights import weight_size
+from speclaunch.plan.plan import Plan
+
+
+@contextmanager
+def kept_weights() -> Iterator[None]:
+    """Within this, weights of the same models, ranks and version are worked out once."""
+    found: dict[tuple[object, ...], Size] = {}
+
+    def kept(plan: Plan, *, draft: bool = False) -> Size:
+        facts = plan.facts
+        key = (
+            facts.target.name if facts.target else None,
+            facts.draft.name if facts.draft else None,
+            draft,
+            plan.version,
+            *(plan.value(name) for name in ("tp_size", "quantization", "speculative_algorithm")),
+        )
+        if key not in found:
+            found[key] = weight_size(plan, draft=draft)
+        return found[key]
+
+    with mock.patch.object(terms, "weight_size", kept):
+        yield
