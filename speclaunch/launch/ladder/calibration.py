@@ -278,7 +278,7 @@ def _excess(predictor: Predictor, seen: Observation) -> Excess | None:
     start = memory_at_start(budget)
     missing = 0.0 if start is None else seen.missing_gib * (1 << 30) / start
     later: tuple[Use, ...] = ()
-    if not seen.served and seen.phase is Phase.GRAPHS:
+    if not seen.served and seen.phase in (Phase.KV_POOL, Phase.GRAPHS):
         later = (Use.ACTIVATIONS,)
     elif not seen.served and seen.phase is Phase.DRAFT_WEIGHTS:
         later = (Use.ACTIVATIONS, Use.DRAFT_KV)
