@@ -24,7 +24,7 @@ def report_json(report: Report) -> dict[str, Any]:
 
 
 def _file(file: FileReport) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    return {
         "path": file.path,
         "engine": file.engine,
         "findings": [finding_json(finding) for finding in file.findings],
@@ -34,10 +34,8 @@ def _file(file: FileReport) -> dict[str, Any]:
         "unknown": [
             {"what": fact.what, "why": fact.why, "fix": fact.help} for fact in file.unknown
         ],
+        "skipped": file.skipped,
     }
-    if file.skipped:
-        found["skipped"] = file.skipped
-    return found
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:

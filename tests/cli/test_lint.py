@@ -104,6 +104,7 @@ def test_a_recipe_says_its_own_version_and_is_left_alone_at_others(files: Path) 
     code, document = lint_json("mine.yaml", "--engine", "0.5.9", cwd=files)
     assert code == 0
     assert "0.5.23" in document["files"][0]["skipped"]
+    assert document["files"][0].keys() >= {"unjudged", "unknown", "skipped"}
 
 
 def test_standard_input(files: Path) -> None:
