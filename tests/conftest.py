@@ -7,10 +7,17 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from speclaunch.cpu.environment import CpuEngine
 from speclaunch.cpu.install import install
 from speclaunch.home import speclaunch_home
+
+# The same examples on every machine, so that a red run can be repeated; `HYPOTHESIS=random` looks
+# for others.
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("random", print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS", "repeatable"))
 
 _HOME = speclaunch_home()
 """Read when pytest starts: a test that sets SPECLAUNCH_HOME for itself doesn't move the engine."""

@@ -44,7 +44,7 @@ def check(plan: Plan) -> Iterator[Verdict]:
         return
     outer, nested = outer_and_nested(plan, "emb_dim")
     prefix, label = config.get("pure_draft_prefix_len"), config.get("shift_label")
-    block, tokens = config.get("block_size"), block_tokens(plan)
+    block, tokens = getattr(plan.facts.draft, "block_size", None), block_tokens(plan)
     wrong = {
         f"emb_dim {nested} in dflash_config and {outer} outside": None not in (outer, nested)
         and outer != nested,
