@@ -206,7 +206,9 @@ class Round:
             words = ["recipe=cpu_ngram"]
         else:
             words = [f"recipe={fake_sglang.recipe(self.directory)}"]
-        words += [f"args.port={port}", "launch.grace_seconds=4", "launch.watchdog.failures=2"]
+        # with the recovery on, what a fault ended is started again, and its end is another
+        words += [f"args.port={port}", "recovery=off", "launch.grace_seconds=4"]
+        words += ["launch.watchdog.failures=2"]
         words += ["launch.watchdog.interval_seconds=0.5", "launch.watchdog.timeout_seconds=1"]
         terminal, output = None, self.directory / "output.txt"
         stream: Any = output.open("wb")
