@@ -138,11 +138,14 @@ def test_a_process_that_is_killed_is_named_and_no_setting_is_changed(victim: str
 
 def test_a_pool_that_the_machine_cannot_give_is_lowered_until_it_serves() -> None:
     """The budget cannot know of a limit on address space (`ulimit -v`); the ladder learns it."""
+    available = psutil.virtual_memory().available
+    if available < 14e9:
+        pytest.skip("it takes 14 GB of memory to have too large a pool")
+    fraction = round(10.4e9 / available, 3)  # a pool of about 8 GB
     words = ["recipe=cpu_ngram", "recovery=default", "--fresh", "--smoke"]
-    words += [f"args.port={free_port()}", "args.mem_fraction_static=0.45"]
-    words += ["args.max_total_tokens=null", "recovery.floors.mem_fraction_static=0.1"]
-    words += ["recovery.limits.mem_fraction_static=0.5"]
-    limit = 9_000_000  # kB: the engine needs about 4 GB of it before it has a pool
+    words += [f"args.port={free_port()}", f"args.mem_fraction_static={fraction}"]
+    words += ["args.max_total_tokens=null", "recovery.floors.mem_fraction_static=0.02"]
+    limit = 11_000_000  # kB: the engine needs 4 to 7 GB of it before it has a pool
     command = [sys.executable, "-m", "speclaunch", *words]
     done = subprocess.run(
         ["sh", "-c", f'ulimit -v {limit}; exec "$@"', "sh", *command],
@@ -156,7 +159,7 @@ def test_a_pool_that_the_machine_cannot_give_is_lowered_until_it_serves() -> Non
     first, *_, last = journal["attempts"]
     assert first["diagnosis"]["cause"]["memory"]
     assert "DefaultCPUAllocator: can't allocate memory" in first["diagnosis"]["line"]
-    assert last["changes"]["mem_fraction_static"] < 0.45
+    assert last["changes"]["mem_fraction_static"] < fraction
     assert last["verification"]["generation"]["verify_count"] > 0
     assert len({json.dumps(one["changes"], sort_keys=True) for one in journal["attempts"]}) == len(
         journal["attempts"]
