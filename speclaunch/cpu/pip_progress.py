@@ -18,7 +18,7 @@ class PipProgress:
     """
 
     def __init__(self, scratch: Path, say: Say, *, single: bool) -> None:
-        self._growth = Growth(scratch)
+        self._growth = Growth(scratch, suffix=".whl")  # pip's cache has copies there meanwhile
         self._say = say
         self._single = single
         self._doing = "starting pip"

@@ -142,7 +142,7 @@ def test_the_gpu_build_comes_last_and_is_announced(
     torch, _ = fake.calls("pip install")
     assert "--no-deps" not in torch and torch.endswith("torch==2.13.0")
     notes = [step.detail for step in steps if step.state is StepState.NOTE]
-    assert len(notes) == 1 and "3.6 GB" in notes[0] and "--torch-index" in notes[0]
+    assert len(notes) == 1 and "2.7 GB" in notes[0] and "--torch-index" in notes[0]
 
 
 def test_the_gpu_build_needs_more_disk(
