@@ -23,7 +23,7 @@ PROBE_S = 40.0
 """Seconds after which an index that is still answering counts as one that does not."""
 
 GPU_BUILD_BYTES = 10 * 2**30
-"""Free disk that the GPU build needs: 2.7 GB fetched, 5.3 GB unpacked (measured, torch 2.13.0, Linux x86-64)."""
+"""Free disk that the GPU build needs: 2.7 GB fetched, 5.3 GB unpacked (torch 2.13.0, measured)."""
 
 _VERSION = TORCH.partition("==")[2]
 _CPU_VERSION = f"{_VERSION}+cpu"
@@ -111,7 +111,8 @@ def choose(probe: Probe, torch_index: str | None) -> TorchSource:
         (),
         "pip's own configuration",
         f"no CPU build of torch is at hand ({CPU_INDEX}: {why}): this downloads the build for GPUs,"
-        " about 2.7 GB, and takes 5.3 GB on disk; to avoid it, stop and name an index of CPU builds with --torch-index URL",
+        " about 2.7 GB, 5.3 GB on disk; to avoid it, stop and name an index of CPU builds with"
+        " --torch-index URL",
         GPU_BUILD_BYTES,
     )
 

@@ -132,9 +132,7 @@ def test_an_index_out_of_reach_costs_seconds(
     assert url in source.notice and "2.7 GB" in source.notice
 
 
-def test_an_index_that_trickles_is_cut_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_trickles_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_source, "PROBE_S", 2.0)
     monkeypatch.setattr(torch_source, "READ_S", 60)
     with index(CPU, wait_s=30) as own:
