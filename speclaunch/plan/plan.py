@@ -80,14 +80,24 @@ class Plan:
         return SpecifierSet(specifier, prereleases=True).contains(self.version)
 
     def is_given(self, name: str) -> bool:
-        """Whether the user set the argument, to whatever value."""
+        """Whether the user set the argument, to whatever value.
+
+        Raises UnknownValueError where a flag that was not understood may have been meant for it.
+        """
+        self._must_be_read(name)
         return name in self.request.given
+
+    def _must_be_read(self, name: str) -> None:
+        if name in self.request.unread:
+            raise UnknownValueError(self.request.unread[name])
 
     def given(self, name: str) -> Any:
         """The value that the user set; None when not set.
 
-        Raises UnknownValueError when it stands in a variable that cannot be evaluated.
+        Raises UnknownValueError when it stands in a variable that cannot be evaluated, or in a
+        flag that was not understood.
         """
+        self._must_be_read(name)
         found = self.request.given.get(name)
         if found is None:
             return None
@@ -104,9 +114,7 @@ class Plan:
             raise UnknownValueError(self.undecided[name])
         if name in self.resolved:
             return self.resolved[name]
-        if name in self.request.given:
-            return self.given(name)
-        return self.default(name)
+        return self.given(name) if self.is_given(name) else self.default(name)
 
     def default(self, name: str) -> Any:
         """What this version's parser stores when the argument is not given."""

@@ -75,11 +75,11 @@ def resolve_device(working: Working) -> None:
 def resolve_draft(working: Working) -> None:
     """The draft's path, revision and quantization."""
     _quantization(working)
-    if working.is_given("speculative_draft_model_path"):
-        _revision(working)
-        return
     names = ("speculative_draft_model_path", "speculative_draft_model_revision")
     with working.deciding(*names):
+        if working.is_given(names[0]):
+            _revision(working)
+            return
         algorithm = working.algorithm
         if algorithm in EAGLE_HANDLER:
             _own_draft(working)
