@@ -164,10 +164,14 @@ class Plan:
 
     @property
     def device(self) -> str:
-        """cuda, cpu, npu, xpu, …: as given, else by the hardware. Raises UnknownValueError."""
-        given = self.given("device")
+        """cuda, cpu, npu, xpu, …: as given, without its number, else by the hardware.
+
+        The engine drops the number itself from 0.5.11 on (`resolve_device`); before, it serves on
+        no device that has one (SPL266). Raises UnknownValueError.
+        """
+        given = self.value("device")
         if given is not None:
-            return str(given)
+            return str(given).partition(":")[0]
         if self.facts.hardware is None:
             raise UnknownValueError("the hardware is not known")
         return self.facts.hardware.device

@@ -62,14 +62,15 @@ def _has_gemma4_draft(working: Working) -> bool:
 
 def resolve_device(working: Working) -> None:
     """A device without its number (0.5.11 and later)."""
-    given = working.given("device")
-    if given is not None and ":" in str(given) and working.since("0.5.11"):
-        working.set(
-            "device",
-            str(given).partition(":")[0],
-            f"the engine drops the number of {given}",
-            "sglang 0.5.23 arg_groups/serving_hook.py:658",
-        )
+    with working.deciding("device"):
+        given = working.given("device")
+        if given is not None and ":" in str(given) and working.since("0.5.11"):
+            working.set(
+                "device",
+                str(given).partition(":")[0],
+                f"the engine drops the number of {given}",
+                "sglang 0.5.23 arg_groups/serving_hook.py:658, 0.5.11 server_args.py:1068",
+            )
 
 
 def resolve_draft(working: Working) -> None:

@@ -8,6 +8,27 @@ from speclaunch.plan.resolution.working import Working
 STRATEGY = "mamba_radix_cache_strategy"
 OVERLAP = "disable_overlap_schedule"
 RADIX = "disable_radix_cache"
+_EARLY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("0.5.5", "0.5.8", ("Qwen3NextForCausalLM",)),
+    # the branch slipped below another model in 0.5.8 (server_args.py:1542)
+    ("0.5.8", "0.5.9", ("Glm4MoeForCausalLM",)),
+    (
+        "0.5.6",
+        "0.5.9",
+        (
+            "NemotronHForCausalLM",
+            "FalconH1ForCausalLM",
+            "JetNemotronForCausalLM",
+            "JetVLMForConditionalGeneration",
+        ),
+    ),
+)
+"""Targets whose cached states switch the overlapped schedule off, first and next release."""
+_WITHOUT_PAGES_OF_ONE = (
+    ("0.5.6", "0.5.9", ("Qwen3NextForCausalLM",)),
+    ("0.5.7", "0.5.9", _EARLY[2][2]),
+)
+"""Targets whose cached states give way to trtllm_mha (0.5.6 server_args.py:1321, 0.5.7 :1342)."""
 _NO_STATES_CACHED = ("KimiLinearForCausalLM", "BailingMoeV2_5ForCausalLM")
 
 
@@ -18,6 +39,9 @@ def resolve_hybrid(working: Working) -> None:
         if old and working.value(STRATEGY) == "auto":
             source = "sglang 0.5.10 server_args.py:967"
             working.set(STRATEGY, "no_buffer", "what auto is in this version", source)
+        if not working.since("0.5.9"):
+            _early(working)
+            return
         known = working.architectures.hybrid
         if not known or not working.may_be(known) or working.architecture not in known:
             return
@@ -26,10 +50,8 @@ def resolve_hybrid(working: Working) -> None:
             return
         if working.since("0.5.14"):
             _strategy(working)
-        elif working.since("0.5.9"):
+        else:
             _without_buffer(working)
-        elif working.value(STRATEGY) != "extra_buffer":
-            _old(working)
 
 
 def _strategy(working: Working) -> None:
@@ -69,17 +91,35 @@ def _without_buffer(working: Working) -> None:
         _radix_off(working, "speculation does not go with cached states in this version")
 
 
-def _old(working: Working) -> None:
-    """0.5.5 to 0.5.8 (server_args.py:1284 of 0.5.6)."""
-    if working.value(RADIX):
+def _early(working: Working) -> None:
+    """0.5.5 to 0.5.8 (0.5.5 server_args.py:1084, 0.5.8 :1411)."""
+    known = [name for _, _, names in (*_EARLY, *_WITHOUT_PAGES_OF_ONE) for name in names]
+    if not working.since("0.5.5") or not working.may_be((*known, _NO_STATES_CACHED[0])):
         return
-    nemotron = working.architecture.startswith("NemotronH")
-    if working.since("0.5.8") and nemotron and working.given("speculative_algorithm") is not None:
+    architecture = working.architecture
+    if architecture == _NO_STATES_CACHED[0]:
+        _radix_off(working, "the states of this model are not cached in this version")
+        return
+    if working.value(RADIX) or working.value(STRATEGY) == "extra_buffer":
+        return
+    speculates = working.given("speculative_algorithm") is not None
+    if working.since("0.5.8") and architecture == "NemotronHForCausalLM" and speculates:
         _radix_off(working, "speculation does not go with cached states in this version")
-    elif working.since("0.5.6") and working.value("attention_backend") == "trtllm_mha":
+    elif _in(_WITHOUT_PAGES_OF_ONE, working) and _runs_trtllm(working):
         _radix_off(working, "trtllm_mha has no pages of 1, which the cached states need")
-    else:
+    elif _in(_EARLY, working):
         _overlap_off(working)
+
+
+def _in(rows: tuple[tuple[str, str, tuple[str, ...]], ...], working: Working) -> bool:
+    return any(
+        working.architecture in names and working.since(first) and not working.since(after)
+        for first, after, names in rows
+    )
+
+
+def _runs_trtllm(working: Working) -> bool:
+    return bool(working.value("attention_backend") == "trtllm_mha")
 
 
 def _overlap_off(working: Working) -> None:
