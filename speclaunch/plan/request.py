@@ -6,7 +6,7 @@ built from the catalogue) types their values, so that nothing here depends on th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -19,6 +19,7 @@ from speclaunch.engine.command import Spelling
 from speclaunch.engine.renames import other_names
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
+from speclaunch.plan.unread import is_exact, meant_by
 
 if TYPE_CHECKING:  # linting a script needs no Hydra
     from speclaunch.recipe.load import Recipe
@@ -73,6 +74,9 @@ class Request:
     """Arguments that are given again later on: the later one counts."""
     ignored: tuple[Given, ...] = ()
     """Arguments that slime does not pass on: an option of its own says them."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Arguments for which something was written that the parser did not understand, by the
+    engine's current name, with the reason: their values are unknown, and not the defaults."""
 
     @property
     def version(self) -> str:
@@ -158,6 +162,18 @@ def from_recipe(
             Problem(h.message, place(h.index) if h.index is not None else None, h.help)
             for h in parsed.hints
         ),
+        unread=_unread(
+            [
+                *((p.name, f"--{p.name.replace('_', '-')}") for p in spelling.problems),
+                *(
+                    (names[p.index], words[p.index])
+                    for p in parsed.problems
+                    if p.index is not None and words[p.index].startswith("--")
+                ),
+            ],
+            given,
+            catalogue,
+        ),
     )
 
 
@@ -197,7 +213,36 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         _words(invocation.extras),
         tuple(overridden),
         ignored=tuple(ignored),
+        unread=_unread(
+            [
+                (flag.partition("=")[0], flag)
+                for flag in (words[p.index].text for p in parsed.problems if p.index is not None)
+                if flag.startswith("--")
+            ],
+            given,
+            catalogue,
+        ),
     )
+
+
+def _unread(
+    refused: Iterable[tuple[str, str]], given: Mapping[str, Given], catalogue: Catalogue
+) -> dict[str, str]:
+    """What refused flags (as written, and as the parser saw them) were meant for.
+
+    An argument that was given besides is not what a misspelled flag was meant for.
+    """
+    found: dict[str, str] = {}
+    for written, flag in refused:
+        exact = is_exact(flag, catalogue)
+        for dest in meant_by(flag, catalogue):
+            name = canonical(dest)
+            if exact or name not in given:
+                reason = f"{written} was not understood"
+                if not exact:
+                    reason += f", and may be meant for {name}"
+                found.setdefault(name, reason)
+    return found
 
 
 def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[str, Given]:
