@@ -111,8 +111,6 @@ def _gpu_ranks(plan: Plan) -> Ranks:
     device = given if given is not None else hardware.device if hardware is not None else "cuda"
     if str(device).partition(":")[0] != "cuda":
         return Ranks()
-    if plan.given("json_model_override_args") not in (None, "{}", {}):
-        raise UnknownValueError("json_model_override_args may say other sizes")
     for name in _OTHER_ATTENTION:
         if plan.value(name) not in (None, False, 1):
             raise UnknownValueError(f"how `{name}` divides attention is not worked out")
