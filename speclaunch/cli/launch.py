@@ -26,7 +26,7 @@ from speclaunch.cli.options import (
     Overrides,
 )
 from speclaunch.cli.running import run_detached, run_here, show_command
-from speclaunch.cli.soundness import here, require_sound
+from speclaunch.cli.soundness import here, require_hope, require_sound
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.launch.about import shown_overrides
 from speclaunch.launch.prepare import Prepared, new_run_dir, prepare
@@ -67,7 +67,12 @@ def launch(
         bool, typer.Option("--verbose", "-v", help="Pass the engine's output through.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Start in spite of findings of error severity.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Start as it is written, in spite of findings of error severity and of a memory "
+            "budget that fails.",
+        ),
     ] = False,
     hardware: HardwareName = None,
     models: ModelDirs = None,
@@ -90,15 +95,19 @@ def launch(
     facts = here(
         lookup(models, hardware, online=online), recipe, probe=not dry_run, cpu=bool(prepared.cpu)
     )
-    require_sound(prepared, facts, chosen_rules(select, ignore), force=force)
+    rules = chosen_rules(select, ignore)
+    require_sound(prepared, facts, rules, force=force)
     session = Session(
         prepared,
         facts.facts(prepared.request(os.environ)),
         overrides,
         smoke=smoke,
         fresh=fresh,
+        as_written=force,
         max_attempts=max_attempts,
     )
+    if not force:
+        require_hope(session, rules)
     if dry_run:
         show_command(session, output_format)
         return
