@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
@@ -28,6 +30,7 @@ from speclaunch.cli.options import (
 from speclaunch.cli.running import run_detached, run_here, show_command
 from speclaunch.cli.soundness import here, require_sound
 from speclaunch.errors import InputError, LaunchError, Problem
+from speclaunch.heartbeat import beating, duration
 from speclaunch.launch.about import shown_overrides
 from speclaunch.launch.prepare import Prepared, new_run_dir, prepare
 from speclaunch.launch.session import Session
@@ -146,5 +149,20 @@ def _ensure_cpu_engine(prepared: Prepared) -> None:
     for value in prepared.recipe.deployment.args.values():
         path = Path(value) if isinstance(value, str) else None
         if path is not None and path.parent == prepared.cpu.models:
-            with err().status(f"the tiny model {path.name}"):
+            with _busy(f"the tiny model {path.name}"):
                 ensure_model(prepared.cpu, path.name)
+
+
+@contextlib.contextmanager
+def _busy(what: str) -> Iterator[None]:
+    """Something spins on a terminal; elsewhere a line now and then says that it goes on."""
+    console = err()
+    if console.is_terminal:
+        with console.status(what):
+            yield
+        return
+    with beating(
+        lambda text: console.print(text, markup=False),
+        lambda seconds: f"{what}: for {duration(seconds)}",
+    ):
+        yield
