@@ -88,6 +88,7 @@ def launch(
         raise InputError(Problem("--smoke stops the engine: there is nothing to --detach from"))
     _hide_secrets(overrides)
     name, changes = split_recipe(overrides)
+    overrides = [f"recipe={name}", *changes]  # as the journal tells it, however it was written
     recipe = load(name, changes, config_dir or ())
     prepared = prepare(recipe, engine, dry_run=dry_run)
     facts = here(
@@ -122,18 +123,32 @@ def _hide_secrets(overrides: list[str]) -> None:
 
 
 def split_recipe(words: list[str]) -> tuple[str, list[str]]:
-    """The recipe among the overrides, and the rest of them."""
-    names = [word.removeprefix("recipe=") for word in words if word.startswith("recipe=")]
-    rest = [word for word in words if not word.startswith("recipe=")]
-    if len(names) != 1 or not names[0]:
-        bare = next((word for word in rest if "=" not in word), None)
+    """The recipe (`recipe=NAME`, or its name or path alone) and the overrides.
+
+    Raises InputError where there is none, or more than one.
+    """
+    named = [word for word in words if _names_a_recipe(word)]
+    rest = [word for word in words if not _names_a_recipe(word)]
+    names = [word.removeprefix("recipe=") for word in named]
+    if len(names) > 1:
         raise InputError(
             Problem(
-                "several recipes were given" if len(names) > 1 else "no recipe was given",
-                help=f"speclaunch recipe={bare or 'NAME'}; `speclaunch recipes ls` lists them",
+                f"several recipes were given: {', '.join(names)}",
+                help="name one; `speclaunch plan` compares two",
+            )
+        )
+    if not names or not names[0]:
+        raise InputError(
+            Problem(
+                "no recipe was given",
+                help="speclaunch recipe=NAME; `speclaunch recipes ls` lists them",
             )
         )
     return names[0], rest
+
+
+def _names_a_recipe(word: str) -> bool:
+    return word.startswith("recipe=") or ("=" not in word and not word.startswith("~"))
 
 
 def _ensure_cpu_engine(prepared: Prepared) -> None:

@@ -12,21 +12,20 @@ _LETTERS_PER_SLIP = 4
 
 
 def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
-    """The known names that `word` may be a slip for, the likeliest first; failing that the only
-    one that goes on where it ends at a word (`tp` for `tp_size`)."""
+    """The only known name that goes on where `word` ends (`tp` for `tp_size`), else those that it
+    may be a slip for, the likeliest first."""
     from difflib import get_close_matches  # noqa: PLC0415  only needed for a mistake
 
     names = list(dict.fromkeys(known))
     folded = {name.casefold(): name for name in names}
     wanted = word.casefold()
-    allowed = max(1, len(word.lstrip("-")) // _LETTERS_PER_SLIP)
-    likely = get_close_matches(wanted, folded, n=8, cutoff=0.6)
-    slips = {name: distance(wanted, name) for name in likely}
-    found = sorted((one for one in likely if slips[one] <= allowed), key=slips.__getitem__)
-    if found:
-        return tuple(folded[name] for name in found[:count])
     longer = [name for name in folded if name.startswith((f"{wanted}_", f"{wanted}-"))]
-    return (folded[longer[0]],) if len(longer) == 1 else ()
+    if len(longer) == 1:
+        return (folded[longer[0]],)
+    allowed = max(1, len(word.lstrip("-")) // _LETTERS_PER_SLIP)
+    slips = {name: distance(wanted, name) for name in get_close_matches(wanted, folded, n=8)}
+    found = sorted((one for one in slips if slips[one] <= allowed), key=slips.__getitem__)
+    return tuple(folded[name] for name in found[:count])
 
 
 def distance(one: str, other: str) -> int:
