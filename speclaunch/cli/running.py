@@ -27,6 +27,7 @@ from speclaunch.report.failing import failure
 from speclaunch.report.forecast import forecast_json, show_forecast
 from speclaunch.report.launching import LiveObserver, OnReady, PlainObserver
 from speclaunch.report.problems import show_problems
+from speclaunch.report.progress import weights
 from speclaunch.report.serving import show_ready, show_snippets, verification_json
 from speclaunch.report.shell import shell_command
 
@@ -75,7 +76,7 @@ def run_here(session: Session, *, verbose: bool, output_format: OutputFormat) ->
             show_snippets(out(), session.prepared.address, session.prepared.model)
             err().print("\nPress Ctrl-C to stop.", style="dim")
 
-    observer = _observer(session.prepared, on_ready, verbose=verbose, plain=as_json)
+    observer = _observer(session, on_ready, verbose=verbose, plain=as_json)
     try:
         conclusion = session.run(observer)
     finally:
@@ -147,7 +148,7 @@ def _in_background(session: Session, announcer: Announcer) -> int:
             announcer.tell({"ready": {**document, "run": session.directory.name}})
             announcer.close()
 
-    observer = _Announcing(announcer, on_ready)
+    observer = _Announcing(announcer, on_ready, session)
     try:
         conclusion = session.run(observer)
         return _conclude(conclusion, session.prepared)
@@ -168,8 +169,8 @@ def _in_background(session: Session, announcer: Announcer) -> int:
 class _Announcing(PlainObserver):
     """Says it in the log of the detached speclaunch, and to who waits for it."""
 
-    def __init__(self, announcer: Announcer, on_ready: OnReady) -> None:
-        super().__init__(err(), on_ready)
+    def __init__(self, announcer: Announcer, on_ready: OnReady, session: Session) -> None:
+        super().__init__(err(), on_ready, weights=weights(session.facts))
         self._announcer = announcer
 
     def say(self, text: str, style: str | None = None) -> None:
@@ -241,13 +242,11 @@ def _cause_json(conclusion: Conclusion) -> Mapping[str, Any] | None:
     }
 
 
-def _observer(
-    prepared: Prepared, on_ready: OnReady, *, verbose: bool, plain: bool
-) -> PlainObserver:
-    console = err()
+def _observer(session: Session, on_ready: OnReady, *, verbose: bool, plain: bool) -> PlainObserver:
+    console, prepared, sizes = err(), session.prepared, weights(session.facts)
     for note in prepared.spelling.notes:
         console.print(f"note: {note}", markup=False)
     if console.is_terminal and not plain and not console.is_dumb_terminal:
         title = f"{prepared.recipe.deployment.name} on SGLang {prepared.version}"
-        return LiveObserver(console, on_ready, title, verbose=verbose)
-    return PlainObserver(console, on_ready, verbose=verbose)
+        return LiveObserver(console, on_ready, title, verbose=verbose, weights=sizes)
+    return PlainObserver(console, on_ready, verbose=verbose, weights=sizes)

@@ -7,10 +7,10 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, history, name_of
+from speclaunch.engine.nearest import nearest
 from speclaunch.engine.renames import REMOVALS, conversion, dead_variable, other_names
 
 MODULE = "sglang.launch_server"
@@ -175,8 +175,7 @@ def _unknown(name: str, catalogue: Catalogue) -> ArgumentProblem:
     if past is not None:
         first, last = past
         return ArgumentProblem(name, message, f"it exists from {first} to {last}{_instead(name)}")
-    begun = [known for known in catalogue.names if known.startswith(f"{name_of(name)}_")]
-    close = get_close_matches(name_of(name), catalogue.names, n=2, cutoff=0.6) or begun[:2]
+    close = nearest(name_of(name), catalogue.names)
     hint = f"did you mean {' or '.join(f'`{c}`' for c in close)}?" if close else None
     return ArgumentProblem(name, message, hint)
 

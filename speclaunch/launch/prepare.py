@@ -144,12 +144,7 @@ def prepare(
     _require_served(recipe, version, engine_version)
     catalogue, notes = _catalogue(version, engine_version)
     spelling = spell(deployment.args, deployment.engine.env, catalogue)
-    if spelling.problems:
-        raise InputError(
-            Problem(problem.message, recipe.place("args", problem.name), problem.help)
-            for problem in spelling.problems
-        )
-    refused = check_values(spelling, catalogue)
+    refused = [*spelling.problems, *check_values(spelling, catalogue)]
     if refused:
         raise InputError(
             Problem(problem.message, recipe.place("args", problem.name), problem.help)

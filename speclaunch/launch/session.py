@@ -141,7 +141,7 @@ class Session:
                 raise
             outcome = conclusion.outcome
             journal.ended(
-                outcome.ending.value, conclusion.explanation or outcome.reason, exit_code(outcome)
+                outcome.ending.value, outcome.reason, exit_code(outcome), conclusion.explanation
             )
             return conclusion
 
@@ -208,7 +208,7 @@ class Session:
         try:
             self.prepared.changed(known.changes)
         except LaunchError:
-            last_good.forget(self._key)
+            last_good.forget(self._key, known.changes)
             return {}
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.since))
         diff = " ".join(about.recipe_diff(known.changes, self.prepared.recipe.deployment))
@@ -240,8 +240,9 @@ class Session:
             attempt.diagnosis,
         )
         cause = attempt.diagnosis.cause if attempt.diagnosis is not None else None
-        if cause is not None and cause.memory:
-            last_good.forget(self._key)  # it is remembered anew as soon as something serves
+        if cause is not None and cause.memory and attempt.changes:
+            # Only what failed: another start (`--fresh`, recovery off) says nothing of it.
+            last_good.forget(self._key, attempt.changes)
 
     @property
     def _key(self) -> str:

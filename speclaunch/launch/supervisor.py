@@ -156,7 +156,8 @@ class _Run:
                     for path in self._order.private_files:
                         path.unlink(missing_ok=True)
                     self._tracker.enter(Phase.READY, self._seconds)
-                self._tell(lambda o: o.progress(self._tracker, self._seconds))
+                if told:  # who has not heard of an engine need not hear how far it is
+                    self._tell(lambda o: o.progress(self._tracker, self._seconds))
                 failed = self._failed_start()
                 if failed is not None:
                     return failed
@@ -227,6 +228,7 @@ class _Run:
         if not self._checked:  # later lines are of requests, and there are many
             for line in lines:
                 self._tracker.feed(line, self._seconds)
+            self._tracker.glance(self._follower.unfinished, self._seconds)
         if lines:
             self._tell(lambda o: o.output(lines))
             if self._watchdog is not None:
