@@ -16,6 +16,7 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import Catalogue, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import Spelling
+from speclaunch.engine.environment import unset_in
 from speclaunch.engine.renames import other_names
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
@@ -109,17 +110,23 @@ def from_recipe(
     """
     words: list[str] = []
     names: list[str] = []
+    unset: set[str] = set()
     for spelled in spelling.arguments:
+        unset |= {spelled.given} if spelled.unset else set()
         words += spelled.tokens
         names += [spelled.given] * len(spelled.tokens)
 
     def place(index: int | None) -> Place:
         return recipe.place("args") if index is None else recipe.place("args", names[index])
 
-    parsed = parse_argv(words, catalogue, whole=False)
+    parsed = parse_argv(words, catalogue, opaque=spelling.unset, whole=False)
     given = {
         canonical(item.dest): Given(
-            canonical(item.dest), item.stored, names[item.index], place(item.index)
+            canonical(item.dest),
+            item.stored,
+            names[item.index],
+            place(item.index),
+            names[item.index] not in unset,
         )
         for item in parsed.parsed
     }
@@ -142,7 +149,7 @@ def from_recipe(
         if name.startswith(ENGINE_VARIABLES) and name not in own
     }
     env |= {
-        name: Given(name, text, name, recipe.place("engine", "env", name))
+        name: Given(name, text, name, recipe.place("engine", "env", name), not unset_in(text))
         for name, text in own.items()
         if text is not None
     }
