@@ -53,6 +53,11 @@ class FromEnvironment(str):
         """The names of all variables, those of defaults too."""
         return tuple(_names(self.template))
 
+    @property
+    def literal(self) -> str:
+        """What of it stands in the recipe: the text around variables, and their defaults."""
+        return _literal(self.template)
+
     def shell(self, *, defaults: bool = True) -> str:
         """The value as a word for a shell, with the variables by their own names.
 
@@ -109,6 +114,12 @@ def _names(template: Template) -> list[str]:
         if isinstance(part, Variable):
             found += [part.name, *_names(part.default or ())]
     return list(dict.fromkeys(found))
+
+
+def _literal(template: Template) -> str:
+    return "".join(
+        part if isinstance(part, str) else _literal(part.default or ()) for part in template
+    )
 
 
 def _quoted(template: Template, *, defaults: bool) -> str:

@@ -16,7 +16,7 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import Catalogue, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import Spelling
-from speclaunch.engine.environment import unset_in
+from speclaunch.engine.environment import FromEnvironment, unset_in
 from speclaunch.engine.renames import other_names
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
@@ -43,7 +43,8 @@ class Given:
 
     `name` is the engine's current name of it (`canonical`), `written` the user's. `value` is what
     the engine stores. When `known` is False the value stands in a variable that cannot be
-    evaluated, and `value` is its text.
+    evaluated, and `value` is its text. `literal` is the part that the file itself holds, where
+    the rest came out of the environment; None where that is all of it.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Given:
     written: str
     place: Place
     known: bool = True
+    literal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,9 @@ def from_recipe(
     words: list[str] = []
     names: list[str] = []
     unset: set[str] = set()
+    literals: dict[str, str | None] = {}
     for spelled in spelling.arguments:
+        literals[spelled.given] = _literal(*spelled.values)
         unset |= {spelled.given} if spelled.unset else set()
         words += spelled.tokens
         names += [spelled.given] * len(spelled.tokens)
@@ -127,6 +131,7 @@ def from_recipe(
             names[item.index],
             place(item.index),
             names[item.index] not in unset,
+            literals[names[item.index]],
         )
         for item in parsed.parsed
     }
@@ -149,7 +154,14 @@ def from_recipe(
         if name.startswith(ENGINE_VARIABLES) and name not in own
     }
     env |= {
-        name: Given(name, text, name, recipe.place("engine", "env", name), not unset_in(text))
+        name: Given(
+            name,
+            text,
+            name,
+            recipe.place("engine", "env", name),
+            not unset_in(text),
+            _literal(text),
+        )
         for name, text in own.items()
         if text is not None
     }
@@ -166,6 +178,13 @@ def from_recipe(
             for h in parsed.hints
         ),
     )
+
+
+def _literal(*values: str) -> str | None:
+    """What of values stands in the recipe, where some of it comes out of the environment."""
+    if not any(isinstance(value, FromEnvironment) for value in values):
+        return None
+    return "".join(v.literal if isinstance(v, FromEnvironment) else v for v in values)
 
 
 def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> Request:
