@@ -46,6 +46,7 @@ from speclaunch.doctor.target import (
     target_of,
     versions_to_judge,
 )
+from speclaunch.engine.environment import unset_in
 from speclaunch.errors import LaunchError
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.declared import AUTO, declare
@@ -165,7 +166,8 @@ def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str],
     if is_cpu(recipe):
         with suppress(OSError):  # the engine's own line says that it cannot be read
             overlay |= cpu.environment(env)
-    overlay |= recipe.deployment.engine.env
+    own = recipe.deployment.engine.env
+    overlay |= {name: value for name, value in own.items() if not unset_in(value)}
     for name, value in overlay.items():
         if value is None:
             env.pop(name, None)
@@ -204,6 +206,8 @@ def _port(recipe: Recipe | None) -> Port:
     """Whether the recipe's port is free; that of an engine without a word about it."""
     args = recipe.deployment.args if recipe is not None else {}
     host, number = str(args.get("host") or _DEFAULT_HOST), args.get("port") or _DEFAULT_PORT
+    if isinstance(number, str) and number.isdecimal():  # out of the environment
+        number = int(number)
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 65536:
         raise ValueError(f"{number!r} is not a port")
     try:

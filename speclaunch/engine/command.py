@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, history, name_of
+from speclaunch.engine.environment import FromEnvironment, dumped, unset_in
 from speclaunch.engine.nearest import nearest
 from speclaunch.engine.renames import REMOVALS, conversion, dead_variable, other_names
 
@@ -40,6 +41,8 @@ class SpelledArgument:
     secret: bool = False
     given: str = ""
     """The name that the recipe used."""
+    unset: tuple[str, ...] = ()
+    """The environment variables that its value needs and that are not set: it is not known."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -58,6 +61,18 @@ class Spelling:
     env: Mapping[str, str | None]
     notes: tuple[str, ...] = ()
     problems: tuple[ArgumentProblem, ...] = ()
+
+    @property
+    def unset(self) -> frozenset[int]:
+        """The positions, among the words of all arguments, of values that are not known."""
+        found: set[int] = set()
+        at = 0
+        for argument in self.arguments:
+            words = len(argument.tokens)
+            if argument.unset and argument.values:  # the flag itself is known
+                found.update(range(at + min(1, words - 1), at + words))
+            at += words
+        return frozenset(found)
 
     def value(self, *names: str) -> str | None:
         """The (first) value that was spelled for any of these argument names."""
@@ -121,6 +136,11 @@ def is_secret_variable(name: str) -> bool:
     return bool(_SECRET_VARIABLE.search(name))
 
 
+def is_secret_text(text: str | None) -> bool:
+    """Whether a text comes out of a variable whose value must not be shown."""
+    return isinstance(text, FromEnvironment) and any(map(is_secret_variable, text.variables))
+
+
 def _spell_one(speller: _Speller, name: str, value: Any) -> None:
     argument = _known(speller, name)
     if argument is None:
@@ -141,7 +161,12 @@ def _spell_one(speller: _Speller, name: str, value: Any) -> None:
     if spelled is not None:
         flag, *values = spelled
         secret = argument.dest in _SECRET_ARGUMENTS
-        speller.arguments.append(SpelledArgument(argument.dest, flag, tuple(values), secret, name))
+        unset = unset_in(value)
+        if unset and not values:
+            speller.notes.append(f"{name} depends on {', '.join(unset)}, not set here")
+        speller.arguments.append(
+            SpelledArgument(argument.dest, flag, tuple(values), secret, name, unset)
+        )
 
 
 def _remarks(name: str, argument: Argument, version: str) -> list[str]:
@@ -195,6 +220,8 @@ def _words(argument: Argument, value: Any) -> list[str] | None:
     if kind is ArgumentKind.REFUSED:
         raise ValueError(f"this version refuses it ({argument.replacement or 'it was removed'})")
     if not kind.takes_value:
+        if unset_in(value):
+            return [flag]
         if not isinstance(value, bool):
             raise ValueError(f"it is a switch: true or false, not {value!r}")
         if kind is ArgumentKind.BOOLEAN:
@@ -215,7 +242,9 @@ def _text(value: Any) -> str:
         if "\0" in value:
             raise ValueError("the value holds a NUL character")
         return value
-    if isinstance(value, bool | dict | list):
+    if isinstance(value, dict | list):
+        return dumped(value)
+    if isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(value)  # NaN: what both float() and json.loads() read

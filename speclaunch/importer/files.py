@@ -17,6 +17,7 @@ from speclaunch.importer.interface import MAX_BYTES, Reading
 from speclaunch.importer.interpret import run
 from speclaunch.importer.markdown import read_markdown as _read_markdown
 from speclaunch.importer.scope import Field, Scope, Value
+from speclaunch.importer.templates import TemplateError, template_of
 from speclaunch.importer.text import Document, Piece, Source, Span
 
 _YAML = frozenset({".yaml", ".yml", ".json"})
@@ -120,19 +121,28 @@ def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Readi
 
     Bytes are a file's: UTF-8.  `suffix` is that of the file (taken from `shown` when None):
     ``.sh``, ``.yaml``, ``.md`` …  Without a telling one the text decides between YAML and a script.
+    Raises InputError, and TemplateError for what has to be rendered first.
     """
     if isinstance(text, bytes):
         text = _decoded(text, shown)
     kind = (Path(shown).suffix if suffix is None else suffix).lower()
     if kind in _NOT_OURS:
         return Reading()
+    template = template_of(text, Path(shown), is_yaml=looks_like_yaml(text, kind))
+    if template is not None:
+        raise TemplateError(Problem(f"{shown} {template}"))
     if kind in _MARKDOWN:
         return read_markdown(text, shown)
-    if kind in _YAML:
-        return read_yaml(text, shown)
-    if not _SHELL_START.match(text) and _YAML_START.match(text):
+    if looks_like_yaml(text, kind):
         return read_yaml(text, shown)
     return read_shell(text, shown)
+
+
+def looks_like_yaml(text: str, suffix: str) -> bool:
+    """Whether a text is read as YAML: by the suffix of its file, else by its first lines."""
+    if suffix in _MARKDOWN or suffix in _YAML:
+        return suffix in _YAML
+    return not _SHELL_START.match(text) and _YAML_START.match(text) is not None
 
 
 def read_file(path: Path, shown: str | None = None) -> Reading:

@@ -41,17 +41,15 @@ def read_sglang_yaml(text: str, shown: str, version: str | None = None) -> Readi
 
 
 def looks_like(root: yaml.Node) -> bool:
-    """Whether a mapping looks like arguments of the server rather than anything else."""
+    """Whether a mapping looks like arguments of the server rather than anything else.
+
+    Only whole names count, of any release: `image` shortens a flag, and is in every other YAML.
+    """
     keys = [key for key, _, _ in nodes.pairs(root)]
     if not keys:
         return False
     known = catalogue.load("newest")
-    hits = sum(
-        known.by_name(key) is not None
-        or catalogue.history(key) is not None
-        or isinstance(known.resolve_flag("--" + catalogue.name_of(key).replace("_", "-")), Argument)
-        for key in keys
-    )
+    hits = sum(known.by_name(key) is not None or catalogue.history(key) is not None for key in keys)
     return hits * 2 > len(keys)
 
 

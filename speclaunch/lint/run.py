@@ -51,6 +51,8 @@ class FileReport:
     deployments: int = 0
     skipped: str | None = None
     unreadable: bool = False
+    template: bool = False
+    """Skipped because it is a template, whatever the version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,9 @@ def _checked(source: Source, version: str, options: Options) -> _Task:
         task.findings.append(_noticed(UNREADABLE, problem, source.path, version))
     for problem in source.remarks:
         task.findings.append(_noticed(NOT_UNDERSTOOD, problem, source.path, version))
+    if source.template is not None:
+        task.skipped = source.template
+        return task
     if source.recipe is not None:
         wanted = source.recipe.deployment.engine
         if not wanted.specifier.contains(version):
@@ -145,6 +150,8 @@ def _parts(source: Source, options: Options) -> list[tuple[Source, str]]:
     Commands in a container are judged for the release of their image, so that one file can have
     several.
     """
+    if source.template is not None:  # told once
+        return [(source, (options.versions or (_version(source),))[0])]
     if options.versions:
         return [(source, version) for version in options.versions]
     if source.recipe is not None or not source.invocations:
@@ -227,6 +234,7 @@ def _report(task: _Task, ignores: Sequence[Ignore]) -> FileReport:
         len(task.plans),
         task.skipped,
         bool(task.source.problems),
+        task.source.template is not None,
     )
 
 

@@ -16,6 +16,7 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import Catalogue, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import Spelling
+from speclaunch.engine.environment import FromEnvironment, unset_in
 from speclaunch.engine.renames import other_names
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
@@ -43,7 +44,8 @@ class Given:
 
     `name` is the engine's current name of it (`canonical`), `written` the user's. `value` is what
     the engine stores. When `known` is False the value stands in a variable that cannot be
-    evaluated, and `value` is its text.
+    evaluated, and `value` is its text. `literal` is the part that the file itself holds, where
+    the rest came out of the environment; None where that is all of it.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Given:
     written: str
     place: Place
     known: bool = True
+    literal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +116,26 @@ def from_recipe(
     """
     words: list[str] = []
     names: list[str] = []
+    unset: set[str] = set()
+    literals: dict[str, str | None] = {}
     for spelled in spelling.arguments:
+        literals[spelled.given] = _literal(*spelled.values)
+        unset |= {spelled.given} if spelled.unset else set()
         words += spelled.tokens
         names += [spelled.given] * len(spelled.tokens)
 
     def place(index: int | None) -> Place:
         return recipe.place("args") if index is None else recipe.place("args", names[index])
 
-    parsed = parse_argv(words, catalogue, whole=False)
+    parsed = parse_argv(words, catalogue, opaque=spelling.unset, whole=False)
     given = {
         canonical(item.dest): Given(
-            canonical(item.dest), item.stored, names[item.index], place(item.index)
+            canonical(item.dest),
+            item.stored,
+            names[item.index],
+            place(item.index),
+            names[item.index] not in unset,
+            literals[names[item.index]],
         )
         for item in parsed.parsed
     }
@@ -146,7 +158,14 @@ def from_recipe(
         if name.startswith(ENGINE_VARIABLES) and name not in own
     }
     env |= {
-        name: Given(name, text, name, recipe.place("engine", "env", name))
+        name: Given(
+            name,
+            text,
+            name,
+            recipe.place("engine", "env", name),
+            not unset_in(text),
+            _literal(text),
+        )
         for name, text in own.items()
         if text is not None
     }
@@ -175,6 +194,13 @@ def from_recipe(
             catalogue,
         ),
     )
+
+
+def _literal(*values: str) -> str | None:
+    """What of values stands in the recipe, where some of it comes out of the environment."""
+    if not any(isinstance(value, FromEnvironment) for value in values):
+        return None
+    return "".join(v.literal if isinstance(v, FromEnvironment) else v for v in values)
 
 
 def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> Request:

@@ -29,7 +29,7 @@ POD = "# a pod\n\napiVersion: v1\nkind: Pod\nspec: {containers: [{command: [sgla
             "pod.json",
             '{"kind": "Pod", "spec": {"containers": [{"args": ["sglang", "serve", "--tp", "2"]}]}}',
         ),
-        ("server.yaml", "tp: 2\n"),
+        ("server.yaml", "tp-size: 2\n"),
         ("README.md", f"text\n\n```bash\n{SERVER} --tp 2\n```\n"),
     ],
 )
