@@ -19,6 +19,7 @@ from speclaunch.engine.command import Spelling
 from speclaunch.engine.environment import FromEnvironment, unset_in
 from speclaunch.engine.renames import other_names
 from speclaunch.errors import COMMAND_LINE, Place, Problem
+from speclaunch.importer.effective import Effective, effective
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.plan.unread import is_exact, meant_by
 
@@ -80,6 +81,8 @@ class Request:
     unread: Mapping[str, str] = field(default_factory=dict)
     """Arguments for which something was written that the parser did not understand, by the
     engine's current name, with the reason: their values are unknown, and not the defaults."""
+    unseen: str | None = None
+    """Why more arguments may be given, in a file that was not read."""
 
     @property
     def version(self) -> str:
@@ -205,7 +208,8 @@ def _literal(*values: str) -> str | None:
 
 def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> Request:
     """What a found command asks, read by the parser of `catalogue`'s version."""
-    words = invocation.words
+    found = effective(invocation, catalogue)
+    words = found.words
     opaque = {index for index, word in enumerate(words) if not word.evaluated}
 
     def place(index: int | None) -> Place:
@@ -234,8 +238,8 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         invocation.place,
         given,
         _words(invocation.env),
-        _problems(parsed.problems, place, skip_missing=slime),
-        _problems(parsed.hints, place),
+        (*found.refused, *_problems(parsed.problems, place, skip_missing=_open(invocation, found))),
+        (*found.remarks, *_problems(parsed.hints, place)),
         _words(invocation.extras),
         tuple(overridden),
         ignored=tuple(ignored),
@@ -248,6 +252,7 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
             given,
             catalogue,
         ),
+        unseen=found.unseen,
     )
 
 
@@ -271,6 +276,13 @@ def _unread(
     return found
 
 
+def _open(invocation: Invocation, found: Effective) -> bool:
+    """Whether the model may be named where nobody looks, or was missed already."""
+    elsewhere = invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG)
+    missed = any("arguments are required" in problem.message for problem in found.refused)
+    return elsewhere or missed or found.elided or found.unseen is not None
+
+
 def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[str, Given]:
     """slime says the model and the GPUs of an engine with options of its own."""
     found: dict[str, Given] = {}
@@ -291,13 +303,13 @@ def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[
 def from_words(
     words: Sequence[str], env: Mapping[str, str], catalogue: Catalogue, name: str = "command"
 ) -> Request:
-    """What the words after `sglang serve` ask, given on a command line."""
+    """What the words that the server's parser gets ask, given on a command line."""
 
     def word(text: str) -> Word:
         return Word(text, Place(COMMAND_LINE, text=text))
 
     invocation = Invocation(
-        InvocationKind.SERVE,
+        InvocationKind.LAUNCH_SERVER,
         tuple(word(text) for text in words),
         Place(COMMAND_LINE, text=name),
         {variable: word(text) for variable, text in env.items()},
