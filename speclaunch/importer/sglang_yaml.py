@@ -7,7 +7,6 @@ from typing import Any
 import yaml
 
 from speclaunch.engine import catalogue
-from speclaunch.engine.argument import Argument
 from speclaunch.engine.entrypoint import config_is_switch, config_mapping, config_refuses
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer import nodes, placeholders

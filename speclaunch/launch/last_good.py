@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument, is_secret_variable
 from speclaunch.facts.hardware import Hardware
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.files import read_json, write_json
-from speclaunch.plan.request import canonical
 from speclaunch.recipe.schema import Deployment
 
 _VERSION = 2
@@ -53,7 +53,9 @@ def key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
     args = {
         canonical(name): value
         for name, value in deployment.args.items()
-        if value is not None and name not in _NOT_MEMORY and not is_secret_argument(name)
+        if value is not None
+        and canonical(name) not in _NOT_MEMORY
+        and not is_secret_argument(name)
     }
     env = {n: v for n, v in deployment.engine.env.items() if not is_secret_variable(n)}
     machine: list[Any] = []

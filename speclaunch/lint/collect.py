@@ -132,7 +132,13 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
     except InputError as error:
         return Source(path, text, problems=error.problems)
     return Source(
-        path, text, None, reading.invocations, reading.unread, reading.problems, reading.misread
+        path,
+        text,
+        None,
+        reading.invocations,
+        reading.unread,
+        reading.problems,
+        misread=reading.misread,
     )
 
 
