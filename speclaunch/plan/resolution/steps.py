@@ -34,8 +34,8 @@ def run(working: Working) -> None:
 
     The order is the engine's where it makes a difference, and it does in three places: the memory
     is divided before DP attention is reset and before speculation limits the requests; attention
-    backends are chosen before the parameters are, up to 0.5.4 after them; adaptive speculation gives way after them up to
-    0.5.13, and before them from 0.5.14.
+    backends are chosen before the parameters are, but up to 0.5.4 after them; adaptive speculation
+    gives way after them up to 0.5.13, and before them from 0.5.14.
     """
     resolve_device(working)
     resolve_algorithm(working)
