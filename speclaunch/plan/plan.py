@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
@@ -18,6 +18,12 @@ from speclaunch.plan.request import Given, Request
 
 EAGLE_FAMILY = frozenset({"EAGLE", "EAGLE3", "STANDALONE", "FROZEN_KV_MTP"})
 """The algorithms of the engine's EAGLE handler; NEXTN is EAGLE by the time it gets there."""
+
+
+@lru_cache(maxsize=8192)
+def _within(version: str, specifier: str) -> bool:
+    """Asked some two hundred times for each plan."""
+    return SpecifierSet(specifier, prereleases=True).contains(version)
 
 
 class UnknownValueError(LookupError):
@@ -77,7 +83,7 @@ class Plan:
 
     def in_versions(self, specifier: str) -> bool:
         """Whether the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
-        return SpecifierSet(specifier, prereleases=True).contains(self.version)
+        return _within(self.request.version, specifier)
 
     def is_given(self, name: str) -> bool:
         """Whether the user set the argument, to whatever value.
