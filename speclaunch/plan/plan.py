@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from speclaunch.engine.catalogue import Catalogue
-from speclaunch.engine.renames import other_names
+from speclaunch.engine.renames import forwarded_variable, other_names
 from speclaunch.errors import Place
 from speclaunch.facts.facts import Facts
 from speclaunch.plan.request import Given, Request
@@ -146,8 +146,14 @@ class Plan:
         return name
 
     def env(self, name: str) -> str | None:
-        """An environment variable of the engine; None when not set. Raises UnknownValueError."""
+        """An environment variable of the engine; None when not set. Raises UnknownValueError.
+
+        `SGL_X` stands for `SGLANG_X` in the releases that rename it (`forwarded_variable`).
+        """
+        older = name.replace("SGLANG_", "SGL_", 1)
         found = self.request.env.get(name)
+        if older in self.request.env and forwarded_variable(older, self.request.version) == name:
+            found = self.request.env[older]  # the engine writes it over the newer name
         if found is None:
             return None
         if not found.known:
