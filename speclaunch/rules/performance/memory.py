@@ -37,6 +37,7 @@ from collections.abc import Iterator
 
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.memory.budget import budget
+from speclaunch.plan.memory.margins import margins
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
@@ -56,26 +57,33 @@ def check(plan: Plan) -> Iterator[Verdict]:
         at=(_FRACTION, "model_path"),
         why=f"it fails at '{phase}'"
         + (f"; the engine says: {found.message}" * bool(found.message)),
-        fix=_fix(found),
+        fix=_fix(plan, found),
         severity=Severity.ERROR if found.impossible else None,
     )
 
 
-def _fix(found: Budget) -> Fix:
+def _fix(plan: Plan, found: Budget) -> Fix:
     if found.impossible:
         return Fix(
             "take more GPUs (a larger tp_size), larger ones, or a quantised model; "
             "`speclaunch plan --fit` says what would fit"
         )
-    if found.working_fractions is None:
+    choices = None if found.working_fractions is None else margins(plan)
+    best = None if choices is None else choices.best
+    if choices is None or best is None:
         return Fix(
             f"no {_FRACTION} helps; `speclaunch plan --fit` looks for settings that fit, else take "
             "more GPUs (tp_size) or a quantised model"
         )
-    least, most = found.working_fractions
+    sure = "likely to work" if choices.likely is not None else "at the edge"
+    edge = f", the edge is {choices.edge.fraction:.3f}" if choices.edge is not None else ""
+    certain = "none is certain"
+    if choices.certain is not None:
+        certain = f"{choices.certain.fraction:.3f} is certain"
     return Fix(
-        f"a {_FRACTION} from {least:g} to {most:g} works",
-        set={_FRACTION: round((least + most) / 2, 3)},
+        f"{_FRACTION}={best.fraction:.3f} is {sure}, with {best.tokens:,} KV tokens "
+        f"({certain}{edge})",
+        set={_FRACTION: round(best.fraction, 3)},
     )
 
 
