@@ -84,7 +84,7 @@ def best_for(load: Load, plan_with: PlanWith, budget: BudgetOf = work_out) -> Be
             changes = _changes(predictor.plan({}), running, ranks)
             plan = predictor.plan(changes)
             found = margins(plan)
-            if found is None or found.best is None:
+            if found is None:
                 return _without(predictor, load, changes)
             each = _tokens_of_one(plan, load.context)
             room = min(found.best.tokens // each, found.best.running_requests) * ranks

@@ -48,12 +48,22 @@ class Margins:
     """The smallest fraction that leaves a KV cache at all."""
     certain: Choice | None
     likely: Choice | None
-    edge: Choice | None
+    edge: Choice
 
     @property
-    def best(self) -> Choice | None:
+    def best(self) -> Choice:
         """The one to take: the likely one, else the edge."""
         return self.likely or self.edge
+
+    @property
+    def said(self) -> str:
+        """The one to take, and the others, in a few words."""
+        sure = "is likely to work" if self.likely is not None else "is at the edge"
+        certain = "none" if self.certain is None else f"{self.certain.fraction:.3f}"
+        return (
+            f"{self.best.fraction:.3f} {sure}, with {self.best.tokens:,} KV tokens (certain: "
+            f"{certain}, the edge: {self.edge.fraction:.3f})"
+        )
 
 
 def margins(plan: Plan) -> Margins | None:
@@ -74,7 +84,12 @@ def margins(plan: Plan) -> Margins | None:
     def choice(at: tuple[float, float] | None) -> Choice | None:
         return None if at is None else _choice(plan, terms, found, min(at[1], edge[1]))
 
-    return Margins(edge[0], choice(working(SAFE)), choice(working(EXPECTED)), choice(edge))
+    last = choice(edge)
+    return (
+        None
+        if last is None
+        else Margins(edge[0], choice(working(SAFE)), choice(working(EXPECTED)), last)
+    )
 
 
 def _scaled(terms: Terms, part: float) -> Terms:

@@ -12,9 +12,7 @@ def margin_rows(found: Margins, context: int | None) -> list[tuple[str, str]]:
     for name, choice in (("certain", found.certain), ("likely", found.likely)):
         said = "none" if choice is None else f"up to {_said(choice, context)}"
         rows.append((f"mem_fraction_static, {name}", said))
-    if found.edge is not None:
-        rows.append(edge_row(found.least, found.edge.fraction))
-    return rows
+    return [*rows, edge_row(found.least, found.edge.fraction)]
 
 
 def edge_row(low: float, high: float) -> tuple[str, str]:

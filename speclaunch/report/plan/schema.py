@@ -94,13 +94,13 @@ class MarginChoice(_Record):
 
 
 class FractionMargins(_Record):
-    """The largest fraction that is certain to work, likely to, and at the edge; null: none is.
+    """The largest fraction that is certain to work, likely to (null: none is), and at the edge.
     Nothing works below `least`."""
 
     least: float
     certain: MarginChoice | None
     likely: MarginChoice | None
-    edge: MarginChoice | None
+    edge: MarginChoice
 
 
 class GraphSpan(_Record):

@@ -68,23 +68,13 @@ def _fix(plan: Plan, found: Budget) -> Fix:
             "take more GPUs (a larger tp_size), larger ones, or a quantised model; "
             "`speclaunch plan --fit` says what would fit"
         )
-    choices = None if found.working_fractions is None else margins(plan)
-    best = None if choices is None else choices.best
-    if choices is None or best is None:
+    choices = margins(plan)
+    if choices is None:
         return Fix(
             f"no {_FRACTION} helps; `speclaunch plan --fit` looks for settings that fit, else take "
             "more GPUs (tp_size) or a quantised model"
         )
-    sure = "likely to work" if choices.likely is not None else "at the edge"
-    edge = f", the edge is {choices.edge.fraction:.3f}" if choices.edge is not None else ""
-    certain = "none is certain"
-    if choices.certain is not None:
-        certain = f"{choices.certain.fraction:.3f} is certain"
-    return Fix(
-        f"{_FRACTION}={best.fraction:.3f} is {sure}, with {best.tokens:,} KV tokens "
-        f"({certain}{edge})",
-        set={_FRACTION: round(best.fraction, 3)},
-    )
+    return Fix(f"{_FRACTION}={choices.said}", set={_FRACTION: round(choices.best.fraction, 3)})
 
 
 RULE = rule(
