@@ -19,7 +19,8 @@ from speclaunch.report.plan.document import plan_document
 from speclaunch.report.plan.fitting import fitting
 from speclaunch.report.plan.page import plan_page
 from speclaunch.report.plan.text import show_plan
-from tests.report.plan.helpers import Planned, planned, shown
+from speclaunch.report.plan.view import Planned
+from tests.report.plan.helpers import planned, shown
 from tests.report.plan.test_fitting import asked
 
 
