@@ -28,7 +28,7 @@ from speclaunch.cli.options import (
     Overrides,
 )
 from speclaunch.cli.running import run_detached, run_here, show_command
-from speclaunch.cli.soundness import here, require_sound
+from speclaunch.cli.soundness import absent_paths, here, require_sound
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.heartbeat import beating, duration
 from speclaunch.launch.about import shown_overrides
@@ -94,7 +94,9 @@ def launch(
     facts = here(
         lookup(models, hardware, online=online), recipe, probe=not dry_run, cpu=bool(prepared.cpu)
     )
-    require_sound(prepared, facts, chosen_rules(select, ignore), force=force)
+    # where a dry run's command will run, nobody knows
+    absent = [] if dry_run else absent_paths(prepared)
+    require_sound(prepared, facts, chosen_rules(select, ignore), force=force, absent=absent)
     session = Session(
         prepared,
         facts.facts(prepared.request(os.environ)),

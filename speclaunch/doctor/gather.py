@@ -46,11 +46,14 @@ from speclaunch.doctor.target import (
     target_of,
     versions_to_judge,
 )
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.command import spell
 from speclaunch.errors import LaunchError
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.declared import AUTO, declare
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.facts.missing import MissingPath, missing_paths
 from speclaunch.facts.probe import probe_hardware, probe_host
 from speclaunch.facts.runtime import Runtime, find_runtime, probe
 from speclaunch.launch.ports import require_free
@@ -153,7 +156,16 @@ def gather(asked: Asked, home: Path) -> tuple[Surroundings, Judged | UnknownFact
     models: tuple[Model, ...] = ()
     if isinstance(judged, Judged) and isinstance(hub, Hub):
         models = _models(judged.plan, hub, cpu.models)
-    return replace(found, target=target, models=models), judged
+    missing = _missing(recipe, versions[0], cpu)
+    return replace(found, target=target, models=models, missing=missing), judged
+
+
+def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath, ...]:
+    """The paths of a recipe that are not here, as this version is given them."""
+    catalogue = load_catalogue(version)
+    deployment = recipe.deployment
+    spelling = spell(deployment.args, deployment.engine.env, catalogue)
+    return missing_paths(spelling, catalogue, made=(cpu.models,))
 
 
 def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str], frozenset[str]]:
