@@ -156,7 +156,8 @@ def gather(asked: Asked, home: Path) -> tuple[Surroundings, Judged | UnknownFact
     models: tuple[Model, ...] = ()
     if isinstance(judged, Judged) and isinstance(hub, Hub):
         models = _models(judged.plan, hub, cpu.models)
-    missing = _missing(recipe, versions[0], cpu)
+    there = partial(_missing, recipe, versions[0], cpu)  # a disk may not answer
+    missing = at_once({"the paths": there})["the paths"]
     return replace(found, target=target, models=models, missing=missing), judged
 
 

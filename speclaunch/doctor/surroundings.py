@@ -246,7 +246,7 @@ class Surroundings:
     limits: Limits | UnknownFact = NOT_LOOKED_AT
     hub: Hub | UnknownFact = NOT_LOOKED_AT
     models: tuple[Model, ...] = ()
-    missing: tuple[MissingPath, ...] = ()
+    missing: tuple[MissingPath, ...] | UnknownFact = ()
     """Paths of the recipe that are not here."""
     port: Port | UnknownFact = NOT_LOOKED_AT
     tools: Tools | UnknownFact = NOT_LOOKED_AT
