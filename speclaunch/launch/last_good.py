@@ -53,7 +53,7 @@ def key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
     args = {
         canonical(name): value
         for name, value in deployment.args.items()
-        if value is not None and name not in _NOT_MEMORY and not is_secret_argument(name)
+        if value is not None and canonical(name) not in _NOT_MEMORY and not is_secret_argument(name)
     }
     env = {n: v for n, v in deployment.engine.env.items() if not is_secret_variable(n)}
     machine: list[Any] = []

@@ -116,7 +116,8 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
         if _is_recipe(text, Path(path).suffix):
             if file is None:
                 raise InputError(Problem("a recipe cannot come from standard input: name its file"))
-            return Source(path, text, _recipe(path, config_dirs))
+            recipe, refused = _recipe(path, config_dirs)
+            return Source(path, text, recipe, problems=refused)
         reading = read_text(data, path)
     except InputError as error:
         return Source(path, text, problems=error.problems)
@@ -160,10 +161,11 @@ def _composes(defaults: yaml.Node | None) -> bool:
     return "base" in names and bool(groups & {"model", "speculation"})
 
 
-def _recipe(path: str, config_dirs: Sequence[Path]) -> Recipe:
-    from speclaunch.recipe.load import load  # noqa: PLC0415  Hydra is slow to import
+def _recipe(path: str, config_dirs: Sequence[Path]) -> tuple[Recipe | None, tuple[Problem, ...]]:
+    """The recipe as far as it can be judged, and what is wrong with its sections."""
+    from speclaunch.recipe.load import load_sound_part  # noqa: PLC0415  Hydra is slow to import
 
-    return load(path if path.endswith(".yaml") else f"./{path}", (), config_dirs)
+    return load_sound_part(path if path.endswith(".yaml") else f"./{path}", config_dirs)
 
 
 def _extent(invocation: Invocation, path: str) -> Extent:

@@ -249,6 +249,7 @@ def test_a_launch_is_diagnosed_by_its_name(run: Run, recipe: str, port: int) -> 
     assert "fak: neither a file nor a recorded launch" in wrong.stderr
 
 
+@pytest.mark.timeout(300)  # five launches
 def test_a_start_in_between_does_not_lose_what_served(run: Run, recipe: str, port: int) -> None:
     words = [recipe, f"args.port={port}", "--smoke", "recovery=default"]
     short = {"FAKE_FRACTIONS": "0.58:0.8"}
