@@ -79,7 +79,7 @@ def read_bar(line: str, now: float) -> Bar | None:
 
 def _number(digits: str, unit: str) -> float | None:
     try:
-        return float(digits) * 1000 ** " kMGT".index(unit or " ")
+        return float(digits) * 1000.0 ** float(" kMGT".index(unit or " "))
     except ValueError:
         return None
 

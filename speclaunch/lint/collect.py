@@ -42,6 +42,8 @@ class Source:
     """Why it, or a part of it, could not be read."""
     remarks: tuple[Problem, ...] = field(default=())
     """What a reader could not make sense of, without giving up."""
+    rest: Recipe | None = None
+    """What can be judged of a recipe that has problems."""
 
     @property
     def commands(self) -> tuple[Extent, ...]:
@@ -117,7 +119,9 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
             if file is None:
                 raise InputError(Problem("a recipe cannot come from standard input: name its file"))
             recipe, refused = _recipe(path, config_dirs)
-            return Source(path, text, recipe, problems=refused)
+            if refused:
+                return Source(path, text, problems=refused, rest=recipe)
+            return Source(path, text, recipe)
         reading = read_text(data, path)
     except InputError as error:
         return Source(path, text, problems=error.problems)
