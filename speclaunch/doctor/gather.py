@@ -59,6 +59,7 @@ from speclaunch.facts.runtime import Runtime, find_runtime, probe
 from speclaunch.launch.ports import require_free
 from speclaunch.plan.plan import Plan
 from speclaunch.recipe.load import Recipe
+from speclaunch.resources import recipes_dir
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
 
@@ -156,9 +157,18 @@ def gather(asked: Asked, home: Path) -> tuple[Surroundings, Judged | UnknownFact
     models: tuple[Model, ...] = ()
     if isinstance(judged, Judged) and isinstance(hub, Hub):
         models = _models(judged.plan, hub, cpu.models)
+    target = replace(target, called=_called(recipe))
     there = partial(_missing, recipe, versions[0], cpu)  # a disk may not answer
     missing = at_once({"the paths": there})["the paths"]
     return replace(found, target=target, models=models, missing=missing), judged
+
+
+def _called(recipe: Recipe) -> str:
+    """How the recipe is named in another command: ours by name, others by path."""
+    if recipe.path.parent == recipes_dir().resolve():
+        return recipe.path.stem
+    here = Path.cwd()
+    return str(recipe.path.relative_to(here) if recipe.path.is_relative_to(here) else recipe.path)
 
 
 def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath, ...]:

@@ -195,6 +195,9 @@ class Target:
     name: str
     version: str
     """The SGLang version that it is judged for."""
+    called: str | None = None
+    """What stands behind `recipe=` where it is asked for again: a path, unless it is one of ours.
+    """
     needs: str | None = None
     """`engine.version` of the recipe."""
     pinned: str | None = None
