@@ -89,18 +89,20 @@ def beating(
 class Growth:
     """How many bytes have come into some folders since the beginning, and how fast.
 
-    A file that was there and is gone again (a download that was unpacked) still counts.
+    A file that was there and is gone again (a download that was unpacked) still counts. Only files
+    whose names end with `suffix` count.
     """
 
     def __init__(
         self,
         *folders: Path,
         expected: int | None = None,
+        suffix: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.expected = expected
         """Bytes that will come in all, where that is known; may be set and raised on the way."""
-        self._folders, self._clock = folders, clock
+        self._folders, self._suffix, self._clock = folders, suffix, clock
         self._sizes: dict[str, int] = {}
         self._before = self._count()
         self._last = (clock(), 0)
@@ -116,7 +118,7 @@ class Growth:
     def _count(self) -> int:
         for folder in self._folders:
             for base, _, names in os.walk(folder):
-                for name in names:
+                for name in filter(lambda name: name.endswith(self._suffix), names):
                     path = f"{base}/{name}"
                     with contextlib.suppress(OSError):
                         size = os.lstat(path).st_size

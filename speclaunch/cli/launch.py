@@ -28,7 +28,7 @@ from speclaunch.cli.options import (
     Overrides,
 )
 from speclaunch.cli.running import run_detached, run_here, show_command
-from speclaunch.cli.soundness import absent_paths, here, require_sound
+from speclaunch.cli.soundness import absent_paths, here, require_hope, require_sound
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.heartbeat import beating, duration
 from speclaunch.launch.about import shown_overrides
@@ -70,7 +70,12 @@ def launch(
         bool, typer.Option("--verbose", "-v", help="Pass the engine's output through.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Start in spite of findings of error severity.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Start as it is written, in spite of findings of error severity and of a memory "
+            "budget that fails.",
+        ),
     ] = False,
     hardware: HardwareName = None,
     models: ModelDirs = None,
@@ -96,15 +101,19 @@ def launch(
     )
     # where a dry run's command will run, nobody knows
     absent = [] if dry_run else absent_paths(prepared)
-    require_sound(prepared, facts, chosen_rules(select, ignore), force=force, absent=absent)
+    rules = chosen_rules(select, ignore)
+    require_sound(prepared, facts, rules, force=force, absent=absent)
     session = Session(
         prepared,
         facts.facts(prepared.request(os.environ)),
         overrides,
         smoke=smoke,
         fresh=fresh,
+        as_written=force,
         max_attempts=max_attempts,
     )
+    if not force:
+        require_hope(session, rules)
     if dry_run:
         show_command(session, output_format)
         return

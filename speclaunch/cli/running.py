@@ -6,6 +6,7 @@ import gc
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from speclaunch.launch.prepare import Prepared
 from speclaunch.launch.session import Session, exit_code
 from speclaunch.launch.supervisor import Ending
 from speclaunch.launch.verify import Verification
+from speclaunch.plan.fit.cost import say_all
 from speclaunch.report.console import err, out
 from speclaunch.report.failing import failure
 from speclaunch.report.forecast import forecast_json, show_forecast
@@ -34,7 +36,12 @@ _WHAT_NEXT = (("follow", "logs -f"), ("stop", "stop"), ("story", "runs show"))
 
 def show_command(session: Session, output_format: OutputFormat) -> None:
     """What a launch would run."""
-    prepared = session.prepared
+    prepared, foreseen = session.prepared, session.foreseen()
+    if foreseen is not None:
+        prepared = prepared.changed(foreseen.changes)
+        said = f"begins with {say_all(foreseen.changes)}: as it is written {foreseen.why}"
+        spelling = replace(prepared.spelling, notes=(*prepared.spelling.notes, said))
+        prepared = replace(prepared, spelling=spelling)
     if output_format is OutputFormat.JSON:
         document = {**_command_json(prepared), "recovery": forecast_json(session.forecast())}
         out().print_json(json.dumps(document))

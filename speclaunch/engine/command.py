@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, history, name_of
+from speclaunch.engine.environment import FromEnvironment, dumped, unset_in
 from speclaunch.engine.nearest import nearest
 from speclaunch.engine.renames import REMOVALS, conversion, dead_variable, other_names
 
@@ -35,11 +37,16 @@ class SpelledArgument:
     """One server argument as this engine version wants it: `--flag` and what follows it."""
 
     name: str
+    """The newest engine's name, whatever this version calls it: compare this one."""
     flag: str
     values: tuple[str, ...]
     secret: bool = False
     given: str = ""
     """The name that the recipe used."""
+    unset: tuple[str, ...] = ()
+    """The environment variables that its value needs and that are not set: it is not known."""
+    dest: str = ""
+    """Where this version stores it."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -59,8 +66,20 @@ class Spelling:
     notes: tuple[str, ...] = ()
     problems: tuple[ArgumentProblem, ...] = ()
 
+    @property
+    def unset(self) -> frozenset[int]:
+        """The positions, among the words of all arguments, of values that are not known."""
+        found: set[int] = set()
+        at = 0
+        for argument in self.arguments:
+            words = len(argument.tokens)
+            if argument.unset and argument.values:  # the flag itself is known
+                found.update(range(at + min(1, words - 1), at + words))
+            at += words
+        return frozenset(found)
+
     def value(self, *names: str) -> str | None:
-        """The (first) value that was spelled for any of these argument names."""
+        """The (first) value that was spelled for any of these arguments (the newest names)."""
         for argument in self.arguments:
             if argument.name in names:
                 return argument.values[0] if argument.values else "true"
@@ -113,12 +132,17 @@ def is_secret_key(key: str) -> bool:
 
 def is_secret_argument(name: str) -> bool:
     """Whether the value of a server argument must not be shown."""
-    return name in _SECRET_ARGUMENTS
+    return canonical(name_of(name)) in _SECRET_ARGUMENTS
 
 
 def is_secret_variable(name: str) -> bool:
     """Whether the value of an environment variable must not be shown."""
     return bool(_SECRET_VARIABLE.search(name))
+
+
+def is_secret_text(text: str | None) -> bool:
+    """Whether a text comes out of a variable whose value must not be shown."""
+    return isinstance(text, FromEnvironment) and any(map(is_secret_variable, text.variables))
 
 
 def _spell_one(speller: _Speller, name: str, value: Any) -> None:
@@ -140,8 +164,21 @@ def _spell_one(speller: _Speller, name: str, value: Any) -> None:
         return
     if spelled is not None:
         flag, *values = spelled
-        secret = argument.dest in _SECRET_ARGUMENTS
-        speller.arguments.append(SpelledArgument(argument.dest, flag, tuple(values), secret, name))
+        secret = is_secret_argument(argument.dest)
+        unset = unset_in(value)
+        if unset and not values:
+            speller.notes.append(f"{name} depends on {', '.join(unset)}, not set here")
+        speller.arguments.append(
+            SpelledArgument(
+                canonical(argument.dest),
+                flag,
+                tuple(values),
+                secret,
+                name,
+                unset=unset,
+                dest=argument.dest,
+            )
+        )
 
 
 def _remarks(name: str, argument: Argument, version: str) -> list[str]:
@@ -195,6 +232,8 @@ def _words(argument: Argument, value: Any) -> list[str] | None:
     if kind is ArgumentKind.REFUSED:
         raise ValueError(f"this version refuses it ({argument.replacement or 'it was removed'})")
     if not kind.takes_value:
+        if unset_in(value):
+            return [flag]
         if not isinstance(value, bool):
             raise ValueError(f"it is a switch: true or false, not {value!r}")
         if kind is ArgumentKind.BOOLEAN:
@@ -215,7 +254,9 @@ def _text(value: Any) -> str:
         if "\0" in value:
             raise ValueError("the value holds a NUL character")
         return value
-    if isinstance(value, bool | dict | list):
+    if isinstance(value, dict | list):
+        return dumped(value)
+    if isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(value)  # NaN: what both float() and json.loads() read

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.command import SpelledArgument, Spelling
+from speclaunch.engine.environment import unset_in
 
 Algorithm = str | None
 Condition = Callable[[Algorithm], bool]
@@ -87,6 +88,8 @@ def local_paths(spelling: Spelling, catalogue: Catalogue) -> Iterator[tuple[Spel
 
 def _paths(name: str, values: Sequence[str]) -> Iterator[str]:
     for value in values:
+        if unset_in(value):  # a variable says it that is not set here
+            continue
         if name == "lora_paths":
             yield _adapter(value)
         elif not value.startswith("{"):

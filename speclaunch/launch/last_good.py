@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument, is_secret_variable
 from speclaunch.facts.hardware import Hardware
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.files import read_json, write_json
-from speclaunch.plan.request import canonical
 from speclaunch.recipe.schema import Deployment
 
 _VERSION = 2

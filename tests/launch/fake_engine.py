@@ -126,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path in ("/metrics", "/v1/loads", "/get_load"):
             self.answer({}, 404)
         elif self.path == "/server_info":
-            info = dict(INFO)
+            info = INFO | json.loads(os.environ.get("FAKE_INFO", "{}"))
             if self.behaviour == "speculation-off":
                 info["speculative_algorithm"] = None
             self.answer(info)
