@@ -263,7 +263,7 @@ def _show(plans: Sequence[Planned], comparisons: Sequence[Comparison], *, everyt
     for number, comparison in enumerate(comparisons):
         if number:
             out().print()
-        show_comparison(out(), comparison)
+        show_comparison(out(), comparison, everything=everything)
 
 
 def _print_json(plans: Sequence[Planned], comparisons: Sequence[Comparison]) -> None:

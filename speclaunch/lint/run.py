@@ -80,7 +80,8 @@ def lint(sources: Iterable[Source], options: Options) -> Report:
     """Check every source. Never raises for what a source holds."""
     tasks: list[_Task] = []
     ignores: dict[str, list[Ignore]] = {}
-    for source in sources:
+    for given in sources:
+        source = replace(given, recipe=given.recipe or given.rest)
         ignores[source.path] = read_ignores(source.text, source.path, source.commands)
         tasks += [_checked(part, version, options) for part, version in _parts(source, options)]
     _compare(tasks, options)
