@@ -106,8 +106,8 @@ class PackageSource:
         files = [name for name in self._names if not _NOT_THE_SERVER.search(name)]
         yield from sorted(files, key=lambda name: (name.count("/"), name))
 
-    def version(self) -> str:
-        """The release, from the package's version file or its metadata."""
+    def version(self, otherwise: str | None = None) -> str:
+        """The release, from the package's version file or its metadata; else `otherwise`."""
         for name in (f"{PACKAGE}/version.py", f"{PACKAGE}/_version.py"):
             for node in ast.walk(self.tree(name) or ast.Module(body=[], type_ignores=[])):
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
@@ -119,6 +119,8 @@ class PackageSource:
             found = re.search(r"^Version: *(\S+)", text, re.MULTILINE)
             if found:
                 return found[1]
+        if otherwise is not None:
+            return otherwise
         raise ExtractError(f"{self.path}: the package does not say which version it is")
 
     def _metadata(self) -> Iterator[str]:
