@@ -7,11 +7,12 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
+from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, history, name_of
 from speclaunch.engine.environment import FromEnvironment, dumped, unset_in
+from speclaunch.engine.nearest import nearest
 from speclaunch.engine.renames import REMOVALS, conversion, dead_variable, other_names
 
 MODULE = "sglang.launch_server"
@@ -36,6 +37,7 @@ class SpelledArgument:
     """One server argument as this engine version wants it: `--flag` and what follows it."""
 
     name: str
+    """The newest engine's name, whatever this version calls it: compare this one."""
     flag: str
     values: tuple[str, ...]
     secret: bool = False
@@ -43,6 +45,8 @@ class SpelledArgument:
     """The name that the recipe used."""
     unset: tuple[str, ...] = ()
     """The environment variables that its value needs and that are not set: it is not known."""
+    dest: str = ""
+    """Where this version stores it."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -75,7 +79,7 @@ class Spelling:
         return frozenset(found)
 
     def value(self, *names: str) -> str | None:
-        """The (first) value that was spelled for any of these argument names."""
+        """The (first) value that was spelled for any of these arguments (the newest names)."""
         for argument in self.arguments:
             if argument.name in names:
                 return argument.values[0] if argument.values else "true"
@@ -128,7 +132,7 @@ def is_secret_key(key: str) -> bool:
 
 def is_secret_argument(name: str) -> bool:
     """Whether the value of a server argument must not be shown."""
-    return name in _SECRET_ARGUMENTS
+    return canonical(name_of(name)) in _SECRET_ARGUMENTS
 
 
 def is_secret_variable(name: str) -> bool:
@@ -160,12 +164,20 @@ def _spell_one(speller: _Speller, name: str, value: Any) -> None:
         return
     if spelled is not None:
         flag, *values = spelled
-        secret = argument.dest in _SECRET_ARGUMENTS
+        secret = is_secret_argument(argument.dest)
         unset = unset_in(value)
         if unset and not values:
             speller.notes.append(f"{name} depends on {', '.join(unset)}, not set here")
         speller.arguments.append(
-            SpelledArgument(argument.dest, flag, tuple(values), secret, name, unset)
+            SpelledArgument(
+                canonical(argument.dest),
+                flag,
+                tuple(values),
+                secret,
+                name,
+                unset=unset,
+                dest=argument.dest,
+            )
         )
 
 
@@ -200,8 +212,7 @@ def _unknown(name: str, catalogue: Catalogue) -> ArgumentProblem:
     if past is not None:
         first, last = past
         return ArgumentProblem(name, message, f"it exists from {first} to {last}{_instead(name)}")
-    begun = [known for known in catalogue.names if known.startswith(f"{name_of(name)}_")]
-    close = get_close_matches(name_of(name), catalogue.names, n=2, cutoff=0.6) or begun[:2]
+    close = nearest(name_of(name), catalogue.names)
     hint = f"did you mean {' or '.join(f'`{c}`' for c in close)}?" if close else None
     return ArgumentProblem(name, message, hint)
 

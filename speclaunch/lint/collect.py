@@ -13,6 +13,7 @@ import yaml
 
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer.files import looks_like_yaml, read_text
+from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import MAX_BYTES, Invocation
 from speclaunch.importer.templates import TEMPLATE_SUFFIXES, template_of
 from speclaunch.lint.ignores import Extent
@@ -45,6 +46,8 @@ class Source:
     """What a reader could not make sense of, without giving up."""
     template: str | None = None
     """Why it is not judged: another program fills it in before anything is started."""
+    misread: tuple[Problem, ...] = ()
+    """What the shell takes for something else than its writer."""
 
     @property
     def commands(self) -> tuple[Extent, ...]:
@@ -125,10 +128,18 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
             if file is None:
                 raise InputError(Problem("a recipe cannot come from standard input: name its file"))
             return Source(path, text, _recipe(path, config_dirs))
-        reading = read_text(data, path)
+        reading = followed(read_text(data, path), file)
     except InputError as error:
         return Source(path, text, problems=error.problems)
-    return Source(path, text, None, reading.invocations, remarks=reading.problems)
+    return Source(
+        path,
+        text,
+        None,
+        reading.invocations,
+        reading.unread,
+        reading.problems,
+        misread=reading.misread,
+    )
 
 
 def _is_recipe(text: str, suffix: str) -> bool:

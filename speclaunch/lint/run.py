@@ -19,7 +19,7 @@ from speclaunch.importer.deployment import recipe_name
 from speclaunch.importer.interface import Invocation
 from speclaunch.lint.collect import Source
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
-from speclaunch.lint.notices import NOT_UNDERSTOOD, NOTICES, UNREADABLE, Notice
+from speclaunch.lint.notices import NOT_UNDERSTOOD, NOTICES, PLACEHOLDER, UNREADABLE, Notice
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.rules.examine import Lookup, examine, examine_together
@@ -118,6 +118,8 @@ def _checked(source: Source, version: str, options: Options) -> _Task:
         task.findings.append(_noticed(UNREADABLE, problem, source.path, version))
     for problem in source.remarks:
         task.findings.append(_noticed(NOT_UNDERSTOOD, problem, source.path, version))
+    for problem in source.misread:
+        task.findings.append(_noticed(PLACEHOLDER, problem, source.path, version))
     if source.template is not None:
         task.skipped = source.template
         return task
@@ -178,7 +180,8 @@ def _parts(source: Source, options: Options) -> list[tuple[Source, str]]:
     return (
         parts[:1]
         + [  # what could not be read is told once
-            (replace(part, problems=(), remarks=()), version) for part, version in parts[1:]
+            (replace(part, problems=(), remarks=(), misread=()), version)
+            for part, version in parts[1:]
         ]
     )
 

@@ -6,23 +6,34 @@ built from the catalogue) types their values, so that nothing here depends on th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.argv import parse_argv
-from speclaunch.engine.catalogue import Catalogue, held_versions
-from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.canonical import canonical
+from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.command import Spelling
 from speclaunch.engine.environment import FromEnvironment, unset_in
-from speclaunch.engine.renames import other_names
 from speclaunch.errors import COMMAND_LINE, Place, Problem
+from speclaunch.importer.effective import Effective, effective
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
+from speclaunch.plan.unread import is_exact, meant_by
 
 if TYPE_CHECKING:  # linting a script needs no Hydra
     from speclaunch.recipe.load import Recipe
+
+__all__ = [
+    "ENGINE_VARIABLES",
+    "Given",
+    "Origin",
+    "Request",
+    "canonical",
+    "from_invocation",
+    "from_recipe",
+    "from_words",
+]
 
 ENGINE_VARIABLES = ("SGLANG_", "SGL_")
 """How the names of the engine's own environment variables begin."""
@@ -76,27 +87,16 @@ class Request:
     """Arguments that are given again later on: the later one counts."""
     ignored: tuple[Given, ...] = ()
     """Arguments that slime does not pass on: an option of its own says them."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Arguments for which something was written that the parser did not understand, by the
+    engine's current name, with the reason: their values are unknown, and not the defaults."""
+    unseen: str | None = None
+    """Why more arguments may be given, in a file that was not read."""
 
     @property
     def version(self) -> str:
         """The engine version."""
         return self.catalogue.version
-
-
-@lru_cache(maxsize=4096)
-def canonical(name: str) -> str:
-    """The newest engine's own field for an argument, by whichever name it is known.
-
-    `cuda_graph_max_bs` is `cuda_graph_max_bs_decode`, `tensor_parallel_size` is `tp_size`. An
-    argument that is gone keeps the name it had.
-    """
-    newest = load_catalogue(held_versions()[-1])
-    for known in (name, *other_names(name)):
-        argument = newest.by_name(known)
-        if argument is not None and not argument.deprecated:
-            return argument.dest
-    argument = newest.by_name(name)
-    return argument.dest if argument is not None else name
 
 
 def from_recipe(
@@ -177,6 +177,18 @@ def from_recipe(
             Problem(h.message, place(h.index) if h.index is not None else None, h.help)
             for h in parsed.hints
         ),
+        unread=_unread(
+            [
+                *((p.name, f"--{p.name.replace('_', '-')}") for p in spelling.problems),
+                *(
+                    (names[p.index], words[p.index])
+                    for p in parsed.problems
+                    if p.index is not None and words[p.index].startswith("--")
+                ),
+            ],
+            given,
+            catalogue,
+        ),
     )
 
 
@@ -189,7 +201,8 @@ def _literal(*values: str) -> str | None:
 
 def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> Request:
     """What a found command asks, read by the parser of `catalogue`'s version."""
-    words = invocation.words
+    found = effective(invocation, catalogue)
+    words = found.words
     opaque = {index for index, word in enumerate(words) if not word.evaluated}
 
     def place(index: int | None) -> Place:
@@ -218,12 +231,49 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         invocation.place,
         given,
         _words(invocation.env),
-        _problems(parsed.problems, place, skip_missing=slime),
-        _problems(parsed.hints, place),
+        (*found.refused, *_problems(parsed.problems, place, skip_missing=_open(invocation, found))),
+        (*found.remarks, *_problems(parsed.hints, place)),
         _words(invocation.extras),
         tuple(overridden),
         ignored=tuple(ignored),
+        unread=_unread(
+            [
+                (flag.partition("=")[0], flag)
+                for flag in (words[p.index].text for p in parsed.problems if p.index is not None)
+                if flag.startswith("--")
+            ],
+            given,
+            catalogue,
+        ),
+        unseen=found.unseen,
     )
+
+
+def _unread(
+    refused: Iterable[tuple[str, str]], given: Mapping[str, Given], catalogue: Catalogue
+) -> dict[str, str]:
+    """What refused flags (as written, and as the parser saw them) were meant for.
+
+    An argument that was given besides is not what a misspelled flag was meant for.
+    """
+    found: dict[str, str] = {}
+    for written, flag in refused:
+        exact = is_exact(flag, catalogue)
+        for dest in meant_by(flag, catalogue):
+            name = canonical(dest)
+            if exact or name not in given:
+                reason = f"{written} was not understood"
+                if not exact:
+                    reason += f", and may be meant for {name}"
+                found.setdefault(name, reason)
+    return found
+
+
+def _open(invocation: Invocation, found: Effective) -> bool:
+    """Whether the model may be named where nobody looks, or was missed already."""
+    elsewhere = invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG)
+    missed = any("arguments are required" in problem.message for problem in found.refused)
+    return elsewhere or missed or found.elided or found.unseen is not None
 
 
 def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[str, Given]:
@@ -246,13 +296,13 @@ def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[
 def from_words(
     words: Sequence[str], env: Mapping[str, str], catalogue: Catalogue, name: str = "command"
 ) -> Request:
-    """What the words after `sglang serve` ask, given on a command line."""
+    """What the words that the server's parser gets ask, given on a command line."""
 
     def word(text: str) -> Word:
         return Word(text, Place(COMMAND_LINE, text=text))
 
     invocation = Invocation(
-        InvocationKind.SERVE,
+        InvocationKind.LAUNCH_SERVER,
         tuple(word(text) for text in words),
         Place(COMMAND_LINE, text=name),
         {variable: word(text) for variable, text in env.items()},

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from speclaunch.engine.renames import other_names
+from speclaunch.engine.canonical import canonical
 from speclaunch.errors import SpeclaunchError
 from speclaunch.launch.about import recipe_diff
 from speclaunch.launch.prepare import Prepared
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.fit.search import OBJECTIVE
 from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
+from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
 
@@ -47,6 +48,9 @@ def fitting(prepared: Prepared, plan: Plan) -> Fitting:
     def plan_with(changes: Mapping[str, Any]) -> Plan:
         return resolve(prepared.changed(changes).request(os.environ), plan.facts)
 
+    beyond = beyond_the_gpus(plan)
+    if beyond is not None:
+        return Fitting(Suggestion(Fit.FAILS, beyond, OBJECTIVE, Budget(Fit.FAILS, beyond)))
     steps = SETTINGS if recovery.policy == "off" else recovery
     try:
         found = suggest(plan_with, settings=steps)
@@ -67,7 +71,11 @@ def _unknown(why: str) -> Suggestion:
 def _lines(changes: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
     lines = []
     for name, value in changes.items():
-        written = [other for other in (name, *other_names(name)) if args.get(other) is not None]
+        written = [
+            other
+            for other, old in args.items()
+            if old is not None and canonical(other) == canonical(name)
+        ]
         lines += [f"- {other}: {_yaml(args[other])}" for other in written]
         lines.append(f"+ {written[0] if written else name}: {_yaml(value)}")
     return lines
