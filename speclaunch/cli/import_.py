@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
+from speclaunch.facts.engines import named
 from speclaunch.fix.edits import write_atomically
 from speclaunch.fix.proof_import import prove_import
 from speclaunch.importer.deployment import Imported, recipe_name, to_deployment
@@ -50,6 +51,7 @@ def import_(
     ] = None,
 ) -> None:
     """Write the recipe of an existing server command to standard output. Nothing is executed."""
+    engine = named(engine).held if engine is not None else None
     reading, source, stem = read(words)
     show_problems(err(), reading.problems, "warning")
     if not reading.invocations:

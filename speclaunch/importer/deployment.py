@@ -135,17 +135,13 @@ def _comments(invocation: Invocation, parsed: ParsedArguments) -> dict[str, str]
 def _from_environment(value: object) -> object:
     """`$MODEL` of a script becomes `${oc.env:MODEL}`: the recipe takes it from the same place.
 
-    So does Kubernetes' `$(MODEL)`, whose value comes from the cluster.
+    So does Kubernetes' `$(MODEL)`, whose value comes from the cluster; anything else in `$( … )` is
+    a command of a shell, and stays as it is.
     """
-    if isinstance(value, str) and (found := _CLUSTER.fullmatch(value)):
-        return Interpolation(f"${{oc.env:{found[1]}}}")
-    if (
-        isinstance(value, str)
-        and _VARIABLE.search(value)
-        and "$(" not in value
-        and "`" not in value
-    ):
-        return Interpolation(_VARIABLE.sub(lambda m: f"${{oc.env:{m[1] or m[2]}}}", value))
+    if isinstance(value, str) and "`" not in value and "$(" not in _CLUSTER.sub("", value):
+        named = _CLUSTER.sub(lambda m: f"${{{m[1]}}}", value)
+        if _VARIABLE.search(named):
+            return Interpolation(_VARIABLE.sub(lambda m: f"${{oc.env:{m[1] or m[2]}}}", named))
     if isinstance(value, list):
         return [_from_environment(item) for item in value]
     return value

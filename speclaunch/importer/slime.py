@@ -15,10 +15,12 @@ from speclaunch.importer.wrappers import cut
 
 PREFIX = "--sglang-"
 
-_OWN = re.compile(
-    r"--sglang-(?:router-(?:ip|port|request-timeout-secs)|server-concurrency|config)(?:=|\Z)"
-)
-"""Options that begin like SGLang's and are slime's."""
+_OWN = re.compile(r"--sglang-(?:router-[a-z-]+|server-concurrency|config)(?:=|\Z)")
+"""Options that begin like SGLang's and are the trainer's own: slime has `router-ip`, `router-port`,
+`router-request-timeout-secs`, `server-concurrency` and `config` (slime at 624b824,
+slime/backends/sglang_utils/arguments.py), miles `router-policy`, too (miles at 31f1ca9,
+miles/backends/sglang_utils/arguments.py).  No release of SGLang has a server argument `--router-…`:
+whatever begins so is the router's."""
 _ROLLOUT = re.compile(
     r"--(?:rollout-num-gpus|rollout-num-gpus-per-engine|rollout-num-gpus-per-node|hf-checkpoint"
     r"|debug-rollout-only|colocate|offload|prefill-num-servers|actor-num-nodes"

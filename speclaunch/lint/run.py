@@ -10,8 +10,9 @@ from functools import cache
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
-from speclaunch.errors import Place, Problem
+from speclaunch.errors import Place, Problem, SpeclaunchError
 from speclaunch.facts.declared import AUTO, declare
+from speclaunch.facts.engines import at_hand, declared
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.importer.deployment import recipe_name
@@ -83,10 +84,20 @@ def lint(sources: Iterable[Source], options: Options) -> Report:
     for given in sources:
         source = replace(given, recipe=given.recipe or given.rest)
         ignores[source.path] = read_ignores(source.text, source.path, source.commands)
-        tasks += [_checked(part, version, options) for part, version in _parts(source, options)]
+        try:
+            parts = _parts(source, options)
+        except SpeclaunchError as error:  # the engine that a recipe declares cannot be read
+            parts = [(_unread(source, error), held_versions()[-1])]
+        tasks += [_checked(part, version, options) for part, version in parts]
     _compare(tasks, options)
     reports = [_report(task, ignores.get(task.source.path, [])) for task in tasks]
     return Report(tuple(_with_complaints(reports, ignores, options)))
+
+
+def _unread(source: Source, error: SpeclaunchError) -> Source:
+    place = source.recipe.place("engine", "catalogue") if source.recipe else Place(source.path)
+    problems = tuple(replace(problem, place=place) for problem in error.problems)
+    return replace(source, recipe=None, problems=problems)
 
 
 @dataclass(slots=True)
@@ -192,6 +203,9 @@ def _version(source: Source) -> str:
     that fits."""
     if source.recipe is not None:
         wanted = source.recipe.deployment.engine
+        if wanted.catalogue is not None:
+            near = source.recipe.path.parent
+            return declared(wanted.catalogue, wanted.python, wanted.pinned, near)
         if wanted.pinned is not None:
             return resolve_version(wanted.pinned).held
         installed = _installed()
@@ -204,10 +218,9 @@ def _version(source: Source) -> str:
 
 @cache
 def _installed() -> str | None:
-    """The version of the engine on this machine, where we know that version."""
+    """The version of the engine on this machine; where it is no release, its own catalogue."""
     try:
-        version = find_runtime(None).sglang
-        return None if version is None else resolve_version(version).held
+        return at_hand(find_runtime(None))
     except Exception:  # none is installed, or one that nobody knows: the newest is assumed
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load as load_catalogue
@@ -136,3 +137,47 @@ def test_a_secret_of_the_cluster_is_taken_from_the_environment() -> None:
 def test_names() -> None:
     assert recipe_name("run-eagle3.8B") == "run_eagle3_8b"
     assert recipe_name("--", 2) == "imported_2"
+
+
+def test_a_variable_of_the_cluster_in_the_middle_of_a_word() -> None:
+    manifest = (
+        "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: engine\n"
+        '    command: [sglang, serve, --model-path, "/m/$(MODEL)", --dist-init-addr,\n'
+        '      "$(LWS_LEADER_ADDRESS):20000"]\n'
+        "    env: [{name: NCCL_X, value: 'a-$(HOST_NAME)-b'}]\n"
+    )
+    (invocation,) = read_text(manifest, "pod.yaml").invocations
+    text = to_deployment(invocation, "x", "0.5.23").recipe("pod.yaml")
+    recipe = yaml.safe_load(text)
+    assert recipe["args"]["dist_init_addr"] == "${oc.env:LWS_LEADER_ADDRESS}:20000"
+    assert recipe["args"]["model_path"] == "/m/${oc.env:MODEL}"
+    assert recipe["engine"]["env"]["NCCL_X"] == "a-${oc.env:HOST_NAME}-b"
+    assert "$(" not in text.replace("`$(", "")
+
+
+def test_a_command_of_a_shell_stays_as_it_is() -> None:
+    script = 'sglang serve --model-path m --dist-init-addr "$(hostname -i):$PORT"\n'
+    (invocation,) = read_text(script, "run.sh").invocations
+    imported = to_deployment(invocation, "x", "0.5.23")
+    assert imported.args["dist_init_addr"].value == "$(hostname -i):$PORT"
+
+
+def test_how_a_container_is_set_up_is_told_in_one_remark() -> None:
+    compose = (
+        "services:\n  e:\n    image: lmsysorg/sglang:v0.5.10\n    command: sglang serve --model-path m\n"
+        "    environment: {A: b}\n    volumes: [~/hf:/hf]\n    shm_size: 32g\n    ipc: host\n"
+        "    devices: [/dev/kfd]\n"
+    )
+    (invocation,) = read_text(compose, "compose.yaml").invocations
+    remarks = to_deployment(invocation, "x", "0.5.23").remarks
+    assert remarks == (
+        "compose.yaml:6:14: left out `volumes, shm_size, ipc, devices`: how the container is set up"
+        " is up to who starts it",
+    )
+    pod = (
+        "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: e\n"
+        "    command: [sglang, serve, --model-path, m]\n    volumeMounts: []\n    ports: []\n"
+    )
+    (invocation,) = read_text(pod, "pod.yaml").invocations
+    (remark,) = to_deployment(invocation, "x", "0.5.23").remarks
+    assert "`volumeMounts, ports`" in remark

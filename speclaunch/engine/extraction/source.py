@@ -117,8 +117,8 @@ class PackageSource:
         """The sources of C++ and CUDA that a server may compile when it starts."""
         yield from (name for name in self._native if not _NOT_THE_SERVER.search(name))
 
-    def version(self) -> str:
-        """The release, from the package's version file or its metadata."""
+    def version(self, otherwise: str | None = None) -> str:
+        """The release, from the package's version file or its metadata; else `otherwise`."""
         for name in (f"{PACKAGE}/version.py", f"{PACKAGE}/_version.py"):
             for node in ast.walk(self.tree(name) or ast.Module(body=[], type_ignores=[])):
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
@@ -130,6 +130,8 @@ class PackageSource:
             found = re.search(r"^Version: *(\S+)", text, re.MULTILINE)
             if found:
                 return found[1]
+        if otherwise is not None:
+            return otherwise
         raise ExtractError(f"{self.path}: the package does not say which version it is")
 
     def _metadata(self) -> Iterator[str]:
