@@ -32,6 +32,8 @@ class Effective:
     remarks: list[Problem] = field(default_factory=list)
     unseen: str | None = None
     elided: bool = False
+    config: Word | None = None
+    """The file of `--config` that was not read."""
 
 
 def effective(invocation: Invocation, catalogue: Catalogue) -> Effective:
@@ -86,6 +88,7 @@ def _config(found: Effective, invocation: Invocation, catalogue: Catalogue) -> N
     path = words[index + 1]
     found.words = (*words[:index], *words[index + 2 :])
     if not path.evaluated:
+        found.config = path
         found.unseen = f"the file `{path.text}` of --config is not known"
     elif PurePath(path.text).suffix.lower() not in CONFIG_SUFFIXES:
         suffix = PurePath(path.text).suffix
@@ -94,6 +97,7 @@ def _config(found: Effective, invocation: Invocation, catalogue: Catalogue) -> N
         found.unseen = "the engine does not read the file of --config"
     elif invocation.config is None or invocation.config.text is None:
         why = invocation.config.why if invocation.config is not None else "it is not read here"
+        found.config = path
         found.unseen = f"{path.text} of --config: {why}"
     else:
         _merge(found, invocation.config, path.place, catalogue)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,6 +14,7 @@ from speclaunch.facts.declared import AUTO, declare
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.importer.deployment import recipe_name
+from speclaunch.importer.images import image_version
 from speclaunch.importer.interface import Invocation
 from speclaunch.lint.collect import Source
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
@@ -24,8 +24,6 @@ from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.rules.examine import Lookup, examine, examine_together
 from speclaunch.rules.interface import Finding, Fix, Rule, Severity, Unjudged
 from speclaunch.rules.registry import all_rules
-
-_TAG = re.compile(r"sglang[^:@]*:v?(?P<version>\d+\.\d+\.\d+(?:\.post\d+)?)(?![\d.])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,17 +163,6 @@ def _parts(source: Source, options: Options) -> list[tuple[Source, str]]:
             (replace(part, problems=(), remarks=(), misread=()), version) for part, version in parts[1:]
         ]
     )
-
-
-def image_version(image: str | None) -> str | None:
-    """The release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`, where we know it."""
-    found = _TAG.search(image or "")
-    if found is None:
-        return None
-    try:
-        return resolve_version(found["version"]).held
-    except UnknownVersion:
-        return None
 
 
 def _version(source: Source) -> str:
