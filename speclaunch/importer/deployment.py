@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from speclaunch.engine.argument import ArgumentKind
 from speclaunch.engine.argv import ParsedArgument, ParsedArguments, args_of, parse_argv
+from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.versions import is_version
@@ -47,9 +48,10 @@ class Imported:
         if self.remarks:
             header += ["", *self.remarks]
         algorithm = self.args.get("speculative_algorithm")
-        description = f"{algorithm.value if algorithm else 'No speculation'} on " + (
-            self.model or "a model to be named"
-        )
+        said = str(algorithm.value) if algorithm else "No speculation"
+        description = f"{said} on {self.model or 'a model to be named'}"
+        if "config" in self.args:  # it may say either
+            description = f"What {self.args['config'].value} says, and more"
         return recipe_text(
             header=header,
             description=description,
@@ -79,10 +81,10 @@ def to_deployment(invocation: Invocation, name: str, version: str | None = None)
         for name, value in args_of(parsed).items()
     }
     remarks = _remarks(invocation)
+    remarks += [f"{word.place}: left out `{word.text}`: {word.why}" for word in found.elided]
     remarks += _config_file(parsed, found, invocation, args)
     if invocation.kind is InvocationKind.SLIME:
-        args, more = _from_slime(invocation, args)
-        remarks += more
+        args = _from_slime(invocation, args)
     if found.unseen is None:
         args.setdefault("model_path", Line(OPEN, "not in the command: name it"))
     env = {variable: value_of(word) for variable, word in invocation.env.items()}
@@ -226,19 +228,28 @@ def _config_file(
     return remarks
 
 
-def _from_slime(
-    invocation: Invocation, args: Mapping[str, Line]
-) -> tuple[dict[str, Line], Sequence[str]]:
+def _from_slime(invocation: Invocation, args: Mapping[str, Line]) -> dict[str, Line]:
     """slime says the model and the GPUs of an engine with options of its own."""
     found = dict(args)
-    remarks: list[str] = []
     for option, word in invocation.extras.items():
-        if option == _SLIME_GPUS and word.text.isdigit():
-            pipeline = found.get("pp_size")
-            size = int(word.text) // (int(pipeline.value) if pipeline else 1)
-            if size > 1:
-                found["tp_size"] = Line(size, f"slime's {option}")
+        if option == _SLIME_GPUS:
+            sizes = {canonical(name): line.value for name, line in found.items()}
+            stages = sizes.get("pp_size", 1)
+            said = value_of(word)
+            if word.text.isdigit() and isinstance(stages, int):
+                said = Line(int(word.text) // max(1, stages))
+            elif "pp_size" in sizes:
+                said = Line(OPEN, f"`{word.text}` of {option} over pp_size")
+            _instead(found, "tp_size")  # slime does not look at it
+            if said.value not in (0, 1):
+                found["tp_size"] = Line(said.value, said.comment or f"slime's {option}")
         elif option == _SLIME_MODEL:
+            _instead(found, "model_path")
             line = value_of(word)
             found["model_path"] = Line(line.value, line.comment or f"slime's {option}")
-    return found, remarks
+    return found
+
+
+def _instead(args: dict[str, Line], field: str) -> None:
+    for name in [name for name in args if canonical(name) == field]:
+        del args[name]

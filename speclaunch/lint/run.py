@@ -160,7 +160,8 @@ def _parts(source: Source, options: Options) -> list[tuple[Source, str]]:
     return (
         parts[:1]
         + [  # what could not be read is told once
-            (replace(part, problems=(), remarks=(), misread=()), version) for part, version in parts[1:]
+            (replace(part, problems=(), remarks=(), misread=()), version)
+            for part, version in parts[1:]
         ]
     )
 
