@@ -21,8 +21,8 @@ from speclaunch.fix.edits import Change, Edit, apply
 from speclaunch.fix.origin import Origin, origin, refused
 from speclaunch.fix.planned import Planned, plan
 from speclaunch.fix.rewrite import Rewriting, conflicts, rewrite, touched_lines, with_variable
-from speclaunch.importer.files import read_text
 from speclaunch.importer.effective import settled
+from speclaunch.importer.files import read_text
 from speclaunch.importer.images import image_version
 from speclaunch.importer.interface import Invocation, Reading
 

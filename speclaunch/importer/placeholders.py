@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
-_NAME = r"<[^\W_](?:[^<>\n$`\"\\]{0,78}[^<>\s$`\"\\])?(?<!\s\d)>"
+_NAME = r"<[^\W_](?:[^<>\n$`\"\\]{0,78}[^<>\s$`\"\\])?(?:(?<!\s\d)>|>(?=\s|\Z))"
 _ANGLE = re.compile(rf"{_NAME}(?![&>|])")
 _ANGLE_ENDS = re.compile(r"[\s\"';)\\]|/<|\Z")
 """What may follow a placeholder in a script: after `<in>out` the shell is meant."""

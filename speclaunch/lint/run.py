@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
+from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.errors import Place, Problem
