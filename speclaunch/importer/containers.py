@@ -243,6 +243,8 @@ class _Collected:
         self.document = document
         self.invocations: list[Invocation] = []
         self.problems: list[Problem] = []
+        self.unread: list[Problem] = []
+        self.misread: list[Problem] = []
 
     @contextmanager
     def within(self, image: str | None) -> Iterator[None]:
@@ -254,7 +256,12 @@ class _Collected:
             self.invocations[index] = replace(found, image=found.image or image)
 
     def done(self) -> Reading:
-        return Reading(tuple(self.invocations), tuple(self.problems))
+        return Reading(
+            tuple(self.invocations),
+            tuple(self.problems),
+            tuple(self.unread),
+            tuple(self.misread),
+        )
 
     def command(
         self,
@@ -310,10 +317,12 @@ class _Collected:
         try:
             reading = run(source, scope, around)
         except InputError as error:
-            self.problems.extend(error.problems)
+            self.unread.extend(error.problems)
             return
         self.invocations.extend(reading.invocations)
         self.problems.extend(reading.problems)
+        self.unread.extend(reading.unread)
+        self.misread.extend(reading.misread)
 
     def _comments(self, words: Sequence[Field]) -> tuple[Comment, ...]:
         """The comments on the lines of the command and between them."""

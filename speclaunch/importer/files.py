@@ -13,9 +13,11 @@ import yaml
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.importer import containers, nodes, sglang_yaml
 from speclaunch.importer.commands import Around, environment, look
+from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import MAX_BYTES, Reading
 from speclaunch.importer.interpret import run
 from speclaunch.importer.markdown import read_markdown as _read_markdown
+from speclaunch.importer.placeholders import is_template
 from speclaunch.importer.scope import Field, Scope, Value
 from speclaunch.importer.text import Document, Piece, Source, Span
 
@@ -89,12 +91,12 @@ def read_shell(text: str, shown: str) -> Reading:
     Raises InputError where the script cannot be read at all (a quote that is never closed, NUL
     bytes, nesting without end, more than any launch script holds).
     """
-    return run(_document(text, shown).source())
+    return run(_document(text, shown, lenient=is_template(shown)).source())
 
 
 def read_markdown(text: str, shown: str) -> Reading:
     """The servers in the shell blocks of a Markdown document."""
-    return _read_markdown(_document(text, shown))
+    return _read_markdown(_document(text, shown, lenient=True))
 
 
 def read_yaml(text: str, shown: str) -> Reading:
@@ -102,7 +104,7 @@ def read_yaml(text: str, shown: str) -> Reading:
 
     A recipe of ours, or anything else without a server, gives an empty reading.
     """
-    document = _document(text, shown)
+    document = _document(text, shown, lenient=is_template(shown))
     roots = nodes.load(document)
     if not roots:
         return Reading()
@@ -123,7 +125,8 @@ def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Readi
     """
     if isinstance(text, bytes):
         text = _decoded(text, shown)
-    kind = (Path(shown).suffix if suffix is None else suffix).lower()
+    name = Path(shown if suffix is None else f"x{suffix}")
+    kind = (Path(Path(shown).stem).suffix if is_template(shown) else name.suffix).lower()
     if kind in _NOT_OURS:
         return Reading()
     if kind in _MARKDOWN:
@@ -148,7 +151,7 @@ def read_file(path: Path, shown: str | None = None) -> Reading:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(Problem(f"cannot read {name}: {error.strerror}")) from error
-    return read_text(data, name, path.suffix)
+    return followed(read_text(data, name, path.suffix), path)
 
 
 def _decoded(data: bytes, shown: str) -> str:
@@ -160,10 +163,10 @@ def _decoded(data: bytes, shown: str) -> str:
         raise InputError(Problem(f"{shown} is not UTF-8 text (byte {error.start})")) from error
 
 
-def _document(text: str, shown: str) -> Document:
+def _document(text: str, shown: str, *, lenient: bool = False) -> Document:
     if len(text) > MAX_BYTES:
         raise InputError(Problem(f"{shown} is larger than 10 MiB", Place(shown)))
-    return Document(text, shown)
+    return Document(text, shown, lenient=lenient)
 
 
 def _is_object(root: yaml.Node) -> bool:

@@ -54,9 +54,15 @@ def default(expander: Expander, part: Parameter, source: Source) -> tuple[Piece,
     if part.operand is None:
         return ()
     note = f"the default of `{part.name}`, which this file does not set"
+    if part.name.isdigit():
+        note = f"the default of argument {part.name} of the script"
     if any(piece.unknown for piece in expander.text(part.operand)):
         return expander.unknown(part, source, f"the default of `{part.name}` cannot be evaluated")
-    return tuple(replace(piece, note=piece.note or note) for piece in expander.text(part.operand))
+    variable = None if part.name.isdigit() or part.name in "@*" else part.name
+    return tuple(
+        replace(piece, note=piece.note or note, variable=variable)
+        for piece in expander.text(part.operand)
+    )
 
 
 def _conditional(
@@ -73,6 +79,8 @@ def _conditional(
     if sign == "?":
         return expander.unset(part, source)
     pieces = default(expander, part, source)
+    if value is not None:  # set in the file, to nothing
+        pieces = tuple(replace(piece, note=None, variable=None) for piece in pieces)
     if sign == "=" and part.operand is not None and not any(piece.unknown for piece in pieces):
         span = Span(source, part.operand.start, part.operand.end)
         exported = value is not None and value.exported

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from speclaunch.errors import Place
+from speclaunch.importer import placeholders
 from speclaunch.importer.interface import Word
 from speclaunch.importer.syntax import Function
 from speclaunch.importer.text import Piece, Span
@@ -69,7 +70,30 @@ class Field:
         unknown = self.unknown
         why = unknown or next((piece.note for piece in self.pieces if piece.note), None)
         used = self.used.place if self.used is not None else None
-        return Word(self.text, self.place, unknown is None, why, used)
+        text = self.text
+        if unknown is None and self.pieces:
+            quoted = all(piece.quoted for piece in self.pieces)
+            lenient = self.pieces[0].source.document.lenient
+            placeholder = placeholders.why(text, lenient=lenient, quoted=quoted)
+            if placeholder is not None:
+                return Word(text, self.place, False, placeholder, used, placeholder=True)
+        if unknown is not None:
+            inside = any(piece.inside for piece in self.pieces)
+            return Word(text, self.place, False, why, used, inside=inside)
+        return Word(text, self.place, True, why, used, defaults=self._defaults())
+
+    def _defaults(self) -> tuple[tuple[int, int, str], ...]:
+        found: list[tuple[int, int, str]] = []
+        at = 0
+        for piece in self.pieces:
+            end = at + len(piece.text)
+            if piece.variable is not None and piece.text:
+                if found and found[-1][1:] == (at, piece.variable):
+                    found[-1] = (found[-1][0], end, piece.variable)
+                else:
+                    found.append((at, end, piece.variable))
+            at = end
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,15 @@ MAX_WORK = 150_000
 class Document:
     """The text of one file as the user knows it."""
 
-    def __init__(self, text: str, shown: str) -> None:
+    def __init__(self, text: str, shown: str, *, lenient: bool = False) -> None:
         if "\0" in text:
             line = text.count("\n", 0, text.index("\0")) + 1
             raise InputError(Problem("a NUL byte: this is not a text file", Place(shown, line)))
         # Columns are the same without the carriage returns, and no shell wants them.
         self.text = text.replace("\r\n", "\n")
         self.shown = shown
+        self.lenient = lenient
+        """A document or a template for people, which no shell sees as it stands."""
         self._lines: list[int] | None = None
         self._work = 0
 
@@ -134,6 +136,10 @@ class Piece:
     unknown: str | None = None
     note: str | None = None
     owner: Span | None = None
+    variable: str | None = None
+    """The variable of the environment around whose default this is."""
+    inside: bool = False
+    """What is not known is decided in the file itself (a loop, a condition), not around it."""
 
     def offset(self, index: int) -> int:
         """Where the character `index` stands in the document."""
@@ -150,6 +156,8 @@ class Piece:
             self.unknown,
             self.note,
             self.owner,
+            self.variable,
+            self.inside,
         )
 
 

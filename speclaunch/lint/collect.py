@@ -13,6 +13,7 @@ import yaml
 
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer.files import read_text
+from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import MAX_BYTES, Invocation
 from speclaunch.lint.ignores import Extent
 
@@ -42,6 +43,8 @@ class Source:
     """Why it, or a part of it, could not be read."""
     remarks: tuple[Problem, ...] = field(default=())
     """What a reader could not make sense of, without giving up."""
+    misread: tuple[Problem, ...] = ()
+    """What the shell takes for something else than its writer."""
 
     @property
     def commands(self) -> tuple[Extent, ...]:
@@ -117,10 +120,12 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
             if file is None:
                 raise InputError(Problem("a recipe cannot come from standard input: name its file"))
             return Source(path, text, _recipe(path, config_dirs))
-        reading = read_text(data, path)
+        reading = followed(read_text(data, path), file)
     except InputError as error:
         return Source(path, text, problems=error.problems)
-    return Source(path, text, None, reading.invocations, remarks=reading.problems)
+    return Source(
+        path, text, None, reading.invocations, reading.unread, reading.problems, reading.misread
+    )
 
 
 def _is_recipe(text: str, suffix: str) -> bool:

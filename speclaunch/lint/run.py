@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
+from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.errors import Place, Problem
@@ -15,17 +14,16 @@ from speclaunch.facts.declared import AUTO, declare
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.importer.deployment import recipe_name
+from speclaunch.importer.images import image_version
 from speclaunch.importer.interface import Invocation
 from speclaunch.lint.collect import Source
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
-from speclaunch.lint.notices import NOT_UNDERSTOOD, NOTICES, UNREADABLE, Notice
+from speclaunch.lint.notices import NOT_UNDERSTOOD, NOTICES, PLACEHOLDER, UNREADABLE, Notice
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.rules.examine import Lookup, examine, examine_together
 from speclaunch.rules.interface import Finding, Fix, Rule, Severity, Unjudged
 from speclaunch.rules.registry import all_rules
-
-_TAG = re.compile(r"sglang[^:@]*:v?(?P<version>\d+\.\d+\.\d+(?:\.post\d+)?)(?![\d.])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +103,8 @@ def _checked(source: Source, version: str, options: Options) -> _Task:
         task.findings.append(_noticed(UNREADABLE, problem, source.path, version))
     for problem in source.remarks:
         task.findings.append(_noticed(NOT_UNDERSTOOD, problem, source.path, version))
+    for problem in source.misread:
+        task.findings.append(_noticed(PLACEHOLDER, problem, source.path, version))
     if source.recipe is not None:
         wanted = source.recipe.deployment.engine
         if not wanted.specifier.contains(version):
@@ -160,20 +160,10 @@ def _parts(source: Source, options: Options) -> list[tuple[Source, str]]:
     return (
         parts[:1]
         + [  # what could not be read is told once
-            (replace(part, problems=(), remarks=()), version) for part, version in parts[1:]
+            (replace(part, problems=(), remarks=(), misread=()), version)
+            for part, version in parts[1:]
         ]
     )
-
-
-def image_version(image: str | None) -> str | None:
-    """The release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`, where we know it."""
-    found = _TAG.search(image or "")
-    if found is None:
-        return None
-    try:
-        return resolve_version(found["version"]).held
-    except UnknownVersion:
-        return None
 
 
 def _version(source: Source) -> str:

@@ -16,6 +16,7 @@ from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.command import Spelling
 from speclaunch.errors import COMMAND_LINE, Place, Problem
+from speclaunch.importer.effective import Effective, effective
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 
 if TYPE_CHECKING:  # linting a script needs no Hydra
@@ -82,6 +83,8 @@ class Request:
     """Arguments that are given again later on: the later one counts."""
     ignored: tuple[Given, ...] = ()
     """Arguments that slime does not pass on: an option of its own says them."""
+    unseen: str | None = None
+    """Why more arguments may be given, in a file that was not read."""
 
     @property
     def version(self) -> str:
@@ -156,7 +159,8 @@ def from_recipe(
 
 def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> Request:
     """What a found command asks, read by the parser of `catalogue`'s version."""
-    words = invocation.words
+    found = effective(invocation, catalogue)
+    words = found.words
     opaque = {index for index, word in enumerate(words) if not word.evaluated}
 
     def place(index: int | None) -> Place:
@@ -185,12 +189,20 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         invocation.place,
         given,
         _words(invocation.env),
-        _problems(parsed.problems, place, skip_missing=slime),
-        _problems(parsed.hints, place),
+        (*found.refused, *_problems(parsed.problems, place, skip_missing=_open(invocation, found))),
+        (*found.remarks, *_problems(parsed.hints, place)),
         _words(invocation.extras),
         tuple(overridden),
         ignored=tuple(ignored),
+        unseen=found.unseen,
     )
+
+
+def _open(invocation: Invocation, found: Effective) -> bool:
+    """Whether the model may be named where nobody looks, or was missed already."""
+    elsewhere = invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG)
+    missed = any("arguments are required" in problem.message for problem in found.refused)
+    return elsewhere or missed or bool(found.elided) or found.unseen is not None
 
 
 def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[str, Given]:
@@ -213,13 +225,13 @@ def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[
 def from_words(
     words: Sequence[str], env: Mapping[str, str], catalogue: Catalogue, name: str = "command"
 ) -> Request:
-    """What the words after `sglang serve` ask, given on a command line."""
+    """What the words that the server's parser gets ask, given on a command line."""
 
     def word(text: str) -> Word:
         return Word(text, Place(COMMAND_LINE, text=text))
 
     invocation = Invocation(
-        InvocationKind.SERVE,
+        InvocationKind.LAUNCH_SERVER,
         tuple(word(text) for text in words),
         Place(COMMAND_LINE, text=name),
         {variable: word(text) for variable, text in env.items()},

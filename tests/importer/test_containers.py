@@ -262,5 +262,5 @@ def test_a_template_says_that_it_is_one() -> None:
 def test_a_broken_script_hides_no_other() -> None:
     text = "a: |\n  python3 -m sglang.launch_server 'x\nb: |\n  sglang serve --tp 2\n"
     reading = read_yaml(text, "x.yaml")
-    assert len(reading.problems) == 1
+    assert len(reading.unread) == 1
     assert texts(reading.invocations[0]) == ["--tp", "2"]

@@ -148,6 +148,6 @@ INFO ready
     assert [at(one.words[0]) for one in reading.invocations] == [
         (7, 6), (11, 35), (13, 23), (21, 33), (26, 5), (34, 33),
     ]  # fmt: skip
-    (problem,) = reading.problems
+    (problem,) = reading.unread
     assert problem.place is not None
     assert problem.place.line == 30
