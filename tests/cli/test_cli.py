@@ -310,11 +310,13 @@ def test_migrate_writes_nothing_that_the_target_refuses(tmp_path: Path) -> None:
 
 
 def test_migrate_follows_a_config_file_and_says_what_it_was_read_for(tmp_path: Path) -> None:
-    (tmp_path / "run.sh").write_text("sglang serve --config c.yaml --speculative-draft d\n")
+    (tmp_path / "run.sh").write_text(
+        "python -m sglang.launch_server --config c.yaml --speculative-draft d\n"
+    )
     (tmp_path / "c.yaml").write_text("model-path: x\ncollect-tokens-histogram: true\n")
     done = run("migrate", "run.sh", "--to", "0.5.23", "--from", "0.5.9", cwd=tmp_path)
     assert done.returncode == 1 and "ambiguous option: --speculative-draft" in done.stderr
-    (tmp_path / "run.sh").write_text("sglang serve --config c.yaml\n")
+    (tmp_path / "run.sh").write_text("python -m sglang.launch_server --config c.yaml\n")
     done = run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
     assert done.returncode == 1 and "needs no change" not in done.stderr
     assert "speclaunch migrate c.yaml --to 0.5.23" in done.stderr
