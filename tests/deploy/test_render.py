@@ -14,7 +14,7 @@ from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.interface import Rendering
 from speclaunch.deploy.proof import prove_rendering
 from speclaunch.deploy.shell import ShellRenderer
-from speclaunch.deploy.slime import PREFIX, SET_BY_SLIME, SlimeRenderer
+from speclaunch.deploy.slime import SET_BY_SLIME, SlimeRenderer
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.fix.proof import UnprovenError
 from speclaunch.launch.prepare import prepare
@@ -73,7 +73,7 @@ def test_a_slime_array_holds_every_argument_that_slime_takes(name: str) -> None:
             assert f"# left out: {argument.flag} (" in text
         elif argument.name != "tp_size":
             first, *rest = argument.tokens
-            expected += [first.replace("--", PREFIX, 1), *rest]
+            expected += [first.replace("--", "--sglang-", 1), *rest]
     assert words[2:] == expected
     assert "--debug-rollout-only" in text
 
@@ -140,3 +140,16 @@ def test_a_text_that_is_another_deployment_is_refused(
         prove_rendering(target, renderer().render(wanted), wanted, prepared.catalogue)
     with pytest.raises(UnprovenError):
         prove_rendering("x", broken(wanted), wanted, prepared.catalogue)
+
+
+def test_slime_has_the_negation_before_its_prefix(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("defaults: [base]\nargs: {model_path: x, enable_tf32_matmul: false}\n")
+    prepared = prepare(load(str(recipe)), "0.5.23", dry_run=True)
+    wanted = Rendering("mine", "", prepared.program, prepared.spelling, prepared.overlay)
+    text = SlimeRenderer().render(wanted)
+    assert "   --no-sglang-enable-tf32-matmul\n" in text
+    prove_rendering("slime", text, wanted, prepared.catalogue)
+    wrong = text.replace("--no-sglang-", "--sglang-no-")
+    with pytest.raises(UnprovenError):
+        prove_rendering("slime", wrong, wanted, prepared.catalogue)
