@@ -63,7 +63,7 @@ def _unlike(
     wanted = _asked(invocation, catalogue)
     if wanted is None:
         return  # the parser said more than could be imported, and the import says so
-    got = _said(spelling, catalogue)
+    got = _said(spelling, catalogue, _unevaluated(invocation))
     if got is None:
         yield f"SGLang {catalogue.version} refuses it"
         return
@@ -85,7 +85,11 @@ def _unlike(
         name: word.text if word.evaluated else _plain(word.text)
         for name, word in invocation.env.items()
     }
-    mine = {name: _plain(value or "") for name, value in deployment.engine.env.items()}
+    kept = {word.text for word in invocation.env.values() if not word.evaluated}
+    mine = {
+        name: _plain(value) if value in kept else value or ""
+        for name, value in deployment.engine.env.items()
+    }
     for name in dict.fromkeys((*env, *mine)):
         if env.get(name) != mine.get(name) and mine.get(name) != _ASKED_FOR:
             yield f"the variable {name} is not what it was"
@@ -114,14 +118,20 @@ def _asked(invocation: Invocation, catalogue: Catalogue) -> Meaning | None:
     return meaning_of(texts, catalogue, {at for at, i in enumerate(kept) if i in opaque})
 
 
-def _said(spelling: Spelling, catalogue: Catalogue) -> Meaning | None:
+def _unevaluated(invocation: Invocation) -> frozenset[str]:
+    """The words that could not be evaluated, and their values: a recipe may keep them as texts."""
+    words = [word.text for word in invocation.words if not word.evaluated]
+    return frozenset((*words, *(word.partition("=")[2] for word in words)))
+
+
+def _said(spelling: Spelling, catalogue: Catalogue, unevaluated: frozenset[str]) -> Meaning | None:
     """What the recipe says, its stand-ins carried through unchecked."""
     words = [token for argument in spelling.arguments for token in argument.tokens]
-    plain = [_plain(word) for word in words]
+    plain = [_plain(word) if word in unevaluated else word for word in words]
     opaque = {
         index
         for index, (word, bare) in enumerate(zip(words, plain, strict=True))
-        if _stands_in(bare) or word != bare or "$" in word or "`" in word
+        if _stands_in(bare) or word in unevaluated
     }
     return meaning_of(plain, catalogue, opaque)
 

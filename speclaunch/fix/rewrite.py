@@ -11,6 +11,7 @@ from speclaunch.fix.edits import Edit, Insertion, apply
 from speclaunch.fix.planned import Planned, Said
 from speclaunch.fix.proof import empties
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
+from speclaunch.importer.slime import bare, prefixed
 
 
 @dataclass(slots=True)
@@ -125,8 +126,8 @@ def _whole(text: str, place: Place, word: Word | None) -> Edit | None:
 def _is_word(source: str, word: Word) -> bool:
     if not word.evaluated:
         return True
-    bare = source.strip("\"'").removeprefix("--sglang-").removeprefix("--")
-    return bare == word.text.removeprefix("--") or _split(source) == [word.text] or "$" in source
+    inner = source.strip("\"'")
+    return word.text in (inner, bare(inner)) or _split(source) == [word.text] or "$" in source
 
 
 def _balanced(source: str) -> bool:
@@ -155,18 +156,18 @@ def _respelled(lines: Sequence[str], place: Place, written: str, said: Said) -> 
     if not 1 <= place.line <= len(lines) or becomes.flag is None:
         return None
     source = lines[place.line - 1][place.column - 1 : place.column - 1 + place.length]
-    old = written.lstrip("-")
-    # `=` holds in a shell and in a list of YAML alike
-    new = "=".join([becomes.flag.lstrip("-"), *(becomes.values or ())])
-    at = source.find(f"-{old}")
-    if at < 0:
-        return None
-    return Edit(place.line, place.column + at + 1, len(old), new)
+    for old in dict.fromkeys((written, prefixed(written))):
+        at = source.find(old)
+        if at >= 0:
+            flag = becomes.flag if old == written else prefixed(becomes.flag)
+            # `=` holds in a shell and in a list of YAML alike
+            new = "=".join([flag, *(becomes.values or ())])
+            return Edit(place.line, place.column + at, len(old), new)
+    return None
 
 
 def _shown(flag: str, invocation: Invocation) -> str:
-    slime = invocation.kind is InvocationKind.SLIME
-    return flag.replace("--", "--sglang-", 1) if slime else flag
+    return prefixed(flag) if invocation.kind is InvocationKind.SLIME else flag
 
 
 def conflicts(rewritings: Sequence[Rewriting]) -> Iterator[Problem]:
