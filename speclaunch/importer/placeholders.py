@@ -55,8 +55,8 @@ def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Mar
                 (begins or at > start) and angle and _ANGLE_ENDS.match(text, angle.end())
             )
             if angle and due:
-                shell = f"it redirects from the file `{angle[0][1:-1]}`"
-                return Mark(at, angle.end(), angle[0], at, None if lenient else shell)
+                from_file = f"it redirects from the file `{angle[0][1:-1]}`"
+                return Mark(at, angle.end(), angle[0], at, None if lenient else from_file)
         elif char == "{" and (braces := _BRACES.match(text, at)):
             return Mark(at, braces.end(), braces[0], at)
         elif char == "[":

@@ -42,7 +42,7 @@ def test_a_placeholder_in_a_script_is_told_by_every_verb(tmp_path: Path) -> None
 def test_in_a_document_it_is_a_value_that_nobody_knows(tmp_path: Path) -> None:
     text = f"# How\n\n```bash\n{PASTED}```\n"
     (tmp_path / "x.md").write_text(text)
-    code, found = linted("x.md", tmp_path)
+    _, found = linted("x.md", tmp_path)
     assert {one for one, _, _ in found} <= {"SPL002", "SPL005", "SPL104", "SPL106"}, found
     imported = run("import", "x.md", cwd=tmp_path)
     assert imported.returncode == 0, imported.stderr
