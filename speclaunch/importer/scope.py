@@ -87,7 +87,7 @@ class Field:
         at = 0
         for piece in self.pieces:
             end = at + len(piece.text)
-            if piece.variable is not None and piece.text:
+            if piece.variable is not None:
                 if found and found[-1][1:] == (at, piece.variable):
                     found[-1] = (found[-1][0], end, piece.variable)
                 else:
