@@ -14,6 +14,7 @@ from speclaunch.fix.edits import write_atomically
 from speclaunch.fix.proof_import import prove_import
 from speclaunch.importer.deployment import Imported, recipe_name, to_deployment
 from speclaunch.importer.files import read_file, read_text, read_words
+from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import Reading
 from speclaunch.report.console import err
 from speclaunch.report.problems import show_problems
@@ -77,9 +78,10 @@ class NothingFoundError(SpeclaunchError):
 def read(words: Sequence[str]) -> tuple[Reading, str, str]:
     """What the words name: a file, standard input or a command; its source and its stem."""
     if len(words) > 1:
-        return read_words(words), "the command line", "imported"
+        return followed(read_words(words), None), "the command line", "imported"
     if words[0] == STDIN:
-        return read_text(sys.stdin.buffer.read(), "<stdin>"), "standard input", "imported"
+        reading = read_text(sys.stdin.buffer.read(), "<stdin>")
+        return followed(reading, None), "standard input", "imported"
     path = Path(words[0])
     return read_file(path, words[0]), words[0], path.stem
 

@@ -85,10 +85,11 @@ def migrate_commands(
     reading, refusals = _settled(reading, to)
     migration.problems += refusals
     jobs = [_job(invocation, text, to, source, migration) for invocation in reading.invocations]
-    for job in jobs if follow is not None else ():
-        problems, steps = follow(job.invocation, job.planned)
-        migration.problems += problems
-        migration.steps += steps
+    if follow is not None:
+        for job in jobs:
+            problems, steps = follow(job.invocation, job.planned)
+            migration.problems += problems
+            migration.steps += steps
     migration.problems += conflicts([job.rewriting for job in jobs])
     migration.problems = list(dict.fromkeys(migration.problems))
     if not migration.problems:

@@ -109,6 +109,7 @@ def _config(found: Effective, invocation: Invocation, catalogue: Catalogue) -> N
         many = "Multiple config files specified! Only one allowed."
         said = many if len(at) > 1 else "No config file specified after --config flag!"
         found.refused.append(Problem(f"argument --config: {said}", words[at[-1]].place))
+        found.words = words[:-1] if len(at) == 1 else words  # the parser never sees it
         return
     path = words[index + 1]
     found.words = (*words[:index], *words[index + 2 :])

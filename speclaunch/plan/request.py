@@ -17,6 +17,7 @@ from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.command import Spelling
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.importer.effective import Effective, effective
+from speclaunch.importer.follow import config_file
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 
 if TYPE_CHECKING:  # linting a script needs no Hydra
@@ -103,19 +104,19 @@ def from_recipe(
     `inherited` is the environment that the engine gets from us; its own variables count, where
     the recipe does not set them.
     """
-    words: list[str] = []
-    names: list[str] = []
-    for spelled in spelling.arguments:
-        words += spelled.tokens
-        names += [spelled.given] * len(spelled.tokens)
+    found = _spelled(recipe, spelling, catalogue)
+    names = {recipe.place("args", one.given): one.given for one in spelling.arguments}
 
     def place(index: int | None) -> Place:
-        return recipe.place("args") if index is None else recipe.place("args", names[index])
+        return recipe.place("args") if index is None else found.words[index].place
 
-    parsed = parse_argv(words, catalogue, whole=False)
+    def name(index: int) -> str:
+        return names.get(place(index), found.words[index].text)
+
+    parsed = parse_argv([word.text for word in found.words], catalogue, whole=False)
     given = {
         canonical(item.dest): Given(
-            canonical(item.dest), item.stored, names[item.index], place(item.index)
+            canonical(item.dest), item.stored, name(item.index), place(item.index)
         )
         for item in parsed.parsed
     }
@@ -125,12 +126,14 @@ def from_recipe(
         Problem(
             p.message
             if p.index is None
-            else f"SGLang {catalogue.version} refuses `{names[p.index]}`: {p.message}",
+            else f"SGLang {catalogue.version} refuses `{name(p.index)}`: {p.message}",
             place(p.index),
             p.help,
         )
         for p in parsed.problems
+        if p.index is not None or found.unseen is None
     ]
+    problems += found.refused
     own = recipe.deployment.engine.env
     env = {
         name: Given(name, text, name, Place(COMMAND_LINE, text=f"{name} of the environment"))
@@ -150,11 +153,32 @@ def from_recipe(
         given,
         env,
         tuple(problems),
-        tuple(
-            Problem(h.message, place(h.index) if h.index is not None else None, h.help)
-            for h in parsed.hints
+        (
+            *found.remarks,
+            *(
+                Problem(h.message, place(h.index) if h.index is not None else None, h.help)
+                for h in parsed.hints
+            ),
         ),
+        unseen=found.unseen,
     )
+
+
+def _spelled(recipe: Recipe, spelling: Spelling, catalogue: Catalogue) -> Effective:
+    """A recipe's words, and those of the file that its `config` names, as the launch opens it."""
+    words = tuple(
+        Word(token, recipe.place("args", spelled.given))
+        for spelled in spelling.arguments
+        for token in spelled.tokens
+    )
+    path = spelling.value("config")
+    invocation = Invocation(
+        InvocationKind.LAUNCH_SERVER,
+        words,
+        recipe.place("args"),
+        config=config_file(path) if isinstance(path, str) else None,
+    )
+    return effective(invocation, catalogue)
 
 
 def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> Request:
