@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,9 @@ from speclaunch.fix.planned import Planned, Said
 from speclaunch.fix.proof import empties
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.importer.slime import bare, prefixed
+
+_ITEM = re.compile(r"\s*(?P<item>-\s+([\"']?)(?P<text>.*?)\2\s*(?:\s#.*)?)")
+"""A line of a block list in YAML."""
 
 
 @dataclass(slots=True)
@@ -120,6 +124,9 @@ def _whole(text: str, place: Place, word: Word | None) -> Edit | None:
     source = line[place.column - 1 : place.column - 1 + place.length]
     if word is not None and not _is_word(source, word):
         return None
+    item = _ITEM.fullmatch(line)
+    if item is not None and item["text"] == source:  # the quotes go with it, and a comment
+        return Edit(place.line, item.start("item") + 1, len(line) - item.start("item"), "")
     return Edit(place.line, place.column, place.length, "") if _balanced(source) else None
 
 
