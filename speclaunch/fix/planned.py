@@ -8,7 +8,7 @@ from typing import Any
 
 from speclaunch.engine.argv import ArgvProblem, ParsedArgument, parse_argv
 from speclaunch.engine.canonical import canonical
-from speclaunch.engine.catalogue import Argument, Catalogue, held_versions
+from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.renames import conversion
 from speclaunch.fix.meaning import MISSING, Difference, Meaning, differences, meaning_of
@@ -112,6 +112,8 @@ def _from_another(
         argument = catalogue.by_name(flag)
         if argument is None or flag not in argument.flags:
             continue
+        if argument.kind is ArgumentKind.REFUSED and conversion(argument.name) is not None:
+            return ParsedArgument(argument, True, flag, index, (), True), catalogue
         end = next(
             (at for at in range(index + 1, len(words)) if words[at].startswith("--")), len(words)
         )

@@ -29,9 +29,9 @@ from speclaunch.home import speclaunch_home
 from speclaunch.importer.interface import Invocation, Reading, Word
 
 _EMPTY = re.compile(
-    r"(?<![-\w$])([A-Za-z_]\w*)\+?=(?:\"\"|''|\(\s*\))?(?=[ \t]*(?:[;#\n\r]|\Z))", re.M
+    r"(?<![-\w$])([A-Za-z_]\w*)=(?:\"\"|''|\(\s*\))?(?=[ \t]*(?:[;#\n\r]|\Z))", re.M
 )
-"""A definition without a value: `NAME=`, `NAME=""`, `NAME=()`."""
+"""A definition without a value: `NAME=`, `NAME=""`, `NAME=()`; `NAME+=()` only adds nothing."""
 _YAML = (".yaml", ".yml", ".json")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,10 @@ from speclaunch.fix.edits import Edit, Insertion, apply
 from speclaunch.fix.planned import Planned, Said
 from speclaunch.fix.proof import empties
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
+from speclaunch.importer.slime import bare, prefixed
+
+_ITEM = re.compile(r"\s*(?P<item>-\s+([\"']?)(?P<text>.*?)\2\s*(?:\s#.*)?)")
+"""A line of a block list in YAML."""
 
 
 @dataclass(slots=True)
@@ -119,14 +124,17 @@ def _whole(text: str, place: Place, word: Word | None) -> Edit | None:
     source = line[place.column - 1 : place.column - 1 + place.length]
     if word is not None and not _is_word(source, word):
         return None
+    item = _ITEM.fullmatch(line)
+    if item is not None and item["text"] == source:  # the quotes go with it, and a comment
+        return Edit(place.line, item.start("item") + 1, len(line) - item.start("item"), "")
     return Edit(place.line, place.column, place.length, "") if _balanced(source) else None
 
 
 def _is_word(source: str, word: Word) -> bool:
     if not word.evaluated:
         return True
-    bare = source.strip("\"'").removeprefix("--sglang-").removeprefix("--")
-    return bare == word.text.removeprefix("--") or _split(source) == [word.text] or "$" in source
+    inner = source.strip("\"'")
+    return word.text in (inner, bare(inner)) or _split(source) == [word.text] or "$" in source
 
 
 def _balanced(source: str) -> bool:
@@ -155,18 +163,18 @@ def _respelled(lines: Sequence[str], place: Place, written: str, said: Said) -> 
     if not 1 <= place.line <= len(lines) or becomes.flag is None:
         return None
     source = lines[place.line - 1][place.column - 1 : place.column - 1 + place.length]
-    old = written.lstrip("-")
-    # `=` holds in a shell and in a list of YAML alike
-    new = "=".join([becomes.flag.lstrip("-"), *(becomes.values or ())])
-    at = source.find(f"-{old}")
-    if at < 0:
-        return None
-    return Edit(place.line, place.column + at + 1, len(old), new)
+    for old in dict.fromkeys((written, prefixed(written))):
+        at = source.find(old)
+        if at >= 0:
+            flag = becomes.flag if old == written else prefixed(becomes.flag)
+            # `=` holds in a shell and in a list of YAML alike
+            new = "=".join([flag, *(becomes.values or ())])
+            return Edit(place.line, place.column + at, len(old), new)
+    return None
 
 
 def _shown(flag: str, invocation: Invocation) -> str:
-    slime = invocation.kind is InvocationKind.SLIME
-    return flag.replace("--", "--sglang-", 1) if slime else flag
+    return prefixed(flag) if invocation.kind is InvocationKind.SLIME else flag
 
 
 def conflicts(rewritings: Sequence[Rewriting]) -> Iterator[Problem]:

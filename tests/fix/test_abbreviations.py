@@ -146,3 +146,28 @@ def test_commands_that_share_a_definition_stay_one(tmp_path: Path) -> None:
     text = f'A=(--cuda-graph-max-bs 8)\n{SERVER} "${{A[@]}}"\n{SERVER} --port 1 "${{A[@]}}"\n'
     migration = migrate(text)
     assert migration.text == text.replace("-bs", "-bs-decode")
+
+
+@pytest.mark.parametrize("note", ["", "  # note"])
+@pytest.mark.parametrize("quote", ["", '"', "'"])
+def test_items_of_a_list_go_with_their_line(quote: str, note: str) -> None:
+    kept = (
+        "services:\n  s:\n    command:\n      - python3\n      - -m\n      - sglang.launch_server\n"
+        "      - --model-path\n      - m\n"
+    )
+    gone = "".join(
+        f"      - {quote}{item}{quote}{note}\n"
+        for item in ("--torchao-config", "int4", "--ds-channel-config-path=a")
+    )
+    text = f"{kept}{gone}      - --tp\n      - '2'\n"
+    migration = migrate_commands(text, read_text(text, "x.yaml", ".yaml"), "0.5.23")
+    assert not migration.problems
+    lines = [line for line in migration.text.splitlines() if "# removed" not in line]
+    assert "\n".join(lines) + "\n" == f"{kept}      - --tp\n      - '2'\n"
+
+
+def test_what_is_added_to_a_definition_may_go() -> None:
+    text = f'A=(--tp 2)\nA+=(--torchao-config int4)\n{SERVER} "${{A[@]}}"\n'
+    migration = migrate(text)
+    assert not migration.problems
+    assert "A=(--tp 2)\nA+=()\n" in migration.text
