@@ -106,7 +106,11 @@ def _job(
     def parse(catalogue: Catalogue) -> ParsedArguments:
         return parse_argv(words, catalogue, opaque=opaque, whole=False)
 
-    start = origin(parse, to, source, _image(invocation))
+    image = _image(invocation)
+    if image is not None and image != to:
+        note = f"its image {invocation.image} has SGLang {image}: change it, too"
+        migration.steps.append(Step(invocation.place, note))
+    start = origin(parse, to, source, image)
     target = load_catalogue(to)
     if source is not None and not start.whole and not refused(parse(target)):
         note = f"SGLang {source} refuses this command and {to} takes it: it was left as it is"

@@ -25,6 +25,13 @@ class Said:
     """The flag's word as the command has it."""
 
     @property
+    def name(self) -> str:
+        """The flag, in full where it is written short."""
+        written, full = self.token.partition("=")[0], self.item.argument.flag
+        known = written.startswith("--no-") or written in self.item.argument.flags
+        return written if known else f"{full} (written {written})"
+
+    @property
     def indices(self) -> tuple[int, ...]:
         """The positions of its words."""
         return (self.item.index, *self.item.value_indices)
@@ -74,8 +81,8 @@ def plan(
         found.said.append(Said(item, becomes, token))
         found.words += _words(found.said[-1], words)
         if becomes.unknown:
-            written = token.partition("=")[0]
-            found.problems.append(ArgvProblem(item.index, f"{written}: {becomes.why}"))
+            said = found.said[-1].name if token[:1] == "-" else token
+            found.problems.append(ArgvProblem(item.index, f"{said}: {becomes.why}"))
     if not found.problems:
         others = [item for item, version in items if version is not source]
         _account(found, words, opaque, source, target, others)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from speclaunch.errors import Place, Problem
-from speclaunch.fix.edits import Edit, Insertion, apply
+from speclaunch.fix.edits import Edit, Insertion, apply, lines_of
 from speclaunch.fix.planned import Planned, Said
 from speclaunch.fix.proof import empties
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
@@ -31,16 +31,28 @@ class Rewriting:
 
 
 def rewrite(invocation: Invocation, planned: Planned, text: str) -> Rewriting:
-    """The edits for every argument that does not stay as it is."""
+    """The edits for every argument that does not stay as it is.
+
+    A removed word goes where it is written; where that would leave a definition without a value,
+    the use of the variable goes instead.
+    """
+    done = _rewrite(invocation, planned, text, uses=False)
+    if done.edits and empties(text, apply(text, set(done.edits))):
+        done = _rewrite(invocation, planned, text, uses=True)
+    return done
+
+
+def _rewrite(invocation: Invocation, planned: Planned, text: str, *, uses: bool) -> Rewriting:
     done = Rewriting()
-    lines = text.splitlines()
+    lines = lines_of(text)
     for said in planned.said:
         becomes = said.verdict
         word = invocation.words[said.item.index]
         written = said.token.partition("=")[0]
         name = _shown(written, invocation)
         if becomes.removed:
-            gone = _removal(invocation, said, planned, text)
+            gone = _removal(invocation, said, planned, text, uses=uses)
+            name = _shown(said.name, invocation)
             if gone is None:
                 done.problems.append(
                     Problem(f"{name} is gone: {becomes.why}", word.place, "remove it by hand")
@@ -78,7 +90,7 @@ def with_variable(invocation: Invocation, name: str, value: str) -> Edit | None:
 
 def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
     """The lines that edits may change: their own, and one above that loses its continuation."""
-    lines = text.splitlines()
+    lines = lines_of(text)
     found = {edit.line for edit in edits}
     for line in sorted(found):
         above = line - 1
@@ -89,7 +101,9 @@ def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
     return found
 
 
-def _removal(invocation: Invocation, said: Said, planned: Planned, text: str) -> list[Edit] | None:
+def _removal(
+    invocation: Invocation, said: Said, planned: Planned, text: str, *, uses: bool
+) -> list[Edit] | None:
     """The words taken away where they are written, or where the variable that holds nothing but
     them is used: a definition is never emptied."""
     leaving = {index for one in planned.said if one.verdict.removed for index in one.indices}
@@ -103,7 +117,7 @@ def _removal(invocation: Invocation, said: Said, planned: Planned, text: str) ->
         if word.used_at is not None and leaving.issuperset(together):
             group = [_whole(text, words[at].place, words[at]) for at in together]
             known = {one for one in group if one is not None}
-            if emptied or None in group or empties(text, apply(text, known)):
+            if uses or emptied or None in group or empties(text, apply(text, known)):
                 edit, emptied = _whole(text, word.used_at, None), False
         if edit is None or emptied:
             return None
@@ -113,10 +127,10 @@ def _removal(invocation: Invocation, said: Said, planned: Planned, text: str) ->
 
 def _whole(text: str, place: Place, word: Word | None) -> Edit | None:
     """The removal of what stands at a place; None where that is not just the word."""
-    lines = text.splitlines()
+    lines = lines_of(text)
     if not 1 <= place.line <= len(lines):
         return None
-    line = lines[place.line - 1]
+    line = lines[place.line - 1].rstrip("\r\n")
     before = line[: place.column - 1].rstrip()[-1:]
     after = line[place.column - 1 + place.length :].lstrip()[:1]
     if before in ("[", ",") or after in ("]", ","):  # in a list of YAML or JSON on one line

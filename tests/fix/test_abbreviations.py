@@ -171,3 +171,24 @@ def test_what_is_added_to_a_definition_may_go() -> None:
     migration = migrate(text)
     assert not migration.problems
     assert "A=(--tp 2)\nA+=()\n" in migration.text
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_end_where_the_shell_ends_them(end: str) -> None:
+    above = f"echo a\x0cb\u2028c{end}"
+    text = f"{above}{SERVER} --torchao-config int4 --attention triton{end}echo \x0b{end}"
+    migration = migrate(text)
+    assert not migration.problems
+    reason = "# removed --torchao-config: 0.5.18 removed torchao quantisation"
+    assert migration.text == (
+        f"{above}{reason}{end}{SERVER} --attention-backend triton{end}echo \x0b{end}"
+    )
+
+
+def test_an_array_of_nothing_but_what_goes_is_not_used_any_more() -> None:
+    text = f'V=int4\nA=(\n  --torchao "$V"\n)\n{SERVER} "${{A[@]}}" --tp 2\n'
+    migration = migrate(text)
+    assert not migration.problems
+    assert f"{SERVER} --tp 2\n" in migration.text and migration.text.startswith("V=int4\nA=(\n  --")
+    (told,) = [step.text for step in migration.steps if "removed" in step.text]
+    assert told.startswith("removed --torchao-config (written --torchao): 0.5.18 removed")
