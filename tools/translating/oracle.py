@@ -256,11 +256,11 @@ class Release:
         exec(compile(tree, str(path), "exec"), namespace)
         return {name: namespace[name] for name in wanted if name in namespace}
 
-    def flags(self) -> list[str]:
-        """Every option string of the parser."""
+    def flags(self) -> dict[str, str]:
+        """Every option string of the parser, with where it is stored."""
         parser = argparse.ArgumentParser()
         self.server_args.ServerArgs.add_cli_args(parser)
-        return sorted(flag for action in parser._actions for flag in action.option_strings)
+        return {flag: action.dest for action in parser._actions for flag in action.option_strings}
 
     def parse(self, entry: str, words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The namespace, and what of it the words gave. SystemExit where the release refuses."""

@@ -1,0 +1,100 @@
+"""Ask whether speclaunch's translations keep the meaning; the judge is not our own parser.
+
+    python tools/translations.py texts [--count N]             print the generated texts
+    python tools/translations.py run --python PY --wheels DIR  the campaign, stored for the tests
+    python tools/translations.py check                         what is stored fits what is generated
+
+`migrate`, `import`, `render` and `launch --dry-run` are run over generated texts, all recipes, and
+the commands of a JSONL file (`--cases`). Every text, before and after, is run by a real bash with
+recording stand-ins (translating/bash.py), and the recorded words are given to the release's own
+argparse (translating/oracle.py). PY is an interpreter with msgspec and PyYAML, such as that of
+`speclaunch engine install cpu`; DIR holds the unpacked wheel of each release, `DIR/0.5.23/sglang`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
+
+from translating.bash import sandbox  # noqa: E402
+from translating.campaign import Campaign, Defect, shown  # noqa: E402
+from translating.meaning import Reader  # noqa: E402
+from translating.releases import releases  # noqa: E402
+from translating.texts import COUNT, SEED, Text, generate  # noqa: E402
+from translating.verbs import load_verbs  # noqa: E402
+
+
+def texts(args: argparse.Namespace) -> int:
+    """Print generated texts."""
+    for text in generate(args.count, args.seed):
+        print(f"##### {text.id}: {text.version} → {text.to}\n{text.text}")
+    return 0
+
+
+def run(args: argparse.Namespace) -> int:
+    """The campaign."""
+    chosen = generate(args.count, args.seed)
+    chosen = [t for t in chosen if not args.select or args.select in t.id]
+    chosen = chosen[args.begin :: args.step]
+    counts: Counter[str] = Counter()
+    defects: list[Defect] = []
+    load_verbs()
+    with sandbox() as box, releases(args.python, str(args.wheels / "{version}")) as held:
+        campaign = Campaign(Reader(box, held))
+        for number, text in enumerate(chosen, 1):
+            outcome = campaign.judge(text)
+            counts += outcome.counts
+            defects += outcome.defects
+            if number % 100 == 0:
+                print(f"{number} of {len(chosen)}: {len(defects)} defects", file=sys.stderr)
+    report(counts, defects, args.report)
+    return bool(defects)
+
+
+def report(counts: Counter[str], defects: Iterable[Defect], path: Path | None) -> None:
+    """Print the counts, and the defects by group."""
+    for key in sorted(k for k in counts if not k.startswith("defaults")):
+        print(f"{counts[key]:6} {key}")
+    groups: dict[str, list[Defect]] = {}
+    for defect in defects:
+        groups.setdefault(defect.group, []).append(defect)
+    for group, found in sorted(groups.items(), key=lambda item: -len(item[1])):
+        print(f"{len(found):6} DEFECT {group}: {found[0].text.id}: {found[0].detail[:200]}")
+    if path:
+        lines = [line for found in groups.values() for d in found for line in shown(d)]
+        told = [f"{n} {k}" for k, n in counts.most_common() if k.startswith("defaults")]
+        path.write_text("\n".join([*lines, *told]) + "\n")
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    verbs = parser.add_subparsers(required=True)
+    show = verbs.add_parser("texts", help="print generated texts")
+    show.set_defaults(verb=texts)
+    ask = verbs.add_parser("run", help="the campaign")
+    ask.set_defaults(verb=run)
+    for verb in (show, ask):
+        verb.add_argument("--count", type=int, default=COUNT)
+        verb.add_argument("--seed", type=int, default=SEED)
+    ask.add_argument("--python", type=Path, required=True)
+    ask.add_argument("--wheels", type=Path, required=True)
+    ask.add_argument("--select", help="part of an id")
+    ask.add_argument("--begin", type=int, default=0)
+    ask.add_argument("--step", type=int, default=1)
+    ask.add_argument("--report", type=Path, help="write every defect with its text here")
+    args = parser.parse_args()
+    return int(args.verb(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
