@@ -29,6 +29,7 @@ from translating.bash import sandbox  # noqa: E402
 from translating.campaign import Campaign, Defect, shown  # noqa: E402
 from translating.meaning import Reader  # noqa: E402
 from translating.releases import releases  # noqa: E402
+from translating.sources import published, recipes  # noqa: E402
 from translating.texts import COUNT, SEED, Text, generate  # noqa: E402
 from translating.verbs import load_verbs  # noqa: E402
 
@@ -43,7 +44,13 @@ def texts(args: argparse.Namespace) -> int:
 def run(args: argparse.Namespace) -> int:
     """The campaign."""
     chosen = generate(args.count, args.seed)
+    if args.cases:
+        chosen += published(args.cases, args.seed)
+    chosen += recipes(REPOSITORY / "recipes", args.seed)
     chosen = [t for t in chosen if not args.select or args.select in t.id]
+    if args.versions:
+        only = args.versions.split(",")
+        chosen = [t for t in chosen if t.version in only and t.to in only]
     chosen = chosen[args.begin :: args.step]
     counts: Counter[str] = Counter()
     defects: list[Defect] = []
@@ -54,8 +61,12 @@ def run(args: argparse.Namespace) -> int:
             outcome = campaign.judge(text)
             counts += outcome.counts
             defects += outcome.defects
-            if number % 100 == 0:
-                print(f"{number} of {len(chosen)}: {len(defects)} defects", file=sys.stderr)
+            for defect in outcome.defects:
+                print(f"{defect.group}: {defect.text.id}: {defect.detail[:160]}", flush=True)
+            if outcome.defects and args.report:
+                args.report.write_text("\n".join(line for d in defects for line in shown(d)) + "\n")
+            if number % 20 == 0:
+                print(f"{number} of {len(chosen)}: {len(defects)} defects", flush=True)
     report(counts, defects, args.report)
     return bool(defects)
 
@@ -88,7 +99,9 @@ def main() -> int:
         verb.add_argument("--seed", type=int, default=SEED)
     ask.add_argument("--python", type=Path, required=True)
     ask.add_argument("--wheels", type=Path, required=True)
+    ask.add_argument("--cases", type=Path, help="commands of others, JSONL")
     ask.add_argument("--select", help="part of an id")
+    ask.add_argument("--versions", help="only texts from and to these")
     ask.add_argument("--begin", type=int, default=0)
     ask.add_argument("--step", type=int, default=1)
     ask.add_argument("--report", type=Path, help="write every defect with its text here")

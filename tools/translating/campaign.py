@@ -23,7 +23,7 @@ from speclaunch.deploy.slime import SET_BY_SLIME
 from translating.bash import parses
 from translating.meaning import Announced, Meaning, Reader, Server, defaults, differences
 from translating.texts import Text
-from translating.verbs import Said, speclaunch
+from translating.verbs import Said, load_version, speclaunch
 
 OWN = frozenset({"rollout_num_gpus_per_engine", "hf_checkpoint", "rollout_num_gpus"})
 """What is slime's own in a slime text."""
@@ -32,6 +32,10 @@ _PARALLEL = frozenset(
     {"tp_size", "tensor_parallel_size", "pp_size", "pipeline_parallel_size", "model_path"}
 )
 _SLIMES = frozenset(SET_BY_SLIME) | _PARALLEL
+
+
+RARELY = {"render shell": 1, "render shell for another": 3, "render slime": 3, "dry-run": 10}
+"""One text in so many goes through each; a dry run is slow, and says what `shell` says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,12 @@ class Campaign:
     def judge(self, text: Text) -> Outcome:
         """Every verb on one text."""
         outcome = Outcome()
+        for version in (text.version, text.to):
+            load_version(version)
+        if text.kind == "recipe":
+            with tempfile.TemporaryDirectory() as name:
+                self._recipe(text, Path(name), outcome)
+            return outcome
         old = self._read(text, text.text, text.version)
         if old.refused:
             outcome.count("texts", "not run")
@@ -82,10 +92,8 @@ class Campaign:
         with tempfile.TemporaryDirectory() as name:
             directory = Path(name)
             self._migrate(text, old, directory, outcome)
-        if text.kind != "recipe":
-            with tempfile.TemporaryDirectory() as name:
-                directory = Path(name)
-                self._import(text, old, directory, outcome)
+        with tempfile.TemporaryDirectory() as name:
+            self._import(text, old, Path(name), outcome)
         return outcome
 
     def _read(self, text: Text, content: str, version: str) -> Meaning:
@@ -139,6 +147,72 @@ class Campaign:
                         outcome.count("defaults not told", line)
         outcome.count("migrate", "compared")
 
+    # -- recipes
+
+    def _recipe(self, text: Text, directory: Path, outcome: Outcome) -> None:
+        """A recipe says the same for two versions, before and after it is migrated."""
+        path = _put(text, directory)
+        first = self._rendered(text, directory, text.version, outcome)
+        then = self._rendered(text, directory, text.to, outcome)
+        self._alike(text, "render recipe", (first, text.version), (then, text.to), "", outcome)
+        told = ["--from", text.version] if text.told else []
+        said = speclaunch(["migrate", text.name, "--to", text.to, *told], directory)
+        outcome.count("migrate recipe", f"exit {said.code}")
+        if said.code != 0:
+            if path.read_text() != text.text:
+                what = f"exit {said.code} rewrote the file"
+                outcome.defects.append(Defect(text, "migrate recipe", what, "", said.err))
+            if said.code not in (0, 1):
+                detail = said.err.strip()[:300]
+                outcome.defects.append(Defect(text, "migrate recipe", f"exit {said.code}", detail))
+            return
+        after = self._rendered(text, directory, text.to, outcome)
+        if after is None and then is not None:
+            detail = "the recipe can no longer be rendered"
+            outcome.defects.append(Defect(text, "migrate recipe", "broken", detail, said.err))
+        sides = (first, text.version), (after, text.to)
+        self._alike(text, "migrate recipe", *sides, said.out + said.err, outcome)
+
+    def _rendered(
+        self, text: Text, directory: Path, version: str, outcome: Outcome
+    ) -> tuple[Server, str] | None:
+        """The server that a recipe is for a version, and what was said; None if it is none."""
+        words = ["render", f"recipe={text.name}", "--to", "shell", "--engine", version]
+        done = speclaunch(words, directory)
+        outcome.count("render recipe", f"exit {done.code}")
+        verb = "render recipe"
+        if done.code != 0:
+            if done.code not in (1, 2):
+                detail = done.err[:300]
+                outcome.defects.append(Defect(text, verb, f"exit {done.code}", detail))
+            return None
+        new = self.reader.read("command", "run.sh", done.out, version)
+        if len(new.servers) != 1 or new.error:
+            detail = new.error or f"{len(new.servers)} servers {new.refused or ''}"
+            what = "exit 0, though the target refuses it"
+            outcome.defects.append(Defect(text, verb, what, detail, done.err, done.out))
+            return None
+        return new.servers[0], f"{_comments(done.out)}\n{done.err}"
+
+    def _alike(
+        self,
+        text: Text,
+        verb: str,
+        old: tuple[tuple[Server, str] | None, str],
+        new: tuple[tuple[Server, str] | None, str],
+        said: str,
+        outcome: Outcome,
+    ) -> None:
+        (before, v_old), (after, v_new) = old, new
+        if before is None or after is None:
+            return
+        announced = Announced.of(before[1], after[1], said)
+        sides = (before[0], v_old), (after[0], v_new)
+        for found in differences(self.reader.releases, *sides, announced, OWN):
+            detail = f"{found.name}: {found.detail}"
+            outcome.defects.append(Defect(text, verb, found.what, detail, said))
+        outcome.count(verb, "compared")
+
     # -- import, and what is rendered from it
 
     def _import(self, text: Text, old: Meaning, directory: Path, outcome: Outcome) -> None:
@@ -172,8 +246,8 @@ class Campaign:
             ("render slime", ["render", "--to", "slime"], text.version),
             ("dry-run", ["launch", "--dry-run", "--force"], text.version),
         ):
-            if verb == "dry-run" and int(text.id.rpartition("-")[2] or 0) % 10:
-                continue  # it is slow, and says what `render --to shell` says
+            if (len(text.text) + len(text.id)) % RARELY[verb]:
+                continue
             done = speclaunch(
                 [words[0], "recipe=recipe.yaml", *words[1:], "--engine", version], directory
             )

@@ -15,6 +15,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 SECONDS = 60
@@ -34,12 +35,9 @@ class Said:
 def load_verbs() -> None:
     """Import what the verbs need, once, before the forks: by running them here."""
     from speclaunch.cli import app
-    from speclaunch.engine.catalogue import held_versions, load
 
     for verb in VERBS:
         app._register([verb])
-    for version in held_versions():
-        assert load(version).names
     with tempfile.TemporaryDirectory() as name:
         script = Path(name) / "warm.sh"
         script.write_text("python3 -m sglang.launch_server --model-path m\n")
@@ -55,6 +53,15 @@ def load_verbs() -> None:
                     app.app(words, standalone_mode=False)
                 except SystemExit:
                     pass
+
+
+@cache
+def load_version(version: str) -> None:
+    """Load what is known of a version, and build its parsers."""
+    from speclaunch.engine.argv import parse_argv
+    from speclaunch.engine.catalogue import load
+
+    parse_argv(["--model-path", "m"], load(version))
 
 
 def speclaunch(words: Sequence[str], directory: Path) -> Said:
