@@ -11,6 +11,7 @@ import typer
 
 from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
 from speclaunch.fix.edits import write_atomically
+from speclaunch.fix.proof_import import prove_import
 from speclaunch.importer.deployment import Imported, recipe_name, to_deployment
 from speclaunch.importer.files import read_file, read_text, read_words
 from speclaunch.importer.interface import Reading
@@ -58,7 +59,9 @@ def import_(
         return
     number = _chosen(reading, source, command)
     imported = to_deployment(reading.invocations[number - 1], recipe_name(stem), engine)
-    typer.echo(imported.recipe(source), nl=False)
+    text = imported.recipe(source)
+    prove_import(reading.invocations[number - 1], imported, text)
+    typer.echo(text, nl=False)
     _conclude([imported])
 
 
@@ -109,7 +112,9 @@ def _write_all(
         if target.exists():
             raise InputError(Problem(f"{target} exists", help="choose another directory"))
         imported = to_deployment(invocation, name, engine)
-        write_atomically(target, imported.recipe(source))
+        text = imported.recipe(source)
+        prove_import(invocation, imported, text)
+        write_atomically(target, text)
         typer.echo(str(target))
         written.append(imported)
     _conclude(written)

@@ -11,10 +11,13 @@ import typer
 from speclaunch.cli.import_ import STDIN, NothingFoundError
 from speclaunch.engine.catalogue import UnknownVersion, resolve_version
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
+from speclaunch.fix.config_file import migrate_config
 from speclaunch.fix.edits import diff, write_atomically
-from speclaunch.fix.migrate import Migration, is_recipe, migrate_commands, migrate_recipe
+from speclaunch.fix.followed import following
+from speclaunch.fix.migrate import Migration, migrate_commands
+from speclaunch.fix.recipe import is_recipe, migrate_recipe
 from speclaunch.importer.files import read_text
-from speclaunch.importer.interface import MAX_BYTES
+from speclaunch.importer.interface import MAX_BYTES, InvocationKind
 from speclaunch.report.console import err
 from speclaunch.report.problems import show_problems
 
@@ -27,7 +30,8 @@ def migrate(
         typer.Option(
             "--from",
             metavar="VERSION",
-            help="The SGLang it was written for; then changed defaults are told, too.",
+            help="The SGLang it was written for; default: that of its image, else the newest that"
+            " takes the whole command.",
         ),
     ] = None,
     show_diff: Annotated[
@@ -37,24 +41,29 @@ def migrate(
     """Carry FILE to another engine version: renamed flags renamed, removed ones removed.
 
     The file is changed in place (standard input goes to standard output); everything else in it
-    stays as it is. Exit 1 when something has no counterpart in that version.
+    stays as it is. The result is read back before it is written. Exit 1, and nothing is written,
+    when something has no counterpart in that version or the version would refuse the result.
     """
     target, origin = _version(to, "--to"), _version(source, "--from") if source else None
     path = Path(file)
     before, migration = _migrated(file, path, target, origin)
-    for step in migration.steps:
+    steps = migration.steps if not migration.problems else []
+    for step in (*migration.origins, *steps):
         err().print(f"{step.place}: {step.text}", markup=False)
     show_problems(err(), migration.problems)
+    if migration.problems:
+        err().print(f"{file} was left as it is.")
+    changed = migration.text != before
     if show_diff:
         typer.echo(diff(before, migration.text, file), nl=False)
     elif file == STDIN:
         typer.echo(migration.text, nl=False)
-    elif migration.text != before:
+    elif changed:
         write_atomically(path, migration.text)
-    else:
-        err().print(f"{file} needs no change for SGLang {target}.", style="dim")
     if migration.problems:
         raise typer.Exit(ExitCode.FAILED)
+    if not changed and not show_diff:
+        err().print(f"{file} needs no change for SGLang {target}.", style="dim")
 
 
 def _version(text: str, option: str) -> str:
@@ -86,4 +95,7 @@ def _migrated(file: str, path: Path, to: str, source: str | None) -> tuple[str, 
     reading = read_text(text, shown, path.suffix or None)
     if not reading.invocations:
         raise NothingFoundError(Problem(f"no SGLang server command in {shown}"))
-    return text, migrate_commands(text, reading, to, source)
+    if any(found.kind is InvocationKind.CONFIG for found in reading.invocations):
+        return text, migrate_config(text, shown, to, source)
+    base = Path() if file == STDIN else path.parent
+    return text, migrate_commands(text, reading, to, source, follow=following(base, to))

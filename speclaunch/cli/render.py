@@ -10,6 +10,7 @@ from speclaunch.cli.launch import split_recipe
 from speclaunch.cli.options import ConfigDirs, EngineVersion, Overrides
 from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.interface import Rendering
+from speclaunch.deploy.proof import prove_rendering
 from speclaunch.errors import InputError, Problem
 from speclaunch.launch.prepare import prepare
 from speclaunch.recipe.load import load
@@ -33,15 +34,13 @@ def render(
     name, changes = split_recipe(overrides)
     prepared = prepare(load(name, changes, config_dir or ()), engine, dry_run=True)
     deployment = prepared.recipe.deployment
-    typer.echo(
-        renderer().render(
-            Rendering(
-                name=deployment.name,
-                description=deployment.description,
-                program=prepared.program,
-                spelling=prepared.spelling,
-                env=prepared.overlay,
-            )
-        ),
-        nl=False,
+    rendering = Rendering(
+        name=deployment.name,
+        description=deployment.description,
+        program=prepared.program,
+        spelling=prepared.spelling,
+        env=prepared.overlay,
     )
+    text = renderer().render(rendering)
+    prove_rendering(to, text, rendering, prepared.catalogue)
+    typer.echo(text, nl=False)

@@ -46,6 +46,7 @@ from speclaunch.doctor.target import (
     target_of,
     versions_to_judge,
 )
+from speclaunch.engine.canonical import value_of
 from speclaunch.errors import LaunchError
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.declared import AUTO, declare
@@ -203,7 +204,10 @@ def _user() -> str:
 def _port(recipe: Recipe | None) -> Port:
     """Whether the recipe's port is free; that of an engine without a word about it."""
     args = recipe.deployment.args if recipe is not None else {}
-    host, number = str(args.get("host") or _DEFAULT_HOST), args.get("port") or _DEFAULT_PORT
+    host, number = (
+        str(value_of(args, "host") or _DEFAULT_HOST),
+        value_of(args, "port") or _DEFAULT_PORT,
+    )
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 65536:
         raise ValueError(f"{number!r} is not a port")
     try:

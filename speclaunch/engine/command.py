@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
+from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, history, name_of
 from speclaunch.engine.renames import REMOVALS, conversion, dead_variable, other_names
 
@@ -35,11 +36,14 @@ class SpelledArgument:
     """One server argument as this engine version wants it: `--flag` and what follows it."""
 
     name: str
+    """The newest engine's name, whatever this version calls it: compare this one."""
     flag: str
     values: tuple[str, ...]
     secret: bool = False
     given: str = ""
     """The name that the recipe used."""
+    dest: str = ""
+    """Where this version stores it."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -60,7 +64,7 @@ class Spelling:
     problems: tuple[ArgumentProblem, ...] = ()
 
     def value(self, *names: str) -> str | None:
-        """The (first) value that was spelled for any of these argument names."""
+        """The (first) value that was spelled for any of these arguments (the newest names)."""
         for argument in self.arguments:
             if argument.name in names:
                 return argument.values[0] if argument.values else "true"
@@ -113,7 +117,7 @@ def is_secret_key(key: str) -> bool:
 
 def is_secret_argument(name: str) -> bool:
     """Whether the value of a server argument must not be shown."""
-    return name in _SECRET_ARGUMENTS
+    return canonical(name_of(name)) in _SECRET_ARGUMENTS
 
 
 def is_secret_variable(name: str) -> bool:
@@ -140,8 +144,12 @@ def _spell_one(speller: _Speller, name: str, value: Any) -> None:
         return
     if spelled is not None:
         flag, *values = spelled
-        secret = argument.dest in _SECRET_ARGUMENTS
-        speller.arguments.append(SpelledArgument(argument.dest, flag, tuple(values), secret, name))
+        secret = is_secret_argument(argument.dest)
+        speller.arguments.append(
+            SpelledArgument(
+                canonical(argument.dest), flag, tuple(values), secret, name, argument.dest
+            )
+        )
 
 
 def _remarks(name: str, argument: Argument, version: str) -> list[str]:

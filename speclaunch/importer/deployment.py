@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from speclaunch.engine.argv import ParsedArguments, args_of, parse_argv
+from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import Place, Problem
@@ -178,11 +179,16 @@ def _from_slime(
     remarks = []
     for option, word in invocation.extras.items():
         if option == _SLIME_GPUS and word.text.isdigit():
-            pipeline = found.get("pp_size")
-            size = int(word.text) // (int(pipeline.value) if pipeline else 1)
+            sizes = {canonical(name): line.value for name, line in found.items()}
+            stages = sizes.get("pp_size", 1)
+            size = int(word.text) // max(1, stages if isinstance(stages, int) else 1)
+            for name in [name for name in found if canonical(name) == "tp_size"]:
+                del found[name]  # slime does not look at it
             if size > 1:
                 found["tp_size"] = Line(size, f"slime's {option}")
         elif option == _SLIME_MODEL:
+            for name in [name for name in found if canonical(name) == "model_path"]:
+                del found[name]
             found["model_path"] = Line(
                 word.text if word.evaluated else _from_environment(word.text), f"slime's {option}"
             )

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument, is_secret_key, is_secret_variable
-from speclaunch.engine.renames import other_names
 from speclaunch.facts.hardware import Hardware
 from speclaunch.launch.journal import plain
 from speclaunch.launch.prepare import Prepared
@@ -88,8 +88,8 @@ def recipe_diff(changes: Mapping[str, Any], deployment: Deployment) -> list[str]
     """Changes as overrides of the recipe: appended to its command line they give the same start."""
     words = []
     for name, value in changes.items():
-        for other in other_names(name):
-            if other in deployment.args:
+        for other in deployment.args:
+            if other != name and canonical(other) == canonical(name):
                 words.append(f"~args.{other}")
         words.append(f"++args.{name}={_hydra(value)}")
     return words

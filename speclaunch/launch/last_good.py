@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument, is_secret_variable
 from speclaunch.facts.hardware import Hardware
 from speclaunch.home import speclaunch_home
@@ -38,9 +39,9 @@ def key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
     addresses do not count.
     """
     args = {
-        name: value
+        canonical(name): value
         for name, value in deployment.args.items()
-        if name not in _NOT_MEMORY and not is_secret_argument(name)
+        if canonical(name) not in _NOT_MEMORY and not is_secret_argument(name)
     }
     env = {n: v for n, v in deployment.engine.env.items() if not is_secret_variable(n)}
     machine: list[Any] = []

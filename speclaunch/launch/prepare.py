@@ -12,11 +12,11 @@ from typing import Any
 import yaml
 
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
+from speclaunch.engine.canonical import canonical, value_of
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.check import check_values
 from speclaunch.engine.command import MODULE, Spelling, is_secret_variable, spell
-from speclaunch.engine.renames import other_names
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.home import speclaunch_home
@@ -68,7 +68,7 @@ class Prepared:
     def model(self) -> str:
         """The name that clients call the model by."""
         args = self.recipe.deployment.args
-        return str(args.get("served_model_name") or args.get("model_path") or "default")
+        return str(value_of(args, "served_model_name") or value_of(args, "model_path") or "default")
 
     def changed(self, changes: Mapping[str, Any]) -> Prepared:
         """The same deployment with other server arguments, spelled for the same engine.
@@ -81,8 +81,8 @@ class Prepared:
         deployment = self.recipe.deployment
         args = dict(deployment.args)
         for name, value in changes.items():
-            for other in other_names(name):
-                args.pop(other, None)
+            for other in [given for given in args if canonical(given) == canonical(name)]:
+                del args[other]
             args[name] = value
         spelling = spell(args, deployment.engine.env, self.catalogue)
         refused = [*spelling.problems, *check_values(spelling, self.catalogue)]
@@ -269,16 +269,16 @@ def _version_problem(message: str, version: str) -> Problem:
 
 def _address(recipe: Recipe) -> Address:
     args = recipe.deployment.args
-    port = args.get("port")
+    port = value_of(args, "port")
     port = _DEFAULT_PORT if port is None else port
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
         raise InputError(
             Problem(f"port: {port!r} is not a port (1 to 65535)", recipe.place("args", "port"))
         )
-    key = args.get("api_key")
+    key = value_of(args, "api_key")
     return Address(
-        host=str(args.get("host") or _DEFAULT_HOST),
+        host=str(value_of(args, "host") or _DEFAULT_HOST),
         port=port,
-        tls=bool(args.get("ssl_certfile")),
+        tls=bool(value_of(args, "ssl_certfile")),
         api_key=str(key) if key is not None else None,
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from speclaunch.engine.canonical import value_of
 from speclaunch.errors import ExitCode, LaunchError
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Vendor
@@ -176,7 +177,7 @@ class Session:
                 private_files=(secrets_file,) if secrets_file else (),
                 smoke=self.smoke,
                 # An engine whose memory was released for somebody else does not generate, by order.
-                watch=not prepared.recipe.deployment.args.get("enable_memory_saver"),
+                watch=not value_of(prepared.recipe.deployment.args, "enable_memory_saver"),
             )
 
         return order

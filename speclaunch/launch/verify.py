@@ -104,9 +104,10 @@ def judge(info: Mapping[str, Any], generation: Generation | None, asked: Spellin
 def _changes(info: Mapping[str, Any], asked: Spelling) -> tuple[Change, ...]:
     changes = []
     for argument in asked.arguments:
-        if argument.secret or argument.name not in info:
+        field = argument.dest or argument.name  # the engine answers by its version's own names
+        if argument.secret or field not in info:
             continue
-        effective = info[argument.name]
+        effective = info[field]
         text = _words(effective)
         given = " ".join(argument.values) if argument.values else "true"
         if not _same(given, text):

@@ -9,19 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.argv import parse_argv
-from speclaunch.engine.catalogue import Catalogue, held_versions
-from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.canonical import canonical
+from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.command import Spelling
-from speclaunch.engine.renames import other_names
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 
 if TYPE_CHECKING:  # linting a script needs no Hydra
     from speclaunch.recipe.load import Recipe
+
+__all__ = [
+    "ENGINE_VARIABLES",
+    "Given",
+    "Origin",
+    "Request",
+    "canonical",
+    "from_invocation",
+    "from_recipe",
+    "from_words",
+]
 
 ENGINE_VARIABLES = ("SGLANG_", "SGL_")
 """How the names of the engine's own environment variables begin."""
@@ -78,22 +87,6 @@ class Request:
     def version(self) -> str:
         """The engine version."""
         return self.catalogue.version
-
-
-@lru_cache(maxsize=4096)
-def canonical(name: str) -> str:
-    """The newest engine's own field for an argument, by whichever name it is known.
-
-    `cuda_graph_max_bs` is `cuda_graph_max_bs_decode`, `tensor_parallel_size` is `tp_size`. An
-    argument that is gone keeps the name it had.
-    """
-    newest = load_catalogue(held_versions()[-1])
-    for known in (name, *other_names(name)):
-        argument = newest.by_name(known)
-        if argument is not None and not argument.deprecated:
-            return argument.dest
-    argument = newest.by_name(name)
-    return argument.dest if argument is not None else name
 
 
 def from_recipe(

@@ -11,6 +11,7 @@ import pytest
 from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.interface import Rendering
 from speclaunch.deploy.slime import PREFIX, SET_BY_SLIME
+from speclaunch.engine.catalogue import held_versions
 from speclaunch.launch.prepare import prepare
 from speclaunch.recipe.compose import recipe_names
 from speclaunch.recipe.load import load
@@ -85,3 +86,17 @@ def test_secrets_are_asked_for_and_odd_values_are_quoted(target: str) -> None:
     assert '"${API_KEY:?}"' in text and '"${HF_TOKEN:?}"' in text
     assert "'a $(id) b'" in text
     assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0
+
+
+@pytest.mark.parametrize("version", [v for v in held_versions() if v != "0.5.23"])
+def test_slime_gets_the_gpus_of_an_engine_at_every_version(version: str, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("defaults: [base]\nargs: {model_path: x, tp_size: 4, pp_size: 2}\n")
+    prepared = prepare(load(str(recipe)), version, dry_run=True)
+    text = RENDERERS["slime"]().render(
+        Rendering("mine", "", prepared.program, prepared.spelling, prepared.overlay)
+    )
+    assert "--rollout-num-gpus-per-engine 8\n" in text
+    assert "tensor-parallel" not in text and "--sglang-tp" not in text
+    assert text.count("--sglang-p") == 1  # slime reads the pipeline from it
+    assert "(slime serves --hf-checkpoint)" in text

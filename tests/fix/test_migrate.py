@@ -8,7 +8,8 @@ import pytest
 
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load
-from speclaunch.fix.migrate import Migration, is_recipe, migrate_commands, migrate_recipe
+from speclaunch.fix.migrate import Migration, migrate_commands
+from speclaunch.fix.recipe import is_recipe, migrate_recipe
 from speclaunch.importer.files import read_text
 
 
@@ -73,7 +74,7 @@ def test_what_nobody_knows_or_does_not_exist_yet_is_left_and_named() -> None:
     migration = migrate(text, "0.5.7")
     assert migration.text == text
     assert [problem.message for problem in migration.problems] == [
-        "--my-fork-flag: no SGLang that we know has this argument",
+        "no SGLang that we know has --my-fork-flag",
         "--speculative-adaptive: it exists from SGLang 0.5.11 on",
     ]
 
@@ -84,8 +85,8 @@ def test_what_nobody_knows_or_does_not_exist_yet_is_left_and_named() -> None:
 def test_spec_v2_stays_off_where_it_can(to: str, pinned: bool) -> None:
     text = "python -m sglang.launch_server --model-path x --speculative-algorithm EAGLE\n"
     migration = migrate(text, to, source="0.5.7")
-    assert ("export SGLANG_ENABLE_SPEC_V2=False" in migration.text) is pinned
-    assert bool(migration.steps) is (to != "0.5.10")
+    assert ("SGLANG_ENABLE_SPEC_V2=False python" in migration.text) is pinned
+    assert any("SpecV2" in step.text for step in migration.steps) is (to != "0.5.10")
     assert migrate(text, to).text == text  # not knowing where it comes from, nothing is said
 
 

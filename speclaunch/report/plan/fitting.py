@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from speclaunch.engine.renames import other_names
+from speclaunch.engine.canonical import canonical
 from speclaunch.errors import SpeclaunchError
 from speclaunch.launch.about import recipe_diff
 from speclaunch.launch.prepare import Prepared
@@ -67,7 +67,11 @@ def _unknown(why: str) -> Suggestion:
 def _lines(changes: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
     lines = []
     for name, value in changes.items():
-        written = [other for other in (name, *other_names(name)) if args.get(other) is not None]
+        written = [
+            other
+            for other, old in args.items()
+            if old is not None and canonical(other) == canonical(name)
+        ]
         lines += [f"- {other}: {_yaml(args[other])}" for other in written]
         lines.append(f"+ {written[0] if written else name}: {_yaml(value)}")
     return lines

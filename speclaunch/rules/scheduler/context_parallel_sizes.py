@@ -38,7 +38,6 @@ from speclaunch.rules.values import attention_dp_size, number
 _CONTEXT = "attn_cp_size"
 _MOE = "moe_dp_size"
 _CHOSEN_BY = (
-    "enable_nsa_prefill_context_parallel",
     "enable_dsa_prefill_context_parallel",
     "enable_prefill_context_parallel",
     "enable_prefill_cp",

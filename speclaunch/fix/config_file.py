@@ -1,0 +1,227 @@
+"""A file for the engine's own `--config` carried to another version: keys and values, by nodes.
+
+What a key comes to depends on the version (a switch that is true is a flag alone, anything else has
+its value behind it), so the file is read anew for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import yaml
+
+from speclaunch.engine.argv import ParsedArguments, parse_argv
+from speclaunch.engine.catalogue import Catalogue
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.errors import InputError, Place, Problem
+from speclaunch.fix import proof
+from speclaunch.fix.edits import Change, Edit, Insertion, apply
+from speclaunch.fix.meaning import differences, meaning_of
+from speclaunch.fix.migrate import Migration, Step
+from speclaunch.fix.origin import origin, refused
+from speclaunch.fix.planned import Planned, Said, announced, plan, shown, unset
+from speclaunch.importer import nodes
+from speclaunch.importer.interface import Invocation, Reading, Word
+from speclaunch.importer.sglang_yaml import read_sglang_yaml
+from speclaunch.importer.text import Document
+
+_Pair = tuple[yaml.ScalarNode, yaml.Node]
+
+
+@dataclass(slots=True)
+class _File:
+    """The file, read as each version reads it."""
+
+    text: str
+    path: str
+    _read: dict[str, Reading] = field(default_factory=dict)
+
+    def reading(self, version: str) -> Reading:
+        if version not in self._read:
+            self._read[version] = read_sglang_yaml(self.text, self.path, version)
+        return self._read[version]
+
+    def invocation(self, version: str) -> Invocation | None:
+        return next(iter(self.reading(version).invocations), None)
+
+    def words(self, version: str) -> tuple[Word, ...]:
+        found = self.invocation(version)
+        return found.words if found is not None else ()
+
+    def parse(self, catalogue: Catalogue) -> ParsedArguments:
+        words = [word.text for word in self.words(catalogue.version)]
+        return parse_argv(words, catalogue, whole=False)
+
+
+def migrate_config(text: str, path: str, to: str, source: str | None = None) -> Migration:
+    """Carry the keys of a `--config` file to version `to`. Raises InputError and UnprovenError."""
+    file = _File(text, path)
+    migration = Migration(text)
+    start = origin(file.parse, to, source, None)
+    target = load_catalogue(to)
+    if source is not None and not start.whole and not refused(file.parse(target)):
+        note = f"SGLang {source} refuses this file and {to} takes it: it was left as it is"
+        migration.steps.append(Step(Place(path), note))
+        return migration
+    if not start.said and start.version != to:
+        note = f"read as a file for SGLang {start.version}: {start.why}"
+        migration.origins.append(Step(Place(path), note))
+    words = file.words(start.version)
+    mixed = source is None and not start.whole
+    catalogue = load_catalogue(start.version)
+    planned = plan([word.text for word in words], (), catalogue, target, mixed=mixed)
+    refusals = [one for one in planned.problems if not _is_the_targets(one.message, to)]
+    migration.problems += [
+        Problem(one.message, words[one.index].place if one.index is not None else None, one.help)
+        for one in refusals
+    ]
+    changes = [] if refusals else list(_changes(file, words, planned, migration))
+    if migration.problems:
+        return migration
+    made = apply(text, changes)
+    _judge(file, made, changes, planned, to, migration)
+    if not migration.problems:
+        migration.text = made
+    return migration
+
+
+def _is_the_targets(message: str, to: str) -> bool:
+    """Whether the target said it of the words: it reads the file itself, below."""
+    return message.startswith(f"SGLang {to} refuses this: ")
+
+
+def _changes(
+    file: _File, words: tuple[Word, ...], planned: Planned, migration: Migration
+) -> Iterator[Change]:
+    document = Document(file.text, file.path)
+    root = nodes.load(document)[0]
+    pairs: Mapping[Place, _Pair] = {
+        nodes.place(key, document): (key, value)
+        for key, value in (root.value if isinstance(root, yaml.MappingNode) else ())
+        if isinstance(key, yaml.ScalarNode)
+    }
+    for said in planned.said:
+        if said.verdict.flag is None and not said.verdict.removed:
+            continue
+        place = words[said.item.index].place
+        pair = pairs.get(place)
+        changes = (
+            _edit(said, pair, document, bool(getattr(root, "flow_style", False))) if pair else None
+        )
+        written = said.token.removeprefix("--")
+        new = (said.verdict.flag or "").removeprefix("--")
+        if changes is None:
+            why = f"{written} is gone: {said.verdict.why}" if not new else f"{written} is {new} now"
+            migration.problems.append(Problem(why, place, "change it by hand"))
+            continue
+        yield from changes
+        if said.verdict.removed:
+            migration.steps.append(Step(place, f"removed {written}: {said.verdict.why}"))
+        else:
+            value = f": {_value(said)}" if said.verdict.values is not None else ""
+            migration.steps.append(Step(place, f"{written} is {new}{value} now"))
+
+
+def _value(said: Said) -> str:
+    values = said.verdict.values or ("true",)
+    return values[0]
+
+
+def _edit(said: Said, pair: _Pair, document: Document, flow: bool) -> list[Change] | None:
+    """The edits of one key; None where it has to be done by hand."""
+    key, value = pair
+    at = nodes.place(key, document)
+    lines = document.text.split("\n")
+    written = lines[at.line - 1][at.column - 1 : at.column - 1 + at.length]
+    if not said.verdict.removed:
+        new = (said.verdict.flag or "").removeprefix("--")
+        if str(key.value) not in written:
+            return None
+        changes: list[Change] = [
+            Edit(at.line, at.column, at.length, written.replace(str(key.value), new, 1))
+        ]
+        if said.verdict.values is not None:
+            there = nodes.place(value, document)
+            one_line = value.start_mark.line == value.end_mark.line == key.start_mark.line
+            if not isinstance(value, yaml.ScalarNode) or not one_line or value.style:
+                return None
+            changes.append(Edit(there.line, there.column, there.length, _value(said)))
+        return changes
+    start, end = nodes.offsets(key, document)[0], nodes.offsets(value, document)[1]
+    raw = document.text[start:end]
+    if flow or "&" in raw or lines[at.line - 1][: at.column - 1].strip():
+        return None
+    last = value.end_mark.line + (1 if value.end_mark.column else 0)
+    why = f"# removed {said.token.removeprefix('--')}: {said.verdict.why}"
+    whole = [Edit(n, 1, len(lines[n - 1]), "") for n in range(at.line, max(last, at.line) + 1)]
+    return [Insertion(at.line, why), *(one for one in whole if one.length)]
+
+
+def _judge(
+    file: _File,
+    made: str,
+    changes: list[Change],
+    planned: Planned,
+    to: str,
+    migration: Migration,
+) -> None:
+    """What the target makes of the new text: its refusals, or the proof."""
+    after = _File(made, file.path)
+    target = load_catalogue(to)
+    edits = [change for change in changes if isinstance(change, Edit)]
+    touched = {edit.line for edit in edits}
+    inserted = {change.text for change in changes if isinstance(change, Insertion)}
+    unproven = list(proof.unproven_text(file.text, made, file.path, touched, inserted))
+    try:
+        reading = after.reading(to)
+    except InputError as error:
+        unproven += [str(error)]
+        reading = Reading()
+    if not unproven:
+        migration.problems += _refusals(file, after, reading, to, planned)
+        if migration.problems or planned.before is None:
+            return
+        words = [word.text for word in after.words(to)]
+        meaning = meaning_of(words, target)
+        unproven = [] if meaning else [f"SGLang {to} refuses it"]
+        expected = announced(planned.said)
+        defaults: list[str] = []
+        for difference in differences(planned.before, meaning) if meaning else ():
+            note = unset(difference, planned.before, meaning) if meaning else None
+            if expected.allows(difference) or note == "":
+                continue
+            if note is not None:
+                defaults.append(note)
+                continue
+            migration.problems.append(
+                Problem(
+                    f"{difference.name} would be {shown(difference.after)} instead of "
+                    f"{shown(difference.before)} in SGLang {to}",
+                    Place(file.path),
+                )
+            )
+        if defaults:
+            text = f"defaults that changed and are not set here: {', '.join(defaults)}"
+            migration.steps.append(Step(Place(file.path), text))
+    hidden = proof.secrets_of(reading.invocations, to)
+    proof.refuse("migrate", unproven, file.text, made, hidden)
+
+
+def _refusals(
+    file: _File, after: _File, reading: Reading, to: str, planned: Planned
+) -> list[Problem]:
+    """What the target says of the new text, at the places of the old one."""
+    place = {said.verdict.flag or said.token: said.token for said in planned.said}
+    version = planned.before.version if planned.before else to
+    old = {word.text: word.place for word in file.words(version) if word.text[:2] == "--"}
+    found = list(reading.problems)
+    words = after.words(to)
+    for problem in after.parse(load_catalogue(to)).problems:
+        if problem.index is None:
+            continue
+        flag = words[problem.index].text
+        at = old.get(place.get(flag, flag), Place(file.path))
+        said = f"SGLang {to} refuses this: {problem.message}"
+        found.append(Problem(said, at, problem.help))
+    return found

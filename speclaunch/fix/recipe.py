@@ -1,0 +1,261 @@
+"""A recipe of ours carried to another version: the arguments that stand in the file itself.
+
+What comes from groups is spelled for every version by `engine/command.py` and needs no change; it
+is asked all the same whether the version takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from speclaunch.engine.canonical import canonical
+from speclaunch.engine.catalogue import Catalogue, held_versions, history
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.check import check_values
+from speclaunch.engine.command import is_secret_argument, is_secret_variable, spell
+from speclaunch.engine.renames import REMOVALS, conversion, other_names
+from speclaunch.errors import InputError, Place, Problem
+from speclaunch.fix import proof
+from speclaunch.fix.edits import Change, Edit, Insertion, apply
+from speclaunch.fix.migrate import Migration, Step
+from speclaunch.importer import nodes
+from speclaunch.importer.text import Document
+from speclaunch.recipe.source import read_positions
+
+_GONE = object()
+
+
+@dataclass(slots=True)
+class _Work:
+    """The file while it is being carried over."""
+
+    document: Document
+    target: Catalogue
+    migration: Migration
+    changes: list[Change] = field(default_factory=list)
+    becomes: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    """Key of an argument to its new key and value; `_GONE` for one that is taken away."""
+    pin: str | None = None
+    """The new `engine.version`."""
+
+
+def is_recipe(text: str) -> bool:
+    """Whether a YAML text is a recipe of ours, rather than somebody's manifest."""
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return False
+    if not isinstance(data, dict) or data.keys() & {"services", "apiVersion"}:
+        return False
+    return "args" in data or "defaults" in data
+
+
+def migrate_recipe(path: Path, shown: str, to: str) -> Migration:
+    """Carry the arguments that stand in a recipe itself (its groups are carried by us).
+
+    Raises InputError for a file that is no recipe, and UnprovenError.
+    """
+    read_positions(path, shown)  # refuses what is hostile, or no mapping
+    text = path.read_text(encoding="utf-8")
+    work = _Work(Document(text, shown), load_catalogue(to), Migration(text))
+    roots = nodes.load(work.document)
+    keys = nodes.entries(roots[0]) if roots else {}
+    args = keys.get("args")
+    if isinstance(args, yaml.MappingNode):
+        for key, value in args.value:
+            if isinstance(key, yaml.ScalarNode):
+                _argument(key, value, bool(args.flow_style), work)
+    _pin(nodes.entries(keys.get("engine")).get("version"), work)
+    if not work.migration.problems:
+        made = apply(text, work.changes)
+        _prove(text, made, work)
+        work.migration.problems += _refusals(path, made, work)
+        if not work.migration.problems:
+            work.migration.text = made
+    return work.migration
+
+
+def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -> None:
+    name = str(key.value)
+    target = work.target
+    found = target.by_name(name)
+    if found is not None and not found.deprecated:
+        return
+    place = nodes.place(key, work.document)
+    one_line = isinstance(value, yaml.ScalarNode) and value.start_mark.line == value.end_mark.line
+    for other in other_names(name):
+        current = target.by_name(other)
+        if current is not None and not current.deprecated:
+            _renamed(name, other, place, work)
+            return
+    if found is not None:  # deprecated, and nothing else says it
+        return
+    plain = yaml.safe_load(work.document.text[slice(*nodes.offsets(value, work.document))])
+    became = conversion(name)
+    new = target.by_name(became.new) if became else None
+    if became is not None and new is not None and plain is True and one_line:
+        taken = not new.choices or became.value in new.choices
+        if taken:
+            _converted(name, became.new, became.value, (place, value), work)
+            return
+    past = history(name)
+    versions = held_versions()
+    if past is None:
+        why = f"{name}: no SGLang that we know has this argument"
+    elif target.version in versions and versions.index(past.first) > versions.index(target.version):
+        why = f"{name}: it exists from SGLang {past.first} on"
+    elif became is not None and plain is not True and plain not in (False, None):
+        why = f"{name} is {became.new} now, and {plain!r} is no value for it"
+    elif flow or not one_line:
+        why = f"{name} is gone: {_why(name, target, past.last)}"
+    else:
+        off = became is not None and plain in (False, None)
+        reason = "it was off" if off else _why(name, target, past.last)
+        work.changes.append(Edit(place.line, place.column, 0, "# "))
+        work.changes.append(Insertion(place.line, f"# removed {name}: {reason}"))
+        work.becomes[name] = (name, _GONE)
+        work.migration.steps.append(Step(place, f"removed {name}: {reason}"))
+        return
+    work.migration.problems.append(Problem(why, place, "change it by hand"))
+
+
+def _why(name: str, target: Catalogue, last: str) -> str:
+    said = f"SGLang {target.version} has no such argument (last in {last})"
+    return REMOVALS.get(name) or said
+
+
+def _renamed(name: str, new: str, place: Place, work: _Work) -> None:
+    line = work.document.text.split("\n")[place.line - 1]
+    written = line[place.column - 1 : place.column - 1 + place.length]
+    work.changes.append(Edit(place.line, place.column, place.length, written.replace(name, new, 1)))
+    work.becomes[name] = (new, None)
+    work.migration.steps.append(Step(place, f"{name} is {new} now"))
+
+
+def _converted(name: str, new: str, value: Any, at: tuple[Place, yaml.Node], work: _Work) -> None:
+    place, node = at
+    there = nodes.place(node, work.document)
+    text = "true" if value is True else str(value)
+    work.changes.append(Edit(place.line, place.column, place.length, new))
+    work.changes.append(Edit(there.line, there.column, there.length, text))
+    work.becomes[name] = (new, value)
+    work.migration.steps.append(Step(place, f"{name} is {new}: {text} now"))
+
+
+def _pin(node: yaml.Node | None, work: _Work) -> None:
+    """`engine.version`: a pin is the version to go to, a range has to hold it."""
+    from speclaunch.recipe.schema import Engine  # noqa: PLC0415  pydantic is slow to import
+
+    if not isinstance(node, yaml.ScalarNode) or not node.value or "$" in node.value:
+        return
+    to = work.target.version
+    try:
+        wanted = Engine(version=str(node.value))
+    except ValueError:
+        return  # composing the recipe says it better
+    if wanted.specifier.contains(to):
+        return
+    place = nodes.place(node, work.document)
+    if wanted.pinned is None:
+        said = f"engine.version: {node.value} leaves SGLang {to} out"
+        work.migration.problems.append(Problem(said, place, f"make it a range that has {to}"))
+        return
+    line = work.document.text.split("\n")[place.line - 1]
+    written = line[place.column - 1 : place.column - 1 + place.length]
+    new = written.replace(wanted.pinned, to, 1)
+    work.changes.append(Edit(place.line, place.column, place.length, new))
+    work.pin = str(node.value).replace(wanted.pinned, to, 1)
+    work.migration.steps.append(Step(place, f"engine.version is {work.pin} now"))
+
+
+def _prove(before: str, made: str, work: _Work) -> None:
+    """The data of the new text are those of the old one, but for what was announced."""
+    touched = {change.line for change in work.changes if isinstance(change, Edit)}
+    inserted = {change.text for change in work.changes if isinstance(change, Insertion)}
+    found = list(proof.unproven_text(before, made, "recipe.yaml", touched, inserted))
+    try:
+        new = yaml.safe_load(made)
+    except yaml.YAMLError as error:
+        found.append(f"it is no YAML any more: {error}")
+        new = None
+    old = yaml.safe_load(before)
+    if not found and isinstance(old, dict):
+        found += _unlike(old, new, work)
+    proof.refuse("migrate", found, before, made, _secrets(old))
+
+
+def _unlike(old: dict[str, Any], new: Any, work: _Work) -> Iterator[str]:
+    wanted = dict(old)
+    if isinstance(old.get("args"), dict):
+        args: dict[Any, Any] = {}
+        for name, value in old["args"].items():
+            key, becomes = work.becomes.get(name, (name, None))
+            if becomes is not _GONE:
+                args[key] = value if becomes is None else becomes
+        wanted["args"] = args or (new or {}).get("args")
+    if work.pin is not None:
+        wanted["engine"] = {**old["engine"], "version": work.pin}
+    for key in dict.fromkeys((*wanted, *(new or {}))):
+        if (new or {}).get(key) != wanted.get(key):
+            yield f"{key} is not what was announced"
+
+
+def _secrets(data: Any) -> list[str]:
+    found: list[Any] = []
+    if isinstance(data, dict):
+        engine = data.get("engine")
+        env = engine.get("env") if isinstance(engine, dict) else None
+        found += _hidden(data.get("args"), is_secret_argument)
+        found += _hidden(env, is_secret_variable)
+    return [str(value) for value in found if value]
+
+
+def _hidden(values: Any, is_secret: Callable[[str], bool]) -> list[Any]:
+    pairs = values.items() if isinstance(values, dict) else ()
+    return [value for name, value in pairs if is_secret(str(name))]
+
+
+def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
+    """What the version would refuse of the whole recipe, its groups included."""
+    data = yaml.safe_load(made)
+    own: Mapping[str, Any] = data.get("args") or {} if isinstance(data, dict) else {}
+    args = {**_inherited(path, own, work), **own}
+    known = {n: v for n, v in args.items() if not _open(v)}
+    spelling = spell(known, {}, work.target)
+    places = read_positions(path, work.document.shown)
+    back = {new: old for old, (new, _) in work.becomes.items()}
+    return [
+        Problem(
+            problem.message,
+            places.get(("args", back.get(problem.name, problem.name)))
+            or Place(work.document.shown),
+            problem.help,
+        )
+        for problem in (*spelling.problems, *check_values(spelling, work.target))
+    ]
+
+
+def _open(value: Any) -> bool:
+    """Whether a value is only known when the recipe is composed."""
+    return isinstance(value, str) and ("${" in value or value == "???")
+
+
+def _inherited(path: Path, own: Mapping[str, Any], work: _Work) -> Mapping[str, Any]:
+    """The arguments that come from the recipe's groups."""
+    from speclaunch.recipe.compose import compose  # noqa: PLC0415  Hydra is slow to import
+
+    asked = str(path) if path.is_absolute() else f"./{path}"
+    try:
+        composed = compose(asked, (), ()).values.get("args")
+    except InputError as error:
+        said = f"its groups were not judged: {error.problems[0].message}"
+        work.migration.steps.append(Step(Place(work.document.shown), said))
+        return {}
+    mine = {canonical(name) for name in own} | {canonical(name) for name in work.becomes}
+    found = composed if isinstance(composed, dict) else {}
+    return {name: value for name, value in found.items() if canonical(name) not in mine}

@@ -1,0 +1,182 @@
+"""The edits that turn a command, as it stands in a file, into its planned words."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from speclaunch.errors import Place, Problem
+from speclaunch.fix.edits import Edit, Insertion, apply
+from speclaunch.fix.planned import Planned, Said
+from speclaunch.fix.proof import empties
+from speclaunch.importer.interface import Invocation, InvocationKind, Word
+
+
+@dataclass(slots=True)
+class Rewriting:
+    """What is done to one command. `told` are (place, what was done), in order."""
+
+    edits: list[Edit] = field(default_factory=list)
+    above: list[Insertion] = field(default_factory=list)
+    """Comments, to be left out where no comment can stand."""
+    told: list[tuple[Place, str]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    """What has to be changed by hand."""
+
+
+def rewrite(invocation: Invocation, planned: Planned, text: str) -> Rewriting:
+    """The edits for every argument that does not stay as it is."""
+    done = Rewriting()
+    lines = text.splitlines()
+    for said in planned.said:
+        becomes = said.verdict
+        word = invocation.words[said.item.index]
+        written = said.token.partition("=")[0]
+        name = _shown(written, invocation)
+        if becomes.removed:
+            gone = _removal(invocation, said, planned, text)
+            if gone is None:
+                done.problems.append(
+                    Problem(f"{name} is gone: {becomes.why}", word.place, "remove it by hand")
+                )
+                continue
+            done.edits += gone
+            reason = f"removed {name}: {becomes.why}"
+            done.above.append(Insertion(_first_line(lines, invocation.place.line), f"# {reason}"))
+            done.told.append((word.place, reason))
+        elif becomes.flag is not None:
+            now = " ".join([_shown(becomes.flag, invocation), *(becomes.values or ())])
+            edit = _respelled(lines, word.place, written, said)
+            if edit is None:
+                done.problems.append(
+                    Problem(f"{name} is {now} now", word.place, "change it by hand")
+                )
+                continue
+            done.edits.append(edit)
+            done.told.append((word.place, f"{name} is {now} now"))
+    return done
+
+
+def with_variable(invocation: Invocation, name: str, value: str) -> Edit | None:
+    """The edit that gives a command of a shell one more variable; None where there is no shell."""
+    if invocation.kind not in (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE):
+        return None
+    if invocation.name is not None or not invocation.program:
+        return None
+    first = invocation.program[0]
+    place = invocation.place
+    at = next((w.used_at for w in invocation.program if w.place == place and w.used_at), place)
+    alone = first.place == place
+    return Edit(at.line, at.column, 0, f"{'' if alone else 'env '}{name}={value} ")
+
+
+def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
+    """The lines that edits may change: their own, and one above that loses its continuation."""
+    lines = text.splitlines()
+    found = {edit.line for edit in edits}
+    for line in sorted(found):
+        above = line - 1
+        while above in found:
+            above -= 1
+        if above >= 1 and lines[above - 1].rstrip().endswith("\\"):
+            found.add(above)
+    return found
+
+
+def _removal(invocation: Invocation, said: Said, planned: Planned, text: str) -> list[Edit] | None:
+    """The words taken away where they are written, or where the variable that holds nothing but
+    them is used: a definition is never emptied."""
+    leaving = {index for one in planned.said if one.verdict.removed for index in one.indices}
+    words = invocation.words
+    edits: list[Edit] = []
+    for index in said.indices:
+        word = words[index]
+        edit = _whole(text, word.place, word)
+        emptied = edit is not None and empties(text, apply(text, [edit]))
+        together = [at for at, one in enumerate(words) if one.used_at == word.used_at]
+        if word.used_at is not None and leaving.issuperset(together):
+            group = [_whole(text, words[at].place, words[at]) for at in together]
+            known = {one for one in group if one is not None}
+            if emptied or None in group or empties(text, apply(text, known)):
+                edit, emptied = _whole(text, word.used_at, None), False
+        if edit is None or emptied:
+            return None
+        edits.append(edit)
+    return list(dict.fromkeys(edits))
+
+
+def _whole(text: str, place: Place, word: Word | None) -> Edit | None:
+    """The removal of what stands at a place; None where that is not just the word."""
+    lines = text.splitlines()
+    if not 1 <= place.line <= len(lines):
+        return None
+    line = lines[place.line - 1]
+    before = line[: place.column - 1].rstrip()[-1:]
+    after = line[place.column - 1 + place.length :].lstrip()[:1]
+    if before in ("[", ",") or after in ("]", ","):  # in a list of YAML or JSON on one line
+        return None
+    source = line[place.column - 1 : place.column - 1 + place.length]
+    if word is not None and not _is_word(source, word):
+        return None
+    return Edit(place.line, place.column, place.length, "") if _balanced(source) else None
+
+
+def _is_word(source: str, word: Word) -> bool:
+    if not word.evaluated:
+        return True
+    bare = source.strip("\"'").removeprefix("--sglang-").removeprefix("--")
+    return bare == word.text.removeprefix("--") or _split(source) == [word.text] or "$" in source
+
+
+def _balanced(source: str) -> bool:
+    """Whether a word ends where its place does: a place ends with its line, at the latest."""
+    pairs = all(source.count(one) == source.count(other) for one, other in ("()", "{}"))
+    return pairs and _split(source) is not None
+
+
+def _split(source: str) -> list[str] | None:
+    try:
+        return shlex.split(source)
+    except ValueError:
+        return None
+
+
+def _first_line(lines: Sequence[str], line: int) -> int:
+    """The first line of a command: a comment inside continued lines would cut it in two."""
+    while 1 < line <= len(lines) and lines[line - 2].rstrip().endswith("\\"):
+        line -= 1
+    return line
+
+
+def _respelled(lines: Sequence[str], place: Place, written: str, said: Said) -> Edit | None:
+    """The edit of the flag's own letters, wherever quotes or a prefix stand around them."""
+    becomes = said.verdict
+    if not 1 <= place.line <= len(lines) or becomes.flag is None:
+        return None
+    source = lines[place.line - 1][place.column - 1 : place.column - 1 + place.length]
+    old = written.lstrip("-")
+    # `=` holds in a shell and in a list of YAML alike
+    new = "=".join([becomes.flag.lstrip("-"), *(becomes.values or ())])
+    at = source.find(f"-{old}")
+    if at < 0:
+        return None
+    return Edit(place.line, place.column + at + 1, len(old), new)
+
+
+def _shown(flag: str, invocation: Invocation) -> str:
+    slime = invocation.kind is InvocationKind.SLIME
+    return flag.replace("--", "--sglang-", 1) if slime else flag
+
+
+def conflicts(rewritings: Sequence[Rewriting]) -> Iterator[Problem]:
+    """Edits of several commands at one place that do not agree: a definition that they share."""
+    seen: dict[tuple[int, int], Edit] = {}
+    for done in rewritings:
+        for edit in done.edits:
+            other = seen.setdefault((edit.line, edit.column), edit)
+            if other != edit:
+                yield Problem(
+                    f"line {edit.line} would have to become two things: commands share it",
+                    help="give each command its own definition",
+                )
