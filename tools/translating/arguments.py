@@ -12,8 +12,10 @@ from typing import Any
 from speclaunch.engine.argument import Argument, ArgumentKind
 from speclaunch.engine.catalogue import Ambiguous, Unknown, held_versions, load
 
-LEFT_OUT = frozenset({"--help", "--config", "--model-path", "--version", "--api-key"})
-"""Options that end the process or that the texts write themselves; and a secret."""
+LEFT_OUT = frozenset(
+    {"--help", "--config", "--model-path", "--version", "--api-key", "--admin-api-key"}
+)
+"""Options that end the process or that the texts write themselves; and secrets."""
 
 _SPEAKING = ("speculative", "cuda-graph", "attention", "moe", "tp", "ep", "dp", "mem", "quant")
 

@@ -201,7 +201,8 @@ class Sandbox:
 
 def _runs(text: str, found: re.Match[str]) -> bool:
     """Whether an absolute path stands where a command would, or is written to."""
-    line = text[text.rfind("\n", 0, found.start() + 1) + 1 : found.start() + 1].strip()
+    at = found.start() + found[0].index("/")
+    line = text[text.rfind("\n", 0, at) + 1 : at].strip()
     before = line[-1:]
     return not line or before in ";&|(`!>" or line.split()[-1] in ("exec", "sudo", "then", "do")
 

@@ -78,7 +78,7 @@ class Reader:
             yield self.sandbox.run(text, files=files)
 
 
-_TOKEN = re.compile(r"--?[A-Za-z][\w-]*|\b[A-Za-z]\w*_\w+\b|\b[A-Z][A-Z0-9_]+\b")
+_TOKEN = re.compile(r"--?[A-Za-z][\w-]*|\b[A-Za-z]\w*(?:[-_]\w+)+|\b[A-Z][A-Z0-9_]+\b")
 
 
 @dataclass(frozen=True, slots=True)

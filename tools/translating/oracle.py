@@ -13,7 +13,8 @@ prefix `--sglang-`.
 
 A parser needs no torch. Packages that are heavy are replaced by stand-ins that answer to
 everything, and a module of SGLang that stumbles over one of these keeps what it had defined until
-then; `server_args` itself and its own parts must not stumble. The first line of standard output
+then; `server_args` itself and its own parts must not stumble. With `--whole` nothing is replaced: an
+engine that is installed is asked as it is. The first line of standard output
 tells the release, the number of flags, and which modules stumbled.
 """
 
@@ -356,8 +357,9 @@ def main() -> None:
     os.environ["SGLANG_USE_CPU_ENGINE"] = "1"  # the platform that asks nothing of torch
     out, sys.stdout = sys.stdout, sys.stderr
     own = _Own()
-    sys.meta_path[:0] = [own, _StandIns(last=False)]
-    sys.meta_path.append(_StandIns(last=True))
+    if "--whole" not in sys.argv:
+        sys.meta_path[:0] = [own, _StandIns(last=False)]
+        sys.meta_path.append(_StandIns(last=True))
     release = Release()
     version = importlib.import_module("sglang.version").__version__
     head = {"sglang": version, "flags": release.flags(), "stumbled": own.stumbled}

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from speclaunch.engine.argv import parse_argv
+from speclaunch.engine.catalogue import load
+
 ORACLE = Path(__file__).with_name("oracle.py")
 
 
@@ -70,12 +73,18 @@ class Releases:
         """Modules that were not imported whole, by release."""
         return {version: sorted(head["stumbled"]) for version, head in self._heads.items()}
 
+    def started(self, version: str) -> tuple[list[str], dict[str, str]]:
+        """The command of a release's parser, and its environment."""
+        site = str(Path(self.site.format(version=version)).absolute())
+        env = {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
+        return [str(self.python), str(ORACLE)], env | {"PYTHONPATH": site}
+
     def _process(self, version: str) -> subprocess.Popen[str]:
         if version not in self._running:
-            env = {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
+            command, env = self.started(version)
             process = subprocess.Popen(
-                [str(self.python), str(ORACLE)],
-                env=env | {"PYTHONPATH": str(Path(self.site.format(version=version)).absolute())},
+                command,
+                env=env,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -95,6 +104,72 @@ class Releases:
             process.stdin.close()
             process.wait()
         self._running.clear()
+
+
+class Installed(Releases):
+    """An engine that is installed, asked as it is, with nothing replaced."""
+
+    def __init__(self, python: Path, env: Mapping[str, str]) -> None:
+        super().__init__(python, "")
+        self.env = dict(env)
+
+    def started(self, version: str) -> tuple[list[str], dict[str, str]]:
+        """The command of the engine's parser, and its environment."""
+        return [str(self.python), str(ORACLE), "--whole"], self.env
+
+
+class Catalogued(Releases):
+    """Where no engine is at hand: a parser that is built from our catalogue of the release.
+
+    `engines` are asked for their own versions.
+    """
+
+    def __init__(self, engines: Mapping[str, Releases] | None = None) -> None:
+        super().__init__(Path(), "")
+        self.engines = engines or {}
+
+    def ask(
+        self,
+        version: str,
+        entry: str,
+        words: Sequence[str],
+        files: Mapping[str, str] | None = None,
+    ) -> Verdict:
+        """As the release does, but for a file of `--config`, which nobody reads here."""
+        if version in self.engines:
+            return self.engines[version].ask(version, entry, words, files)
+        own = {}
+        if entry == "slime":
+            own, words = _parted(words)
+            words = ["--model-path", "", *words]
+        if entry == "serve" and words and not words[0].startswith("-"):
+            words = ["--model-path", *words]
+        parsed = parse_argv(words, load(version))
+        given = frozenset(item.dest for item in parsed.parsed) | own.keys()
+        if entry == "slime":
+            given -= {"model_path"}
+        return Verdict(parsed.error, {**parsed.values, **own}, given)
+
+    def destinations(self, version: str) -> Mapping[str, str]:
+        """Where each flag of a release is stored."""
+        if version in self.engines:
+            return self.engines[version].destinations(version)
+        return {flag: a.dest for a in load(version).arguments.values() for flag in a.flags}
+
+
+def _parted(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The options of a slime script: slime's own, and the server's without their prefix."""
+    own: dict[str, str] = {}
+    servers: list[str] = []
+    name = None
+    for word in words:
+        if word.startswith("--"):
+            name = None if word.startswith("--sglang-") else word.lstrip("-").replace("-", "_")
+        if name is None:
+            servers.append(word.replace("--sglang-", "--", 1))
+        elif not word.startswith("--"):
+            own[name] = word
+    return own, servers
 
 
 @contextlib.contextmanager

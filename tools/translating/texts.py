@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,26 +38,40 @@ class Text:
     """What lies beside it."""
 
 
-def generate(count: int = COUNT, seed: int = SEED) -> list[Text]:
-    """That many texts; the first of a longer list are those of a shorter one."""
-    return [_one(number, seed) for number in range(count)]
+def generate(
+    count: int = COUNT, seed: int = SEED, *, versions: Container[str] | None = None
+) -> list[Text]:
+    """That many texts; the first of a longer list are those of a shorter one.
+
+    With `versions` only those of them that go from one of these, or to one.
+    """
+    return [text for number in range(count) if (text := _one(number, seed, versions))]
 
 
-def _one(number: int, seed: int) -> Text:
+def digest(texts: Iterable[Text]) -> str:
+    """A fingerprint of texts."""
+    return hashlib.sha256("\n".join(map(repr, texts)).encode()).hexdigest()
+
+
+def _one(number: int, seed: int, versions: Container[str] | None) -> Text | None:
     dice = random.Random(f"{seed}/{number}")
     kinds = list(KINDS)
     kind = kinds[number % len(kinds)] if number % 2 else dice.choice(("command", "array"))
     held = list(held_versions())
-    first = "0.5.3.post3" if kind in ("engine", "with-config") else held[0]
-    if kind == "serve":
-        first = "0.5.5.post3"
-    version = dice.choice(held[held.index(first) :])
-    others = [v for v in held if v != version and held.index(v) >= held.index(first)]
+    first = held.index(_FIRST.get(kind, held[0]))
+    version = dice.choice(held[first:])
+    others = [v for v in held[first:] if v != version]
     newer = [v for v in others if held.index(v) > held.index(version)]
     to = dice.choice(newer if newer and dice.random() < 0.8 else others)
+    if versions is not None and version not in versions and to not in versions:
+        return None
     name, text, files = KINDS[kind](Writer(version, dice))
     told = dice.random() < 0.75
     return Text(f"{kind}-{number:04}", kind, name, text, version, to, told, files)
+
+
+_FIRST = {"engine": "0.5.3.post3", "with-config": "0.5.3.post3", "serve": "0.5.5.post3"}
+"""The first held version that has `--config`, and `sglang serve`."""
 
 
 Written = tuple[str, str, dict[str, str]]
