@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 RECIPE ?= cpu_ngram
 JOBS ?= auto
 
-.PHONY: run test test-fast test-slow test-e2e lint format bench verdicts clean help
+.PHONY: run test test-fast test-slow test-e2e lint format bench verdicts dist clean help
 .DEFAULT_GOAL := help
 
 help: ## Show this.
@@ -51,6 +51,11 @@ bench: $(BIN)/.ready ## speclaunch's own overhead, as ratios in one run.
 
 verdicts: $(BIN)/.ready ## How rules and plan agree with the verdicts of the released engines.
 	@$(BIN)/python -m tests.conformance.report
+
+dist: $(BIN)/.ready ## The wheel and the source archive, in dist/.
+	rm -rf dist
+	$(BIN)/python -m build --quiet --outdir dist .
+	@ls dist
 
 clean: ## Remove what was built here (not the CPU engine, which is in the cache directory).
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

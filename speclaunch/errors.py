@@ -31,7 +31,8 @@ class Place:
 
     `line` and `column` count from 1. `length` is the number of characters to underline. `text`
     is the override itself when `path` is `COMMAND_LINE`, otherwise None (the line is read from
-    the file when it is shown).
+    the file when it is shown). `hidden`: what stands there is a secret, and the line is shown only
+    up to it.
     """
 
     path: str
@@ -39,6 +40,7 @@ class Place:
     column: int = 1
     length: int = 1
     text: str | None = None
+    hidden: bool = False
 
     def __str__(self) -> str:
         if self.path == COMMAND_LINE:

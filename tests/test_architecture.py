@@ -18,6 +18,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "shim" not in path.pa
 
 FLOORS = {
     "errors": 0,
+    "heartbeat": 0,
     "home": 0,
     "resources": 0,
     "engine": 1,

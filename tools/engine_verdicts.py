@@ -52,10 +52,30 @@ PACKAGES = {
         "xgrammar==0.1.25",
         "huggingface_hub==0.36.0",
     ],
+    "0.5.4.post3": [
+        "transformers==4.57.1",
+        "tokenizers==0.22.1",
+        "xgrammar==0.1.25",
+        "huggingface_hub==0.36.0",
+    ],
+    "0.5.7": [
+        "transformers==4.57.1",
+        "tokenizers==0.22.1",
+        "xgrammar==0.1.27",
+        "huggingface_hub==0.36.0",
+    ],
+    "0.5.9": [
+        "transformers==4.57.1",
+        "tokenizers==0.22.1",
+        "xgrammar==0.1.27",
+        "huggingface_hub==0.36.0",
+    ],
     "0.5.10.post1": ["transformers==5.3.0", "tokenizers==0.22.2", "xgrammar==0.1.32"],
     "0.5.12.post1": ["transformers==5.6.0", "tokenizers==0.22.2", "xgrammar==0.2.0"],
     "0.5.14": ["transformers==5.8.1", "tokenizers==0.22.2", "xgrammar==0.2.1"],
+    "0.5.16": ["transformers==5.12.1", "tokenizers==0.22.2", "xgrammar==0.2.1"],
     "0.5.18": ["transformers==5.12.1", "tokenizers==0.22.2", "xgrammar==0.2.1"],
+    "0.5.21": ["transformers==5.12.1", "tokenizers==0.22.2"],
     "0.5.23": [],
 }
 """What each release needs beside the packages of the CPU engine."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import shlex
 import sys
 import time
 import traceback
@@ -16,8 +17,9 @@ import typer
 from typer.core import TyperGroup
 
 from speclaunch import __version__
-from speclaunch.errors import ExitCode, SpeclaunchError
+from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
 from speclaunch.home import speclaunch_home
+from speclaunch.resources import recipes_dir
 
 _DEFAULT_VERB = "launch"
 
@@ -30,6 +32,8 @@ class _Verbs(TyperGroup):
         named = args and (args[0] in self.commands or args[0].split("=")[0] in own)
         if args and not named and any("=" in arg and not arg.startswith("-") for arg in args):
             args = [_DEFAULT_VERB, *args]
+        elif args and not named and not args[0].startswith("-"):
+            _meant_as_recipe(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -37,6 +41,20 @@ class _Verbs(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:  # the framework would say "Aborted!" and exit 1
             raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+def _meant_as_recipe(words: list[str]) -> None:
+    """Name the command where a recipe stands in the place of a verb.
+
+    Raises InputError. It is not started: the word may be a slip for a verb.
+    """
+    name = words[0]
+    ours = (recipes_dir() / f"{name}.yaml").is_file()
+    if ours or (name.endswith(".yaml") and Path(name).is_file()):
+        command = shlex.join(["speclaunch", _DEFAULT_VERB, *words])
+        raise InputError(
+            Problem(f"{name} is a recipe, not a verb", help=f"`{command}` launches it")
+        )
 
 
 app = typer.Typer(

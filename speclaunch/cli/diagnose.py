@@ -1,4 +1,4 @@
-"""`speclaunch diagnose LOGFILE|-`: what an engine log died of, and what to do about it."""
+"""`speclaunch diagnose LOGFILE|RUN|-`: what an engine died of, and what to do about it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ from speclaunch.engine.catalogue import resolve_version
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.launch.diagnosis.diagnose import diagnose as diagnosed
 from speclaunch.launch.diagnosis.interface import Diagnosis
+from speclaunch.launch.follow import read_log
+from speclaunch.launch.journal import FILE as JOURNAL
+from speclaunch.launch.runs import Run, find_run
+from speclaunch.launch.supervisor import Ending
 from speclaunch.report.console import err, out
 from speclaunch.report.diagnosis import diagnosis_json, show_diagnosis
 
 STANDARD_INPUT = "-"
 _LONGEST_LINE = 1 << 16
 """A line without an end is read in pieces of this many bytes, so that memory stays bounded."""
+_FAILED = (Ending.FAILED, Ending.DIED, Ending.HUNG)
 _ENCODINGS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),  # what PowerShell's `>` writes
@@ -32,7 +37,12 @@ _ENCODINGS = (
 
 def diagnose(
     log: Annotated[
-        str, typer.Argument(metavar="LOGFILE|-", help="The engine's log; `-` is standard input.")
+        str,
+        typer.Argument(
+            metavar="LOGFILE|RUN|-",
+            help="The engine's log, or a launch as `runs ls` names it (its recipe: the newest one; "
+            "`last`); `-` is standard input.",
+        ),
     ],
     engine: Annotated[
         str | None,
@@ -49,7 +59,7 @@ def diagnose(
     """Explain an engine log: how far the engine came, what it died of, what to do."""
     if engine is not None:
         resolve_version(engine)  # unknown versions are told before anything is read
-    found = _read(log, engine)
+    log, found = _read(log, engine)
     if output_format is OutputFormat.JSON:
         typer.echo(json.dumps(diagnosis_json(found, log), indent=2, ensure_ascii=False))
     elif found.engine:
@@ -61,16 +71,42 @@ def diagnose(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _read(log: str, engine: str | None) -> Diagnosis:
+def _read(log: str, engine: str | None) -> tuple[str, Diagnosis]:
+    """The log that was meant, and what it tells."""
     if log == STANDARD_INPUT:
-        return diagnosed(_lines(cast(io.BufferedReader, sys.stdin.buffer)), version=engine)
+        return log, diagnosed(_lines(cast(io.BufferedReader, sys.stdin.buffer)), version=engine)
+    path = Path(log)
+    if (path / JOURNAL).is_file():
+        return _of_run(find_run(path.resolve().name, path.resolve().parent), engine)
+    if not path.exists() and "/" not in log:
+        return _of_run(_run(log), engine)
     try:
-        with Path(log).open("rb") as file:
-            return diagnosed(_lines(file), version=engine)
+        with path.open("rb") as file:
+            return log, diagnosed(_lines(file), version=engine)
     except OSError as error:
         raise InputError(
             Problem(f"{log} cannot be read: {error.strerror or error}", help=_hint(log))
         ) from None
+
+
+def _run(name: str) -> Run:
+    try:
+        return find_run(name)
+    except InputError as error:
+        helps = [problem.help for problem in error.problems]
+        raise InputError(
+            Problem(f"{name}: neither a file nor a recorded launch", help=helps[0])
+        ) from None
+
+
+def _of_run(run: Run, engine: str | None) -> tuple[str, Diagnosis]:
+    """The last engine of a launch, with what its journal knows."""
+    if run.log is None or not run.log.exists():
+        raise InputError(Problem(f"{run.name}: the engine's log is not there"))
+    attempt = run.attempts[-1]
+    version = engine or str(run.section("engine").get("version") or "") or None
+    code = attempt.get("exit_code") if attempt.get("ending") in _FAILED else None
+    return str(run.log), diagnosed(read_log(run.log), version=version, exit_code=code)
 
 
 def _lines(file: io.BufferedReader) -> Iterator[str]:
@@ -88,7 +124,9 @@ def _lines(file: io.BufferedReader) -> Iterator[str]:
 
 
 def _hint(log: str) -> str | None:
-    return "a folder is no log; name the file in it" if Path(log).is_dir() else None
+    if Path(log).is_dir():
+        return "a folder is no log; name the file in it"
+    return "`speclaunch runs` lists the launches, which can be named as well"
 
 
 def _shown(log: str) -> str:

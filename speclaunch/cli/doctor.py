@@ -26,9 +26,9 @@ def doctor(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="recipe=NAME [key=value]…",
-            help="A recipe (a name or a path to a YAML file) and Hydra overrides: then all rules "
-            "are asked about it as well.",
+            metavar="[RECIPE [key=value]…]",
+            help="A recipe (`recipe=NAME`, `NAME` or a path to a YAML file) and Hydra overrides: "
+            "then all rules are asked about it as well.",
         ),
     ] = None,
     config_dir: ConfigDirs = None,

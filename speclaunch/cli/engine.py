@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -156,12 +157,16 @@ def _argument_row(argument: Argument) -> tuple[str, str, str, str]:
     )
 
 
+_HEARTBEAT_S = 15.0
+
+
 class _PlainSteps:
-    """A line when a step begins, and one when it is over."""
+    """A line when a step begins, one when it is over, and one every 15 seconds between."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._last: tuple[int, StepState] | None = None
+        self._told = 0.0
 
     def __enter__(self) -> _PlainSteps:
         return self
@@ -170,11 +175,14 @@ class _PlainSteps:
         """Nothing was opened."""
 
     def __call__(self, step: Step) -> None:
-        if (step.index, step.state) != self._last:
-            self._last = (step.index, step.state)
-            self._console.print(
-                f"[{step.index}/{step.total}] {step.title}: {step.state.value}", markup=False
-            )
+        now = time.monotonic()
+        changed = (step.index, step.state) != self._last
+        if not changed and (not step.detail or now - self._told < _HEARTBEAT_S):
+            return
+        self._last, self._told = (step.index, step.state), now
+        told = step.detail if not changed or step.state is StepState.NOTE else ""
+        line = f"[{step.index}/{step.total}] {step.title}: {step.state.value}"
+        self._console.print(f"{line}: {told}" if told else line, markup=False, soft_wrap=True)
 
 
 class _LiveSteps(_PlainSteps):

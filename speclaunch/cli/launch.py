@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
@@ -26,8 +28,9 @@ from speclaunch.cli.options import (
     Overrides,
 )
 from speclaunch.cli.running import run_detached, run_here, show_command
-from speclaunch.cli.soundness import here, require_sound
+from speclaunch.cli.soundness import here, require_hope, require_sound
 from speclaunch.errors import InputError, LaunchError, Problem
+from speclaunch.heartbeat import beating, duration
 from speclaunch.launch.about import shown_overrides
 from speclaunch.launch.prepare import Prepared, new_run_dir, prepare
 from speclaunch.launch.session import Session
@@ -67,7 +70,12 @@ def launch(
         bool, typer.Option("--verbose", "-v", help="Pass the engine's output through.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Start in spite of findings of error severity.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Start as it is written, in spite of findings of error severity and of a memory "
+            "budget that fails.",
+        ),
     ] = False,
     hardware: HardwareName = None,
     models: ModelDirs = None,
@@ -85,20 +93,25 @@ def launch(
         raise InputError(Problem("--smoke stops the engine: there is nothing to --detach from"))
     _hide_secrets(overrides)
     name, changes = split_recipe(overrides)
+    overrides = [f"recipe={name}", *changes]  # as the journal tells it, however it was written
     recipe = load(name, changes, config_dir or ())
     prepared = prepare(recipe, engine, dry_run=dry_run)
     facts = here(
         lookup(models, hardware, online=online), recipe, probe=not dry_run, cpu=bool(prepared.cpu)
     )
-    require_sound(prepared, facts, chosen_rules(select, ignore), force=force)
+    rules = chosen_rules(select, ignore)
+    require_sound(prepared, facts, rules, force=force)
     session = Session(
         prepared,
         facts.facts(prepared.request(os.environ)),
         overrides,
         smoke=smoke,
         fresh=fresh,
+        as_written=force,
         max_attempts=max_attempts,
     )
+    if not force:
+        require_hope(session, rules)
     if dry_run:
         show_command(session, output_format)
         return
@@ -119,18 +132,32 @@ def _hide_secrets(overrides: list[str]) -> None:
 
 
 def split_recipe(words: list[str]) -> tuple[str, list[str]]:
-    """The recipe among the overrides, and the rest of them."""
-    names = [word.removeprefix("recipe=") for word in words if word.startswith("recipe=")]
-    rest = [word for word in words if not word.startswith("recipe=")]
-    if len(names) != 1 or not names[0]:
-        bare = next((word for word in rest if "=" not in word), None)
+    """The recipe (`recipe=NAME`, or its name or path alone) and the overrides.
+
+    Raises InputError where there is none, or more than one.
+    """
+    named = [word for word in words if _names_a_recipe(word)]
+    rest = [word for word in words if not _names_a_recipe(word)]
+    names = [word.removeprefix("recipe=") for word in named]
+    if len(names) > 1:
         raise InputError(
             Problem(
-                "several recipes were given" if len(names) > 1 else "no recipe was given",
-                help=f"speclaunch recipe={bare or 'NAME'}; `speclaunch recipes ls` lists them",
+                f"several recipes were given: {', '.join(names)}",
+                help="name one; `speclaunch plan` compares two",
+            )
+        )
+    if not names or not names[0]:
+        raise InputError(
+            Problem(
+                "no recipe was given",
+                help="speclaunch recipe=NAME; `speclaunch recipes ls` lists them",
             )
         )
     return names[0], rest
+
+
+def _names_a_recipe(word: str) -> bool:
+    return word.startswith("recipe=") or ("=" not in word and not word.startswith("~"))
 
 
 def _ensure_cpu_engine(prepared: Prepared) -> None:
@@ -146,5 +173,20 @@ def _ensure_cpu_engine(prepared: Prepared) -> None:
     for value in prepared.recipe.deployment.args.values():
         path = Path(value) if isinstance(value, str) else None
         if path is not None and path.parent == prepared.cpu.models:
-            with err().status(f"the tiny model {path.name}"):
+            with _busy(f"the tiny model {path.name}"):
                 ensure_model(prepared.cpu, path.name)
+
+
+@contextlib.contextmanager
+def _busy(what: str) -> Iterator[None]:
+    """Something spins on a terminal; elsewhere a line now and then says that it goes on."""
+    console = err()
+    if console.is_terminal:
+        with console.status(what):
+            yield
+        return
+    with beating(
+        lambda text: console.print(text, markup=False),
+        lambda seconds: f"{what}: for {duration(seconds)}",
+    ):
+        yield

@@ -24,7 +24,7 @@ from speclaunch.lint.collect import STDIN, collect
 from speclaunch.lint.run import Options, Report
 from speclaunch.lint.run import lint as run_lint
 from speclaunch.report.console import out
-from speclaunch.report.findings import show_report
+from speclaunch.report.findings import show_report, show_templates
 from speclaunch.report.findings_json import report_json
 from speclaunch.rules.interface import Severity
 
@@ -66,17 +66,21 @@ def lint(
     named = paths or ["."]
     stdin = sys.stdin.buffer.read() if STDIN in named else b""
     report = run_lint(collect(named, stdin, tuple(config_dir or ())), options)
-    if not report.files or not (report.deployments or report.unreadable or _skipped(report)):
-        raise NothingToCheckError(Problem(f"no deployment of SGLang in {', '.join(named)}"))
-    if output_format is OutputFormat.JSON:
+    nothing = not (report.deployments or report.unreadable or _skipped(report))
+    templates = any(file.template for file in report.files)
+    if output_format is OutputFormat.JSON and (templates or not nothing):
         typer.echo(json.dumps(report_json(report), indent=2, ensure_ascii=False))
+    elif nothing:
+        show_templates(out(), report)
     else:
         show_report(out(), report)
+    if nothing:
+        raise NothingToCheckError(Problem(f"no deployment of SGLang in {', '.join(named)}"))
     raise typer.Exit(_exit_code(report, strict=strict))
 
 
 def _skipped(report: Report) -> bool:
-    return any(file.skipped for file in report.files)
+    return any(file.skipped and not file.template for file in report.files)
 
 
 def _exit_code(report: Report, *, strict: bool) -> ExitCode:

@@ -11,8 +11,8 @@ import typer
 Overrides = Annotated[
     list[str],
     typer.Argument(
-        metavar="recipe=NAME [key=value]…",
-        help="The recipe (a name or a path to a YAML file) and Hydra overrides.",
+        metavar="RECIPE [key=value]…",
+        help="The recipe (`recipe=NAME`, `NAME` or a path to a YAML file) and Hydra overrides.",
     ),
 ]
 ConfigDirs = Annotated[

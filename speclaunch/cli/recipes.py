@@ -24,15 +24,28 @@ app = typer.Typer(
 @app.callback()
 def recipes(ctx: typer.Context, config_dir: ConfigDirs = None) -> None:
     """List the recipes when no verb is given."""
+    ctx.obj = config_dir
     if ctx.invoked_subcommand is None:
-        ls(config_dir)
+        _list(config_dir or [])
 
 
 @app.command()
-def ls(config_dir: ConfigDirs = None) -> None:
+def ls(ctx: typer.Context, config_dir: ConfigDirs = None) -> None:
     """List the recipes with a line on each."""
+    _list(_both(ctx, config_dir))
+
+
+def _both(ctx: typer.Context, own: list[Path] | None) -> list[Path]:
+    """The directories given before the verb, and those after it."""
+    return [*(ctx.obj or ()), *(own or ())]
+
+
+def _list(config_dirs: list[Path]) -> None:
+    for directory in config_dirs:
+        if not directory.is_dir():
+            raise InputError(Problem(f"--config-dir {directory}: no such directory"))
     table = Table.grid(padding=(0, 2))
-    for name, path in sorted(recipe_names(config_dir or ()).items()):
+    for name, path in sorted(recipe_names(config_dirs).items()):
         table.add_row(Text(name, "bold"), Text(_description(path)))
     out().print(table)
     err().print("\nspeclaunch recipe=NAME --dry-run shows the command of one.", style="dim")
@@ -40,13 +53,14 @@ def ls(config_dir: ConfigDirs = None) -> None:
 
 @app.command()
 def cp(
+    ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="A recipe's name.")],
     dest: Annotated[Path, typer.Argument(help="The file to write, or the directory to put it in.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     config_dir: ConfigDirs = None,
 ) -> None:
     """Copy a recipe to a file of your own; launch it with recipe=path/to/file.yaml."""
-    source = find_recipe(name, config_dir or ())
+    source = find_recipe(name, _both(ctx, config_dir))
     target = dest / source.name if dest.is_dir() else dest
     if target.suffix != ".yaml":
         raise InputError(Problem(f"{target}: a recipe is a file that ends in .yaml"))

@@ -6,6 +6,7 @@ import gc
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ from speclaunch.launch.prepare import Prepared
 from speclaunch.launch.session import Session, exit_code
 from speclaunch.launch.supervisor import Ending
 from speclaunch.launch.verify import Verification
+from speclaunch.plan.fit.cost import say_all
 from speclaunch.report.console import err, out
 from speclaunch.report.failing import failure
 from speclaunch.report.forecast import forecast_json, show_forecast
 from speclaunch.report.launching import LiveObserver, OnReady, PlainObserver
 from speclaunch.report.problems import show_problems
+from speclaunch.report.progress import weights
 from speclaunch.report.serving import show_ready, show_snippets, verification_json
 from speclaunch.report.shell import shell_command
 
@@ -33,7 +36,12 @@ _WHAT_NEXT = (("follow", "logs -f"), ("stop", "stop"), ("story", "runs show"))
 
 def show_command(session: Session, output_format: OutputFormat) -> None:
     """What a launch would run."""
-    prepared = session.prepared
+    prepared, foreseen = session.prepared, session.foreseen()
+    if foreseen is not None:
+        prepared = prepared.changed(foreseen.changes)
+        said = f"begins with {say_all(foreseen.changes)}: as it is written {foreseen.why}"
+        spelling = replace(prepared.spelling, notes=(*prepared.spelling.notes, said))
+        prepared = replace(prepared, spelling=spelling)
     if output_format is OutputFormat.JSON:
         document = {**_command_json(prepared), "recovery": forecast_json(session.forecast())}
         out().print_json(json.dumps(document))
@@ -68,7 +76,7 @@ def run_here(session: Session, *, verbose: bool, output_format: OutputFormat) ->
             show_snippets(out(), session.prepared.address, session.prepared.model)
             err().print("\nPress Ctrl-C to stop.", style="dim")
 
-    observer = _observer(session.prepared, on_ready, verbose=verbose, plain=as_json)
+    observer = _observer(session, on_ready, verbose=verbose, plain=as_json)
     try:
         conclusion = session.run(observer)
     finally:
@@ -140,7 +148,7 @@ def _in_background(session: Session, announcer: Announcer) -> int:
             announcer.tell({"ready": {**document, "run": session.directory.name}})
             announcer.close()
 
-    observer = _Announcing(announcer, on_ready)
+    observer = _Announcing(announcer, on_ready, session)
     try:
         conclusion = session.run(observer)
         return _conclude(conclusion, session.prepared)
@@ -161,8 +169,8 @@ def _in_background(session: Session, announcer: Announcer) -> int:
 class _Announcing(PlainObserver):
     """Says it in the log of the detached speclaunch, and to who waits for it."""
 
-    def __init__(self, announcer: Announcer, on_ready: OnReady) -> None:
-        super().__init__(err(), on_ready)
+    def __init__(self, announcer: Announcer, on_ready: OnReady, session: Session) -> None:
+        super().__init__(err(), on_ready, weights=weights(session.facts))
         self._announcer = announcer
 
     def say(self, text: str, style: str | None = None) -> None:
@@ -234,13 +242,11 @@ def _cause_json(conclusion: Conclusion) -> Mapping[str, Any] | None:
     }
 
 
-def _observer(
-    prepared: Prepared, on_ready: OnReady, *, verbose: bool, plain: bool
-) -> PlainObserver:
-    console = err()
+def _observer(session: Session, on_ready: OnReady, *, verbose: bool, plain: bool) -> PlainObserver:
+    console, prepared, sizes = err(), session.prepared, weights(session.facts)
     for note in prepared.spelling.notes:
         console.print(f"note: {note}", markup=False)
     if console.is_terminal and not plain and not console.is_dumb_terminal:
         title = f"{prepared.recipe.deployment.name} on SGLang {prepared.version}"
-        return LiveObserver(console, on_ready, title, verbose=verbose)
-    return PlainObserver(console, on_ready, verbose=verbose)
+        return LiveObserver(console, on_ready, title, verbose=verbose, weights=sizes)
+    return PlainObserver(console, on_ready, verbose=verbose, weights=sizes)

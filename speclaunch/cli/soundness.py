@@ -11,13 +11,17 @@ from speclaunch.errors import Problem, SpeclaunchError
 from speclaunch.facts.declared import AUTO, declare
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.probe import probe_hardware, probe_host
+from speclaunch.launch.foresight import foresee
 from speclaunch.launch.prepare import Prepared
+from speclaunch.launch.session import Session
 from speclaunch.lint.ignores import kept, read_ignores
 from speclaunch.recipe.load import Recipe
 from speclaunch.report.console import err
 from speclaunch.report.findings import show_findings
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.interface import Rule, Severity
+
+_MISFIT = "SPL711"
 
 
 def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
@@ -59,6 +63,23 @@ def require_sound(prepared: Prepared, found: Lookup, rules: Iterable[Rule], *, f
         err().print(
             f"--force: starting in spite of {len(errors)} finding(s) of error severity",
             style="bold red",
+        )
+
+
+def require_hope(session: Session, rules: Iterable[Rule]) -> None:
+    """Raises UnsoundError where the memory is predicted not to do and no other settings may be
+    tried. Who leaves SPL711 out does not want to hear of it."""
+    if session.recovers or not any(rule.code == _MISFIT for rule in rules):
+        return
+    deployment = session.prepared.recipe.deployment
+    found = foresee(deployment.recovery, session.plan_with)
+    if found is not None:
+        raise UnsoundError(
+            Problem(
+                f"{deployment.name} was not started: {found.why}",
+                help=f"{found.help}; recovery=default would begin with settings that fit, --force "
+                "starts as it is written",
+            )
         )
 
 

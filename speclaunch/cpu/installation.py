@@ -5,23 +5,33 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from speclaunch.cpu.artifacts import engine_environment, ensure_corpus, pip_environment
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine, site_packages
 from speclaunch.cpu.manifest import REQUIREMENTS, TORCH, write_manifest
-from speclaunch.cpu.process import Completed, ignore, run_logged, write_atomically
-from speclaunch.cpu.steps import AGAIN, InstallError, Report, Step, StepState
+from speclaunch.cpu.pip_progress import PipProgress
+from speclaunch.cpu.process import Completed, ignore, never_mind, run_logged, write_atomically
+from speclaunch.cpu.steps import AGAIN, InstallError, Report, Say, Step, StepState
+from speclaunch.cpu.torch_source import PROBE_S, Offer, choose, offered, probe_options
 
 VERIFY_ENGINE = Path(__file__).with_name("verify_engine.py")
 
 DISK_BYTES = 4 * 2**30
 OLDEST_PYTHON = (3, 11)
 
-_PROBE = "import sys, venv, ensurepip; print('%d.%d.%d' % sys.version_info[:3])"
+_PROBE = (
+    "import sys, platform, venv, ensurepip; print('%d.%d.%d' % sys.version_info[:3],"
+    " platform.system(), platform.machine(), platform.libc_ver()[1] or '-')"
+)
+OLDEST_GLIBC = (2, 34)
+"""SGLang 0.5.23 is published for Linux on x86-64 alone: its wheels are manylinux_2_34_x86_64."""
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -57,22 +67,19 @@ class Installation:
     def _do(self, index: int, title: str, act: "Act") -> object:
         """Do one step and report how it went."""
 
-        def tell(state: StepState, detail: str = "") -> None:
+        def say(detail: str, state: StepState = StepState.RUNNING, /) -> None:
             self.report(Step(index, len(STEPS), title, detail, state))
 
-        def say(detail: str) -> None:
-            tell(StepState.RUNNING, detail)
-
-        tell(StepState.RUNNING)
+        say("")
         try:
             outcome = act(self, say)
         except InstallError as error:
-            tell(StepState.FAILED, error.message)
+            say(error.message, StepState.FAILED)
             raise
-        tell(StepState.SKIPPED if outcome is None else StepState.DONE)
+        say("", StepState.SKIPPED if outcome is None else StepState.DONE)
         return outcome
 
-    def check_machine(self, say: Callable[[str], None]) -> bool:
+    def check_machine(self, say: Say) -> bool:
         """Refuse early what would fail late."""
         ended = self._run(self.source, "-c", _PROBE)
         if ended.status != 0:
@@ -81,11 +88,24 @@ class Installation:
                 "install the venv module of this Python (on Debian and Ubuntu: python3-venv)",
                 self.engine.log,
             )
-        version = ended.lines[-1]
-        if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_PYTHON:
+        version, system, machine, libc = ended.lines[-1].split()
+        if _numbers(version) < OLDEST_PYTHON:
             raise InstallError(
                 f"{self.source} is Python {version}; SGLang {SGLANG_VERSION} needs 3.11 or newer",
                 "run speclaunch with a newer Python",
+            )
+        if (system, machine) != ("Linux", "x86_64"):
+            raise InstallError(
+                f"SGLang {SGLANG_VERSION} is published for Linux on x86-64 only; this is {system}"
+                f" on {machine}",
+                "run the CPU engine on a Linux x86-64 machine or container; lint, plan and"
+                " render need no engine",
+            )
+        if _numbers(libc) < OLDEST_GLIBC:
+            raise InstallError(
+                f"SGLang {SGLANG_VERSION} needs glibc 2.34 or newer; this has"
+                f" {'another C library' if libc == '-' else libc}",
+                "use a newer distribution (Debian 12, Ubuntu 22.04), or a container of one",
             )
         compiler = shlex.split(os.environ.get("CXX", "")) or ["c++"]
         if shutil.which(compiler[0]) is None:
@@ -93,41 +113,65 @@ class Installation:
                 f"there is no C++ compiler ({compiler[0]}): NGRAM speculation compiles its corpus",
                 "install g++ (on Debian and Ubuntu: build-essential), or name a compiler in CXX",
             )
+        if not self._is_marked("torch", TORCH):
+            self._require_disk(DISK_BYTES)
         free = shutil.disk_usage(self.engine.root).free
-        if free < DISK_BYTES and not self._is_marked("torch", TORCH):
-            raise InstallError(
-                f"{free / 2**30:.1f} GiB are free at {self.engine.root}, and"
-                f" {DISK_BYTES // 2**30} GiB are needed",
-                "free some space there, or name another folder in SPECLAUNCH_HOME",
-            )
         say(f"Python {version}, {compiler[0]}, {free / 2**30:.0f} GiB free")
         return True
 
-    def make_venv(self, say: Callable[[str], None]) -> bool | None:
+    def _require_disk(self, needed: int) -> None:
+        free = shutil.disk_usage(self.engine.root).free
+        if free < needed:
+            raise InstallError(
+                f"{free / 2**30:.1f} GiB are free at {self.engine.root}, and"
+                f" {needed // 2**30} GiB are needed",
+                "free some space there, or name another folder in SPECLAUNCH_HOME",
+            )
+
+    def make_venv(self, say: Say) -> bool | None:
         """Create the virtual environment; one without a mark, or whose Python is gone, anew."""
         venv = self.engine.venv
         if self._is_marked("venv", "1") and self._python_starts():
             return None
         if venv.exists():
             shutil.rmtree(venv)
-        self._require(self._run(self.source, "-m", "venv", venv, say=say), "python -m venv failed")
+        ended = self._run(self.source, "-m", "venv", venv, on_line=say)
+        self._require(ended, "python -m venv failed")
         self._mark("venv", "1")
         return True
 
-    def install_torch(self, say: Callable[[str], None]) -> bool | None:
-        """Install torch: without its dependencies when an index of its own is given."""
-        if self.torch_index is None:
-            options: list[str | Path] = ["--constraint", REQUIREMENTS, TORCH]
-        else:  # the next step brings what a CPU build depends on
-            options = ["--no-deps", "--index-url", self.torch_index, TORCH]
-        return self._pip("torch", TORCH, options, say)
+    def install_torch(self, say: Say) -> bool | None:
+        """Install torch's CPU build from where it is at hand; the next step brings the rest."""
+        if self._is_marked("torch", TORCH):
+            return None
+        say("looking for a CPU build")
+        source = choose(self._offer, self.torch_index)
+        if source.notice:
+            say(source.notice, StepState.NOTE)
+        self._require_disk(source.disk_bytes)
+        options: list[str | Path] = [*source.options]
+        if "--no-deps" not in options:  # the GPU build: its CUDA libraries are other packages
+            options += ["--constraint", REQUIREMENTS]
+        say(f"{source.requirement} from {source.where}")
+        return self._pip("torch", TORCH, [*options, source.requirement], say)
 
-    def install_packages(self, say: Callable[[str], None]) -> bool | None:
+    def _offer(self, options: Sequence[str]) -> Offer:
+        """Ask the index that these options of pip name."""
+        ended = run_logged(
+            [self.engine.python, "-m", "pip", *probe_options(options)],
+            log=self.engine.log,
+            environment=pip_environment(),
+            keep_open=(self.lock,),
+            deadline_s=PROBE_S,
+        )
+        return offered(ended.lines, ended.in_time)
+
+    def install_packages(self, say: Say) -> bool | None:
         """Install all the rest as it is pinned."""
         pins = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
         return self._pip("packages", pins, ["--no-deps", "--requirement", REQUIREMENTS], say)
 
-    def verify(self, say: Callable[[str], None]) -> dict[str, Any]:
+    def verify(self, say: Say) -> dict[str, Any]:
         """Import the engine through the shim; returns what is installed."""
         ended = run_logged(
             [self.engine.python, "-P", VERIFY_ENGINE],
@@ -145,7 +189,7 @@ class Installation:
         say(f"SGLang {found['packages']['sglang']}, torch {found['packages']['torch']}")
         return found
 
-    def compile_corpus(self, say: Callable[[str], None]) -> bool:
+    def compile_corpus(self, say: Say) -> bool:
         """Compile what NGRAM needs."""
         say("ngram_corpus")
         ensure_corpus(self.engine, keep_open=(self.lock,))
@@ -158,28 +202,45 @@ class Installation:
         except OSError:
             return False
 
-    def _pip(
-        self, step: str, content: str, options: list[str | Path], say: Callable[[str], None]
-    ) -> bool | None:
+    def _pip(self, step: str, content: str, options: list[str | Path], say: Say) -> bool | None:
         """Run ``pip install`` unless the step is marked as done with this content."""
         if self._is_marked(step, content):
             return None
         _drop_half_installed(self.engine.venv)
         quiet = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
         command: list[str | Path] = ["-m", "pip", "install", *quiet, *options]
-        ended = self._run(self.engine.python, *command, say=lambda line: _say_progress(line, say))
+        scratch = self.engine.root / "downloads"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        progress = PipProgress(scratch, say, single="--no-deps" in options and step == "torch")
+        try:
+            ended = self._run(
+                self.engine.python,
+                *command,
+                on_line=progress.line,
+                on_tick=progress.tick,
+                variables={"TMPDIR": str(scratch)},
+            )
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
         self._require(ended, "pip failed")
         self._mark(step, content)
         return True
 
     def _run(
-        self, program: Path, *arguments: str | Path, say: Callable[[str], None] = ignore
+        self,
+        program: Path,
+        *arguments: str | Path,
+        on_line: Callable[[str], None] = ignore,
+        on_tick: Callable[[], None] = never_mind,
+        variables: Mapping[str, str] = _NOTHING,
     ) -> Completed:
         return run_logged(
             [program, *arguments],
             log=self.engine.log,
-            environment=pip_environment(),
-            on_line=say,
+            environment=pip_environment() | dict(variables),
+            on_line=on_line,
+            on_tick=on_tick,
             keep_open=(self.lock,),
         )
 
@@ -202,7 +263,7 @@ class Installation:
         write_atomically(self._marker(step), content)
 
 
-Act = Callable[[Installation, Callable[[str], None]], object]
+Act = Callable[[Installation, Say], object]
 
 STEPS: tuple[tuple[str, Act], ...] = (
     ("Check this machine", Installation.check_machine),
@@ -214,11 +275,9 @@ STEPS: tuple[tuple[str, Act], ...] = (
 )
 
 
-def _say_progress(line: str, say: Callable[[str], None]) -> None:
-    """Pass on the lines of pip that tell what it is doing."""
-    doing = ("Collecting", "Downloading", "Using cached", "Processing", "Building", "Installing")
-    if line.strip().startswith(doing):
-        say(line.strip())
+def _numbers(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version; none where it is not one (musl has no glibc)."""
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
 def _drop_half_installed(venv: Path) -> None:

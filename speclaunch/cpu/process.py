@@ -4,6 +4,8 @@ import fcntl
 import os
 import signal
 import subprocess
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,10 +14,16 @@ from pathlib import Path
 
 _TAIL = 200
 _GRACE_S = 5.0
+TICK_S = 1.0
+"""Seconds between two calls of ``on_tick``."""
 
 
 def ignore(line: str) -> None:
     """The listener that does not listen."""
+
+
+def never_mind() -> None:
+    """The clock's listener that does nothing."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,8 @@ class Completed:
 
     status: int
     lines: tuple[str, ...]
+    in_time: bool = True
+    """False when the deadline ended it."""
 
     def last_error(self) -> str:
         """The line that says why: pip's last ``ERROR:``, else the last line that isn't blank."""
@@ -40,9 +50,14 @@ def run_logged(
     log: Path,
     environment: Mapping[str, str],
     on_line: Callable[[str], None] = ignore,
+    on_tick: Callable[[], None] = never_mind,
     keep_open: Sequence[int] = (),
+    deadline_s: float | None = None,
 ) -> Completed:
     """Run ``command`` to its end, appending what it prints to ``log`` and telling ``on_line``.
+
+    ``on_tick`` is called every second from a thread of its own, however silent the program is;
+    after ``deadline_s`` seconds the program is killed.
 
     The child has a session of its own: when this call is left by an exception, Ctrl-C included,
     the child and all of its children are stopped first. ``keep_open`` are file descriptors the
@@ -65,14 +80,16 @@ def run_logged(
             encoding="utf-8",
             errors="replace",
         )
+        late = threading.Event()
         try:
-            for raw in child.stdout or ():
-                line = raw.rstrip()
-                record.write(line + "\n")
-                record.flush()
-                tail.append(line)
-                on_line(line)
-            return Completed(child.wait(), tuple(tail))
+            with _clock(child, on_tick, deadline_s, late):
+                for raw in child.stdout or ():
+                    line = raw.rstrip()
+                    record.write(line + "\n")
+                    record.flush()
+                    tail.append(line)
+                    on_line(line)
+                return Completed(child.wait(), tuple(tail), not late.is_set())
         finally:
             _stop(child)
 
@@ -100,6 +117,35 @@ def write_atomically(path: Path, text: str) -> None:
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.write_text(text, encoding="utf-8")
     scratch.replace(path)
+
+
+@contextmanager
+def _clock(
+    child: subprocess.Popen[str],
+    on_tick: Callable[[], None],
+    deadline_s: float | None,
+    late: threading.Event,
+) -> Iterator[None]:
+    """Tick while the block runs; past the deadline set ``late`` and kill the child's session."""
+    ended = threading.Event()
+    began = time.monotonic()
+
+    def run() -> None:
+        while not ended.wait(TICK_S):
+            if deadline_s is not None and time.monotonic() - began >= deadline_s:
+                late.set()
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                return
+            on_tick()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _stop(child: subprocess.Popen[str]) -> None:

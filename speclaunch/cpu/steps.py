@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 from speclaunch.errors import ExitCode, LaunchError
 
@@ -17,6 +18,8 @@ class StepState(StrEnum):
     WAITING = "waiting"
     """Another process is installing; this one goes on when that one has ended."""
     RUNNING = "running"
+    NOTE = "note"
+    """Something the user should know; the step goes on."""
     SKIPPED = "skipped"
     """Done by an earlier run."""
     DONE = "done"
@@ -35,6 +38,13 @@ class Step:
 
 
 Report = Callable[[Step], None]
+
+
+class Say(Protocol):
+    """Tells what a step is doing now."""
+
+    def __call__(self, detail: str, state: StepState = StepState.RUNNING, /) -> None:
+        """Report it."""
 
 
 def silent(step: Step) -> None:

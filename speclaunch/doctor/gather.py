@@ -47,6 +47,7 @@ from speclaunch.doctor.target import (
     versions_to_judge,
 )
 from speclaunch.engine.canonical import value_of
+from speclaunch.engine.environment import unset_in
 from speclaunch.errors import LaunchError
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.declared import AUTO, declare
@@ -166,7 +167,8 @@ def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str],
     if is_cpu(recipe):
         with suppress(OSError):  # the engine's own line says that it cannot be read
             overlay |= cpu.environment(env)
-    overlay |= recipe.deployment.engine.env
+    own = recipe.deployment.engine.env
+    overlay |= {name: value for name, value in own.items() if not unset_in(value)}
     for name, value in overlay.items():
         if value is None:
             env.pop(name, None)
@@ -204,10 +206,10 @@ def _user() -> str:
 def _port(recipe: Recipe | None) -> Port:
     """Whether the recipe's port is free; that of an engine without a word about it."""
     args = recipe.deployment.args if recipe is not None else {}
-    host, number = (
-        str(value_of(args, "host") or _DEFAULT_HOST),
-        value_of(args, "port") or _DEFAULT_PORT,
-    )
+    host = str(value_of(args, "host") or _DEFAULT_HOST)
+    number = value_of(args, "port") or _DEFAULT_PORT
+    if isinstance(number, str) and number.isdecimal():  # out of the environment
+        number = int(number)
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 65536:
         raise ValueError(f"{number!r} is not a port")
     try:

@@ -15,12 +15,12 @@ from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.lint.ignores import kept, read_ignores
 from speclaunch.plan.memory.budget import budget
+from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import from_recipe
 from speclaunch.recipe.load import Recipe
 from speclaunch.rules.examine import Examined, Lookup, examine
 from speclaunch.rules.interface import Finding, Rule, Unjudged
-from speclaunch.rules.values import attention_dp_size
 
 _BACKENDS = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
 _CPU = "cpu"
@@ -156,16 +156,10 @@ def is_elsewhere(declared: Hardware | None, found: object) -> bool:
 
 def _gpus(plan: Plan) -> int | None:
     """GPUs that each machine needs; replicas of plain data parallelism have their own."""
-    tensor, pipeline = _whole(plan, "tp_size"), _whole(plan, "pp_size")
-    nodes, data = _whole(plan, "nnodes"), _whole(plan, "dp_size")
     try:
-        attention = attention_dp_size(plan)
+        return gpus_needed(plan)
     except UnknownValueError:
         return None
-    if tensor is None or nodes is None:
-        return None
-    replicas = 1 if attention > 1 else data or 1
-    return -(-tensor * (pipeline or 1) * replicas // max(nodes, 1))
 
 
 def _device(recipe: Recipe, plan: Plan) -> str | None:

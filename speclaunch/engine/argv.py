@@ -15,6 +15,7 @@ from typing import Any
 
 from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue
 from speclaunch.engine.parser import PROGRAM, Parser, RefusedError, is_negation, parser_of
+from speclaunch.engine.values import value_advice
 
 __all__ = ["PROGRAM", "ArgvProblem", "ParsedArgument", "ParsedArguments", "args_of", "parse_argv"]
 
@@ -219,7 +220,7 @@ def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvPr
     try:
         extras = parser.run_known(chunk.words, namespace)
     except RefusedError as error:
-        return ArgvProblem(chunk.index, str(error), _hint(written, catalogue))
+        return ArgvProblem(chunk.index, str(error), _hint(written, catalogue, str(error)))
     spelling = catalogue.spelling(written)
     argument = catalogue.resolve_flag(written)
     if extras or not isinstance(argument, Argument) or not isinstance(spelling, str):
@@ -272,12 +273,12 @@ def _appends(argument: Argument) -> bool:
     return argument.kind is ArgumentKind.LIST and argument.nargs is None
 
 
-def _hint(written: str, catalogue: Catalogue) -> str | None:
-    close = catalogue.close(written.partition("=")[0], 2)
+def _hint(written: str, catalogue: Catalogue, message: str = "") -> str | None:
     found = catalogue.resolve_flag(written)
-    if isinstance(found, Argument) or not close:
-        return None
-    return f"did you mean {' or '.join(close)}?"
+    if isinstance(found, Argument):
+        return value_advice(message, found, catalogue)
+    close = catalogue.close(written.partition("=")[0], 2)
+    return f"did you mean {' or '.join(close)}?" if close else None
 
 
 def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:

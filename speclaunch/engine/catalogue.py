@@ -29,6 +29,7 @@ from speclaunch.engine.argument import (
     decode_variable,
     name_of,
 )
+from speclaunch.engine.nearest import nearest
 from speclaunch.engine.versions import (
     ResolvedVersion,
     UnknownVersion,
@@ -179,10 +180,8 @@ class Catalogue:
 
     def close(self, name: str, count: int = 3) -> tuple[str, ...]:
         """Flags that ``name`` may be a misspelling of, the likeliest first."""
-        from difflib import get_close_matches  # noqa: PLC0415  only needed for a mistake
-
         wanted = "--" + name_of(name).replace("_", "-")
-        return tuple(get_close_matches(wanted, self._spellings, n=count, cutoff=0.75))
+        return nearest(wanted, self._spellings, count)
 
 
 def held_versions(directory: Path | None = None) -> tuple[str, ...]:

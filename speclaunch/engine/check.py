@@ -20,6 +20,6 @@ def check_values(spelling: Spelling, catalogue: Catalogue) -> tuple[ArgumentProb
             f"SGLang {catalogue.version} refuses `{names[problem.index]}`: {problem.message}",
             problem.help,
         )
-        for problem in parse_argv(words, catalogue, whole=False).problems
+        for problem in parse_argv(words, catalogue, opaque=spelling.unset, whole=False).problems
         if problem.index is not None  # a model that is missing is the engine's to say
     )

@@ -7,11 +7,12 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, history, name_of
+from speclaunch.engine.environment import FromEnvironment, dumped, unset_in
+from speclaunch.engine.nearest import nearest
 from speclaunch.engine.renames import REMOVALS, conversion, dead_variable, other_names
 
 MODULE = "sglang.launch_server"
@@ -42,6 +43,8 @@ class SpelledArgument:
     secret: bool = False
     given: str = ""
     """The name that the recipe used."""
+    unset: tuple[str, ...] = ()
+    """The environment variables that its value needs and that are not set: it is not known."""
     dest: str = ""
     """Where this version stores it."""
 
@@ -62,6 +65,18 @@ class Spelling:
     env: Mapping[str, str | None]
     notes: tuple[str, ...] = ()
     problems: tuple[ArgumentProblem, ...] = ()
+
+    @property
+    def unset(self) -> frozenset[int]:
+        """The positions, among the words of all arguments, of values that are not known."""
+        found: set[int] = set()
+        at = 0
+        for argument in self.arguments:
+            words = len(argument.tokens)
+            if argument.unset and argument.values:  # the flag itself is known
+                found.update(range(at + min(1, words - 1), at + words))
+            at += words
+        return frozenset(found)
 
     def value(self, *names: str) -> str | None:
         """The (first) value that was spelled for any of these arguments (the newest names)."""
@@ -125,6 +140,11 @@ def is_secret_variable(name: str) -> bool:
     return bool(_SECRET_VARIABLE.search(name))
 
 
+def is_secret_text(text: str | None) -> bool:
+    """Whether a text comes out of a variable whose value must not be shown."""
+    return isinstance(text, FromEnvironment) and any(map(is_secret_variable, text.variables))
+
+
 def _spell_one(speller: _Speller, name: str, value: Any) -> None:
     argument = _known(speller, name)
     if argument is None:
@@ -145,9 +165,18 @@ def _spell_one(speller: _Speller, name: str, value: Any) -> None:
     if spelled is not None:
         flag, *values = spelled
         secret = is_secret_argument(argument.dest)
+        unset = unset_in(value)
+        if unset and not values:
+            speller.notes.append(f"{name} depends on {', '.join(unset)}, not set here")
         speller.arguments.append(
             SpelledArgument(
-                canonical(argument.dest), flag, tuple(values), secret, name, argument.dest
+                canonical(argument.dest),
+                flag,
+                tuple(values),
+                secret,
+                name,
+                unset=unset,
+                dest=argument.dest,
             )
         )
 
@@ -183,8 +212,7 @@ def _unknown(name: str, catalogue: Catalogue) -> ArgumentProblem:
     if past is not None:
         first, last = past
         return ArgumentProblem(name, message, f"it exists from {first} to {last}{_instead(name)}")
-    begun = [known for known in catalogue.names if known.startswith(f"{name_of(name)}_")]
-    close = get_close_matches(name_of(name), catalogue.names, n=2, cutoff=0.6) or begun[:2]
+    close = nearest(name_of(name), catalogue.names)
     hint = f"did you mean {' or '.join(f'`{c}`' for c in close)}?" if close else None
     return ArgumentProblem(name, message, hint)
 
@@ -204,6 +232,8 @@ def _words(argument: Argument, value: Any) -> list[str] | None:
     if kind is ArgumentKind.REFUSED:
         raise ValueError(f"this version refuses it ({argument.replacement or 'it was removed'})")
     if not kind.takes_value:
+        if unset_in(value):
+            return [flag]
         if not isinstance(value, bool):
             raise ValueError(f"it is a switch: true or false, not {value!r}")
         if kind is ArgumentKind.BOOLEAN:
@@ -224,7 +254,9 @@ def _text(value: Any) -> str:
         if "\0" in value:
             raise ValueError("the value holds a NUL character")
         return value
-    if isinstance(value, bool | dict | list):
+    if isinstance(value, dict | list):
+        return dumped(value)
+    if isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(value)  # NaN: what both float() and json.loads() read

@@ -107,6 +107,7 @@ _BY_KEY |= {_key(alias): _BY_KEY[_key(name)] for alias, name in _ALIASES.items()
 
 def declare(said: str) -> Hardware:
     """`h100`, `h100-80gb:8`, `a100-40gb`, `rtx4090`, `mi300x`, `cpu`: name and number of GPUs.
+    Without a number it is the kind alone (`Hardware.counted`).
 
     Upper case, dashes and the words of a vendor's own name do not matter. Raises InputError for
     a name or a number that is none.
@@ -120,7 +121,7 @@ def declare(said: str) -> Hardware:
     found = _find(name)
     if found is None:
         raise _wrong(said, f"no hardware is called {name[:80]!r}", _hint(name))
-    return replace(found, count=count or 1)
+    return replace(found, count=count or 1, counted=bool(count))
 
 
 def _find(name: str) -> Hardware | None:

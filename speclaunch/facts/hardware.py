@@ -52,6 +52,14 @@ class Hardware:
     gpus: tuple[Gpu, ...] = ()
     """What was probed; empty where the hardware was declared. Of a CPU: its NUMA nodes."""
     declared: bool = True
+    counted: bool = False
+    """Whether `count` was said (`h200:8`) or counted; a bare name says the kind alone, and as many
+    GPUs as are needed are taken to be there."""
+
+    @property
+    def known_count(self) -> int | None:
+        """The number of GPUs; None where only their kind is known."""
+        return self.count if self.counted or self.gpus else None
 
     @property
     def device(self) -> str:

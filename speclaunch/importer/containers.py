@@ -20,8 +20,12 @@ from speclaunch.importer.splitting import split
 from speclaunch.importer.text import Document, Piece, Source, Span, joined
 from speclaunch.importer.wrappers import SERVER
 
-_COMPOSE = re.compile(r"\$(?:\$|\{([A-Za-z_]\w*)(?:(:?[-?+])([^{}]*))?\}|([A-Za-z_]\w*))")
-_KUBERNETES = re.compile(r"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))")
+_MARK = r"\{\{[^{}\n]*\}\}"
+"""What a template fills in."""
+_COMPOSE = re.compile(
+    rf"\$(?:\$|\{{([A-Za-z_]\w*)(?:(:?[-?+])([^{{}}]*))?\}}|([A-Za-z_]\w*))|{_MARK}"
+)
+_KUBERNETES = re.compile(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
 _COMMENT = re.compile(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
 
 Env = dict[str, Field]
@@ -66,7 +70,7 @@ def read_scripts(roots: Sequence[yaml.Node], document: Document) -> Reading:
         for node in nodes.walk(root):
             if isinstance(node, yaml.SequenceNode):
                 words = [
-                    nodes.field(item, document)
+                    _substituted(nodes.source(item, document), {})
                     for item in node.value
                     if isinstance(item, yaml.ScalarNode)
                 ]
@@ -151,7 +155,9 @@ def _substituted(source: Source, env: Mapping[str, Field]) -> Field:
     for match in _KUBERNETES.finditer(source.text):
         pieces.append(_exact(source, at, match.start()))
         at = match.end()
-        if match[1] is None:
+        if match[0].startswith("{"):
+            pieces.append(_filled_in(source, match))
+        elif match[1] is None:
             pieces.append(Piece("$", source, match.start(), quoted=True, exact=False))
         elif match[1] in env:
             pieces.extend(env[match[1]].pieces)
@@ -171,6 +177,11 @@ def _substituted(source: Source, env: Mapping[str, Field]) -> Field:
     if kept and kept[0].source is not source:
         return Field(kept, None, whole)
     return Field(kept or (Piece("", source, 0, quoted=True),))
+
+
+def _filled_in(source: Source, mark: re.Match[str]) -> Piece:
+    why = f"a template fills in `{mark[0]}`"
+    return replace(_exact(source, mark.start(), mark.end()), unknown=why)
 
 
 def _exact(source: Source, start: int, end: int) -> Piece:
@@ -200,7 +211,9 @@ def _interpolated(source: Source) -> Field:
         pieces.append(_exact(source, at, match.start()))
         at = match.end()
         name = match[1] or match[4]
-        if name is None:
+        if match[0].startswith("{"):
+            pieces.append(_filled_in(source, match))
+        elif name is None:
             pieces.append(Piece("$", source, match.start(), quoted=True, exact=False))
         elif match[2] in ("-", ":-"):
             note = f"the default of `{name}`, which comes from whoever runs Compose"
@@ -243,6 +256,8 @@ class _Collected:
         self.document = document
         self.invocations: list[Invocation] = []
         self.problems: list[Problem] = []
+        self.unread: list[Problem] = []
+        self.misread: list[Problem] = []
 
     @contextmanager
     def within(self, image: str | None) -> Iterator[None]:
@@ -254,7 +269,12 @@ class _Collected:
             self.invocations[index] = replace(found, image=found.image or image)
 
     def done(self) -> Reading:
-        return Reading(tuple(self.invocations), tuple(self.problems))
+        return Reading(
+            tuple(self.invocations),
+            tuple(self.problems),
+            tuple(self.unread),
+            tuple(self.misread),
+        )
 
     def command(
         self,
@@ -310,10 +330,12 @@ class _Collected:
         try:
             reading = run(source, scope, around)
         except InputError as error:
-            self.problems.extend(error.problems)
+            self.unread.extend(error.problems)
             return
         self.invocations.extend(reading.invocations)
         self.problems.extend(reading.problems)
+        self.unread.extend(reading.unread)
+        self.misread.extend(reading.misread)
 
     def _comments(self, words: Sequence[Field]) -> tuple[Comment, ...]:
         """The comments on the lines of the command and between them."""

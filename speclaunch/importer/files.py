@@ -13,10 +13,13 @@ import yaml
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.importer import containers, nodes, sglang_yaml
 from speclaunch.importer.commands import Around, environment, look
+from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import MAX_BYTES, Reading
 from speclaunch.importer.interpret import run
 from speclaunch.importer.markdown import read_markdown as _read_markdown
+from speclaunch.importer.placeholders import is_template
 from speclaunch.importer.scope import Field, Scope, Value
+from speclaunch.importer.templates import TemplateError, template_of
 from speclaunch.importer.text import Document, Piece, Source, Span
 
 _YAML = frozenset({".yaml", ".yml", ".json"})
@@ -89,12 +92,12 @@ def read_shell(text: str, shown: str) -> Reading:
     Raises InputError where the script cannot be read at all (a quote that is never closed, NUL
     bytes, nesting without end, more than any launch script holds).
     """
-    return run(_document(text, shown).source())
+    return run(_document(text, shown, lenient=is_template(shown)).source())
 
 
 def read_markdown(text: str, shown: str) -> Reading:
     """The servers in the shell blocks of a Markdown document."""
-    return _read_markdown(_document(text, shown))
+    return _read_markdown(_document(text, shown, lenient=True))
 
 
 def read_yaml(text: str, shown: str) -> Reading:
@@ -102,7 +105,7 @@ def read_yaml(text: str, shown: str) -> Reading:
 
     A recipe of ours, or anything else without a server, gives an empty reading.
     """
-    document = _document(text, shown)
+    document = _document(text, shown, lenient=is_template(shown))
     roots = nodes.load(document)
     if not roots:
         return Reading()
@@ -120,19 +123,29 @@ def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Readi
 
     Bytes are a file's: UTF-8.  `suffix` is that of the file (taken from `shown` when None):
     ``.sh``, ``.yaml``, ``.md`` …  Without a telling one the text decides between YAML and a script.
+    Raises InputError, and TemplateError for what has to be rendered first.
     """
     if isinstance(text, bytes):
         text = _decoded(text, shown)
-    kind = (Path(shown).suffix if suffix is None else suffix).lower()
+    name = Path(shown if suffix is None else f"x{suffix}")
+    kind = (Path(Path(shown).stem).suffix if is_template(shown) else name.suffix).lower()
     if kind in _NOT_OURS:
         return Reading()
+    template = template_of(text, Path(shown), is_yaml=looks_like_yaml(text, kind))
+    if template is not None:
+        raise TemplateError(Problem(f"{shown} {template}"))
     if kind in _MARKDOWN:
         return read_markdown(text, shown)
-    if kind in _YAML:
-        return read_yaml(text, shown)
-    if not _SHELL_START.match(text) and _YAML_START.match(text):
+    if looks_like_yaml(text, kind):
         return read_yaml(text, shown)
     return read_shell(text, shown)
+
+
+def looks_like_yaml(text: str, suffix: str) -> bool:
+    """Whether a text is read as YAML: by the suffix of its file, else by its first lines."""
+    if suffix in _MARKDOWN or suffix in _YAML:
+        return suffix in _YAML
+    return not _SHELL_START.match(text) and _YAML_START.match(text) is not None
 
 
 def read_file(path: Path, shown: str | None = None) -> Reading:
@@ -148,7 +161,7 @@ def read_file(path: Path, shown: str | None = None) -> Reading:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(Problem(f"cannot read {name}: {error.strerror}")) from error
-    return read_text(data, name, path.suffix)
+    return followed(read_text(data, name, path.suffix), path)
 
 
 def _decoded(data: bytes, shown: str) -> str:
@@ -160,10 +173,10 @@ def _decoded(data: bytes, shown: str) -> str:
         raise InputError(Problem(f"{shown} is not UTF-8 text (byte {error.start})")) from error
 
 
-def _document(text: str, shown: str) -> Document:
+def _document(text: str, shown: str, *, lenient: bool = False) -> Document:
     if len(text) > MAX_BYTES:
         raise InputError(Problem(f"{shown} is larger than 10 MiB", Place(shown)))
-    return Document(text, shown)
+    return Document(text, shown, lenient=lenient)
 
 
 def _is_object(root: yaml.Node) -> bool:

@@ -31,6 +31,8 @@ class Word:
     evaluated: bool = True
     why: str | None = None
     used_at: Place | None = None
+    placeholder: bool = False
+    """It stands for a value that the reader of a document has to fill in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,15 @@ class InvocationKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """The file behind SGLang's own ``--config``; `why` says why its `text` is not known."""
+
+    shown: str
+    text: str | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Invocation:
     """One server command: its arguments, its environment, and what surrounds it.
 
@@ -88,6 +99,10 @@ class Invocation:
     extras: Mapping[str, Word] = field(default_factory=lambda: _NOTHING)
     image: str | None = None
     """The container image that it runs in, where the file says one."""
+    config: ConfigFile | None = None
+    """The file of ``--config``: what it says depends on the version that reads it."""
+    refused: tuple[Problem, ...] = ()
+    """What the engine refuses before its parser sees a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +111,8 @@ class Reading:
 
     invocations: tuple[Invocation, ...] = ()
     problems: tuple[Problem, ...] = ()
+    """What could not be made sense of on the way, without giving up."""
+    unread: tuple[Problem, ...] = ()
+    """The parts that cannot be read; everything else of the file was."""
+    misread: tuple[Problem, ...] = ()
+    """What the shell takes for something else than its writer: a placeholder, a pasted link."""

@@ -42,6 +42,8 @@ class Interpreter:
         self.expander = Expander(self.document, scope)
         self.invocations: list[Invocation] = []
         self.problems: list[Problem] = []
+        self.unread = list(script.unread)
+        self.misread = list(script.misread)
         self._conditions: list[Dropped] = []
         self._calls: list[str] = []
         self._called: set[str] = set()
@@ -62,7 +64,12 @@ class Interpreter:
                     self.scope.positional = None
                     self._run(function.body)
         self._unused_arrays()
-        return Reading(tuple(_distinct(self.invocations)), tuple(self.problems))
+        return Reading(
+            tuple(_distinct(self.invocations)),
+            tuple(self.problems),
+            tuple(self.unread),
+            tuple(self.misread),
+        )
 
     # -- commands in order --------------------------------------------------------------
 
@@ -222,10 +229,12 @@ class Interpreter:
             inner._calls = [*self._calls, ""]
             reading = inner.read()
         except InputError as error:
-            self.problems.extend(error.problems)
+            self.unread.extend(error.problems)
             return
         self.invocations.extend(reading.invocations)
         self.problems.extend(reading.problems)
+        self.unread.extend(reading.unread)
+        self.misread.extend(reading.misread)
 
     def _substitutions(self, node: Simple) -> None:
         """A server that is started inside of `$( … )`."""

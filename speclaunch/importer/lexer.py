@@ -6,6 +6,8 @@ import re
 from typing import NoReturn
 
 from speclaunch.errors import InputError, Problem
+from speclaunch.importer import placeholders
+from speclaunch.importer.placeholders import Mark
 from speclaunch.importer.syntax import (
     Arithmetic,
     Literal,
@@ -38,6 +40,14 @@ _ANSI_NAMED = {
 }  # fmt: skip
 
 
+class UnreadableError(InputError):
+    """A command cannot be read, from `at` on; what stands before and behind it can."""
+
+    def __init__(self, problem: Problem, at: int) -> None:
+        super().__init__(problem)
+        self.at = at
+
+
 class Lexer:
     """Reads words from a source, from `pos` on."""
 
@@ -47,32 +57,48 @@ class Lexer:
         self.pos = 0
         self.depth = depth
         self.comments: list[Span] = []
+        self.unread: list[Problem] = []
+        self.misread: list[Problem] = []
 
     def parse_list(self, closers: frozenset[str], *, paren: bool = False) -> tuple[Node, ...]:
         """The commands up to a closing word or parenthesis (the parser knows how)."""
         raise NotImplementedError
 
     def fail(self, message: str, at: int) -> NoReturn:
-        """Stop reading: the script cannot be understood from here on."""
-        raise InputError(Problem(message, self.source.place(at)))
+        """Stop reading: the command cannot be understood."""
+        raise UnreadableError(Problem(message, self.source.place(at)), at)
 
     def enter(self, at: int) -> None:
         """Count one level of nesting."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            self.fail(f"nested more than {MAX_DEPTH} deep", at)
+            raise InputError(Problem(f"nested more than {MAX_DEPTH} deep", self.source.place(at)))
 
     def span(self, start: int) -> Span:
         """From `start` to here."""
         return Span(self.source, start, self.pos)
 
-    def read_word(self) -> ShellWord:
-        """The word that starts here (it may be empty)."""
+    def placeholder(self, start: int, end: int, *, begins: bool) -> Mark | None:
+        """The first placeholder that begins in a stretch of the text."""
+        lenient = self.source.document.lenient
+        return placeholders.find(self.text, start, end, lenient=lenient, begins=begins)
+
+    def read_word(self, *, value_due: bool = False) -> ShellWord:
+        """The word that starts here (it may be empty).
+
+        `value_due`: behind a flag, where `<name>` is no redirection that anybody means.
+        """
         start = self.pos
         text = self.text
         parts: list[Part] = []
         while self.pos < len(text):
             plain = _PLAIN.match(text, self.pos)
+            begins = self.pos == start and (value_due or self.source.document.lenient)
+            glued = self.pos > start or text[start - 1 : start] == "="
+            end = plain.end() if plain is not None else self.pos
+            if mark := self.placeholder(self.pos, end, begins=begins or glued):
+                self._mark(mark, parts)
+                continue
             if plain is not None:
                 parts.append(Literal(plain[0], self.pos))
                 self.pos = plain.end()
@@ -103,6 +129,21 @@ class Lexer:
             else:
                 self._quoted_part(parts, self.pos)
         return tuple(parts)
+
+    def _mark(self, mark: Mark, parts: list[Part]) -> None:
+        if mark.start > self.pos:
+            parts.append(Literal(self.text[self.pos : mark.start], self.pos))
+        parts.append(Literal(mark.text, mark.at, quoted=True))
+        self.pos = mark.end
+        if mark.for_shell is not None:
+            written = self.text[mark.start : mark.end]
+            self.misread.append(
+                Problem(
+                    f"`{written}` is no value for the shell: {mark.for_shell}",
+                    self.source.place(mark.start, mark.end),
+                    "write the value itself",
+                )
+            )
 
     def _escape(self, parts: list[Part]) -> None:
         self.source.document.spend()
@@ -237,7 +278,10 @@ class Lexer:
         if "\\" in inside.text:
             return Opaque("a command between backticks is not run", start, self.pos, quoted)
         self.enter(start)
-        nodes = type(self)(inside, self.depth).parse_list(frozenset())
+        inner = type(self)(inside, self.depth)
+        nodes = inner.parse_list(frozenset())
+        self.unread += inner.unread
+        self.misread += inner.misread
         self.depth -= 1
         return Substitution(nodes, start, self.pos, quoted, inside)
 

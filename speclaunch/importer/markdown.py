@@ -16,6 +16,7 @@ from speclaunch.importer.text import Document, Source
 
 _FENCE = re.compile(r"^([ \t>]*)(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
 _LANGUAGES = frozenset({"", "bash", "sh", "shell", "zsh", "console", "shell-session", "text"})
+_SCRIPTS = frozenset({"bash", "sh", "shell", "zsh"})
 _PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?[$%][ \t]+(?=\S)", re.MULTILINE)
 _MAX_BLOCKS = 5_000
 
@@ -25,20 +26,23 @@ def read_markdown(document: Document) -> Reading:
     invocations: list[Invocation] = []
     problems: list[Problem] = []
     options: list[Field] = []
-    for block in _blocks(document):
+    unread: list[Problem] = []
+    for block, is_script in _blocks(document):
         try:
             script = parse(block)
             reading = Interpreter(script, Scope(), None).read()
         except InputError as error:
-            problems.extend(error.problems)
+            (unread if is_script else problems).extend(error.problems)
             continue
+        # a block that is not said to be a script may show what a command printed
+        (unread if is_script else problems).extend(reading.unread)
         if not reading.invocations:
             options.extend(_options(script))
         invocations.extend(reading.invocations)
         problems.extend(reading.problems)
     if any(found.kind is InvocationKind.SLIME for found in invocations):
         problems.extend(slime.unprefixed(word) for word in options)
-    return Reading(tuple(invocations), tuple(problems))
+    return Reading(tuple(invocations), tuple(problems), tuple(unread))
 
 
 def _options(script: Script) -> list[Field]:
@@ -54,8 +58,9 @@ def _options(script: Script) -> list[Field]:
     ]
 
 
-def _blocks(document: Document) -> list[Source]:
-    found: list[Source] = []
+def _blocks(document: Document) -> list[tuple[Source, bool]]:
+    """The shell blocks, and whether each says that it is a script."""
+    found: list[tuple[Source, bool]] = []
     opening: re.Match[str] | None = None
     for fence in _FENCE.finditer(document.text):
         if opening is None:
@@ -74,7 +79,9 @@ def _blocks(document: Document) -> list[Source]:
     return found
 
 
-def _block(document: Document, opening: re.Match[str], end: int, found: list[Source]) -> None:
+def _block(
+    document: Document, opening: re.Match[str], end: int, found: list[tuple[Source, bool]]
+) -> None:
     words = opening[3].strip().split()
     language = words[0].lower().strip("{}.") if words else ""
     start = min(opening.end() + 1, end)
@@ -87,4 +94,4 @@ def _block(document: Document, opening: re.Match[str], end: int, found: list[Sou
         text = re.sub(r"^[ \t]*>", lambda match: " " * len(match[0]), text, flags=re.MULTILINE)
     if "sglang" not in text and "--speculative-" not in text:
         return
-    found.append(Source(document, text, start))
+    found.append((Source(document, text, start), language in _SCRIPTS))

@@ -27,11 +27,7 @@ def load(document: Document) -> list[yaml.Node]:
         found = yaml.compose_all(document.text, Loader=_Loader)
         return [node for node in found if node is not None]
     except yaml.YAMLError as error:
-        problem = yaml_problem(error, document.shown, document.text)
-        if "{{" in document.text:
-            help_ = "this is a template: render it first (`helm template`), then import the result"
-            problem = Problem(problem.message, problem.place, help_)
-        raise InputError(problem) from error
+        raise InputError(yaml_problem(error, document.shown, document.text)) from error
 
 
 def _measure(document: Document) -> None:

@@ -1,14 +1,17 @@
 """A shell script as a tree of commands.
 
 Not a checker: what it does not know it steps over, so that a fragment or a script with a slip still
-gives its commands.  What would make every guess wrong (a quote that is never closed, nesting
-without end) is an InputError.
+gives its commands.  A command that cannot be read (a quote that is never closed) is left out and
+told; nesting without end is an InputError.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import Any
 
+from speclaunch.importer.lexer import UnreadableError
 from speclaunch.importer.simple import SimpleParser
 from speclaunch.importer.syntax import (
     Branch,
@@ -27,6 +30,11 @@ _RESERVED = re.compile(
 )
 _FUNCTION = re.compile(r"""([^\s;&|()<>$`"'=\\#]+)[ \t]*\([ \t]*\)""")
 _ENDING = re.compile(r"&&|\|\||\|&|;(?![;&])|&|\||\n")
+_LOGICAL_LINE = re.compile(r"(?:[^\n\\]|\\[\s\S]|\\\Z)*")
+"""A line and those that continue it."""
+_QUOTE = re.compile("[\"'`]")
+_COST_OF_GIVING_UP = 500
+"""Each try may read the rest of the file: a file of slips is soon too much to read."""
 _FOR_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -34,7 +42,7 @@ def parse(source: Source) -> Script:
     """The tree of a script.  Raises InputError where it cannot be read at all."""
     parser = _Parser(source)
     nodes = parser.parse_list(frozenset())
-    return Script(source, nodes, parser.comments)
+    return Script(source, nodes, parser.comments, parser.unread, parser.misread)
 
 
 class _Parser(SimpleParser):
@@ -59,12 +67,39 @@ class _Parser(SimpleParser):
             elif (word := _RESERVED.match(self.text, self.pos)) and word[0] in closers:
                 break
             else:
-                node = self._command()
+                node = self._command() if paren else self._readable_command()
                 if node is not None:
                     self._ending(node)
                     nodes.append(node)
         self.depth -= 1
         return tuple(nodes)
+
+    def _readable_command(self) -> Node | None:
+        """The command that starts here; one that cannot be read is left out, with its line."""
+        start, depth = self.pos, self.depth
+        held: tuple[list[Any], ...] = (self._pending, self.comments, self.misread)
+        before = [len(one) for one in held]
+        try:
+            return self._command()
+        except UnreadableError as error:
+            self.source.document.spend(_COST_OF_GIVING_UP)
+            line = _LOGICAL_LINE.match(self.text, start)
+            end = line.end() if line is not None else len(self.text)
+            self._give_up(error, start, end)
+            self.depth, self.pos = depth, end
+            for one, count in zip(held, before, strict=True):
+                del one[count:]
+            return None
+
+    def _give_up(self, error: UnreadableError, start: int, end: int) -> None:
+        """Tell why a command is left out. A quote that fails far below was opened here."""
+        (problem,) = error.problems
+        quote = _QUOTE.search(self.text, start, end)
+        if error.at >= end and quote is not None:
+            problem = replace(problem, place=self.source.place(quote.start()))
+        self.unread.append(
+            replace(problem, help="this command is left out; the rest of the file is read")
+        )
 
     def _ending(self, node: Node) -> None:
         self.skip_blank()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from speclaunch.errors import Place
+from speclaunch.importer import placeholders
 from speclaunch.importer.interface import Word
 from speclaunch.importer.syntax import Function
 from speclaunch.importer.text import Piece, Span
@@ -69,7 +70,14 @@ class Field:
         unknown = self.unknown
         why = unknown or next((piece.note for piece in self.pieces if piece.note), None)
         used = self.used.place if self.used is not None else None
-        return Word(self.text, self.place, unknown is None, why, used)
+        text = self.text
+        if unknown is None and self.pieces:
+            quoted = all(piece.quoted for piece in self.pieces)
+            lenient = self.pieces[0].source.document.lenient
+            placeholder = placeholders.why(text, lenient=lenient, quoted=quoted)
+            if placeholder is not None:
+                return Word(text, self.place, False, placeholder, used, placeholder=True)
+        return Word(text, self.place, unknown is None, why, used)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import yaml
 
 from speclaunch.engine import catalogue
-from speclaunch.engine.argument import Argument, ArgumentKind
+from speclaunch.engine.entrypoint import config_is_switch, config_mapping, config_refuses
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.importer import nodes
+from speclaunch.importer import nodes, placeholders
 from speclaunch.importer.interface import (
     Comment,
+    ConfigFile,
     Dropped,
     Invocation,
     InvocationKind,
@@ -22,7 +22,6 @@ from speclaunch.importer.interface import (
 from speclaunch.importer.text import Document
 from speclaunch.recipe.source import MAX_NODES
 
-_REFUSED = frozenset({ArgumentKind.FLAG_OFF, ArgumentKind.BOOLEAN, ArgumentKind.CONSTANT})
 _MAX_EXPANDED_DEPTH = 60
 
 
@@ -41,17 +40,15 @@ def read_sglang_yaml(text: str, shown: str, version: str | None = None) -> Readi
 
 
 def looks_like(root: yaml.Node) -> bool:
-    """Whether a mapping looks like arguments of the server rather than anything else."""
+    """Whether a mapping looks like arguments of the server rather than anything else.
+
+    Only whole names count, of any release: `image` shortens a flag, and is in every other YAML.
+    """
     keys = [key for key, _, _ in nodes.pairs(root)]
     if not keys:
         return False
     known = catalogue.load("newest")
-    hits = sum(
-        known.by_name(key) is not None
-        or catalogue.history(key) is not None
-        or isinstance(known.resolve_flag("--" + catalogue.name_of(key).replace("_", "-")), Argument)
-        for key in keys
-    )
+    hits = sum(known.by_name(key) is not None or catalogue.history(key) is not None for key in keys)
     return hits * 2 > len(keys)
 
 
@@ -82,6 +79,8 @@ def read_root(root: yaml.Node, document: Document, version: str | None = None) -
         nodes.place(root, document),
         dropped=tuple(arguments.dropped),
         comments=_comments(document, root),
+        config=ConfigFile(document.shown, document.text),
+        refused=tuple(arguments.refused),
     )
     return Reading((invocation,) if seen else (), tuple(arguments.problems))
 
@@ -93,27 +92,30 @@ class _Arguments:
         self.words: list[Word] = []
         self.dropped: list[Dropped] = []
         self.problems: list[Problem] = []
+        self.refused: list[Problem] = []
 
     def problem(self, message: str, node: yaml.Node, help_: str | None = None) -> None:
         self.problems.append(Problem(message, nodes.place(node, self.document), help_))
 
     def add(self, key: str, node: yaml.ScalarNode, written: yaml.Node) -> None:
-        argument = self.known.by_name(key)
-        if argument is not None and argument.kind in _REFUSED:
-            self.problem(
-                f"SGLang refuses `{key}` in a --config file",
-                node,
-                f"give --{key} on the command line",
+        if config_refuses(key, self.known):
+            self.refused.append(
+                Problem(
+                    f"argument --{key}: it is unsupported in a --config file",
+                    nodes.place(node, self.document),
+                    f"give --{key} on the command line",
+                )
             )
+            return
         place = nodes.place(written, self.document)
         try:
             value = _construct(written)
-            as_json = json.dumps(value) if isinstance(value, dict) else ""
+            mapping = config_mapping(value, self.known) if isinstance(value, dict) else ""
         except (TypeError, ValueError, RecursionError, OverflowError, yaml.YAMLError):
             self.problem(f"SGLang fails on the value of `{key}`", written, "write it as text")
             return
         if isinstance(value, bool):
-            self._boolean(key, node, argument, value, place)
+            self._boolean(key, node, value, place)
         elif isinstance(value, list):
             if not value:
                 self.dropped.append(Dropped(f"{key}: []", place, "the engine skips an empty list"))
@@ -130,19 +132,12 @@ class _Arguments:
                 )
                 place = nodes.place(node, self.document)
             self._flag(key, node)
-            text = as_json or str(value)
-            self.words.append(Word(text, place))
+            text = mapping or str(value)
+            why = placeholders.why(text, lenient=self.document.lenient, quoted=True)
+            self.words.append(Word(text, place, why is None, why, placeholder=why is not None))
 
-    def _boolean(
-        self,
-        key: str,
-        node: yaml.ScalarNode,
-        argument: Argument | None,
-        value: bool,
-        place: Place,
-    ) -> None:
-        switch = argument is not None and argument.kind is ArgumentKind.FLAG
-        if not switch:
+    def _boolean(self, key: str, node: yaml.ScalarNode, value: bool, place: Place) -> None:
+        if not config_is_switch(key, self.known):
             self._flag(key, node)
             self.words.append(Word(str(value).lower(), place))
         elif value:

@@ -77,7 +77,8 @@ class SimpleParser(Lexer):
         end = start
         while True:
             self.skip_blank()
-            if (redirect := self._redirect()) is not None:
+            due = bool(words) and (words[-1].plain or "").startswith("-")
+            if (redirect := self._redirect(value_due=due)) is not None:
                 redirects.append(redirect)
             elif not words and (assignment := self._assignment()) is not None:
                 assignments.append(assignment)
@@ -92,7 +93,7 @@ class SimpleParser(Lexer):
                 if self.text.startswith(("<(", ">("), before):
                     words.append(self._process_substitution())
                 else:
-                    word = self.read_word()
+                    word = self.read_word(value_due=due)
                     if self.pos == before:
                         break
                     if word.parts:  # not so after a continued line alone
@@ -124,10 +125,10 @@ class SimpleParser(Lexer):
                 return tuple(found)
             found.append(redirect)
 
-    def _redirect(self) -> Redirect | None:
+    def _redirect(self, *, value_due: bool = False) -> Redirect | None:
         start = self.pos
         match = _REDIRECT.match(self.text, start)
-        if match is None:
+        if match is None or self.placeholder(start, start, begins=value_due):
             return None
         self.pos = match.end()
         self.skip_blank()
@@ -164,7 +165,7 @@ class SimpleParser(Lexer):
                 self.pos += 1
                 return tuple(items)
             before = self.pos
-            word = self.read_word()
+            word = self.read_word(value_due=True)
             if self.pos == before:
                 self.fail(f"`{self.text[before]}` inside of an array `( … )`", before)
             items.append(word)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from speclaunch.errors import Problem
 from speclaunch.importer.text import Source, Span
 
 
@@ -182,3 +183,6 @@ class Script:
     source: Source
     nodes: tuple[Node, ...]
     comments: list[Span] = field(default_factory=list)
+    unread: list[Problem] = field(default_factory=list)
+    """The commands that were left out, because they cannot be read."""
+    misread: list[Problem] = field(default_factory=list)

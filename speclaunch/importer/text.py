@@ -20,13 +20,15 @@ MAX_WORK = 150_000
 class Document:
     """The text of one file as the user knows it."""
 
-    def __init__(self, text: str, shown: str) -> None:
+    def __init__(self, text: str, shown: str, *, lenient: bool = False) -> None:
         if "\0" in text:
             line = text.count("\n", 0, text.index("\0")) + 1
             raise InputError(Problem("a NUL byte: this is not a text file", Place(shown, line)))
         # Columns are the same without the carriage returns, and no shell wants them.
         self.text = text.replace("\r\n", "\n")
         self.shown = shown
+        self.lenient = lenient
+        """A document or a template for people, which no shell sees as it stands."""
         self._lines: list[int] | None = None
         self._work = 0
 

@@ -9,7 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from speclaunch.engine.canonical import canonical
-from speclaunch.engine.command import is_secret_argument, is_secret_key, is_secret_variable
+from speclaunch.engine.command import (
+    is_secret_argument,
+    is_secret_key,
+    is_secret_text,
+    is_secret_variable,
+)
 from speclaunch.facts.hardware import Hardware
 from speclaunch.launch.journal import plain
 from speclaunch.launch.prepare import Prepared
@@ -34,7 +39,9 @@ def about(
             "path": str(prepared.recipe.path),
             "overrides": shown_overrides(overrides),
             "args": {
-                name: "***" if is_secret_argument(name) and value is not None else value
+                name: "***"
+                if value is not None and (is_secret_argument(name) or is_secret_text(value))
+                else value
                 for name, value in deployment.args.items()
             },
         },
@@ -61,7 +68,8 @@ def command(prepared: Prepared) -> list[str]:
     """The command line with its secrets blotted out."""
     argv = list(prepared.program)
     for argument in prepared.spelling.arguments:
-        argv += [argument.flag, "***"] if argument.secret else argument.tokens
+        hidden = argument.secret or any(map(is_secret_text, argument.values))
+        argv += [argument.flag, "***"] if hidden else argument.tokens
     return argv
 
 
@@ -70,7 +78,7 @@ def environment(prepared: Prepared) -> dict[str, str | None]:
     inherited = {n: v for n, v in os.environ.items() if _OF_THE_ENGINE.match(n)}
     merged: dict[str, str | None] = {**inherited, **prepared.overlay}
     return {
-        name: "***" if value and is_secret_variable(name) else value
+        name: "***" if value and (is_secret_variable(name) or is_secret_text(value)) else value
         for name, value in merged.items()
     }
 

@@ -10,6 +10,7 @@ from typing import BinaryIO
 _CHUNK = 1 << 20
 _HEAD_BYTES = 1 << 20
 _TAIL_BYTES = 4 << 20
+_UNFINISHED_BYTES = 4096
 
 
 class Follower:
@@ -31,6 +32,11 @@ class Follower:
             self.close()
         *lines, self._rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
         return [line.decode(errors="replace") for line in lines if line]
+
+    @property
+    def unfinished(self) -> str:
+        """What stands after the last whole line: a progress bar that is drawn over, say."""
+        return self._rest[-_UNFINISHED_BYTES:].decode(errors="replace")
 
     def close(self) -> None:
         """Let go of the file; the next call begins with the file of that name."""

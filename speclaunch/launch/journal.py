@@ -166,11 +166,14 @@ class Journal:
         """The engine is being stopped."""
         self._state(State.STOPPING)
 
-    def ended(self, result: str, reason: str | None, exit_code: int) -> None:
-        """The launch is over."""
+    def ended(
+        self, result: str, reason: str | None, exit_code: int, explanation: str | None = None
+    ) -> None:
+        """The launch is over: why, and why nothing else was tried."""
         self._document["ending"] = {
             "result": result,
             "reason": reason,
+            "explanation": explanation,
             "exit_code": exit_code,
             "ended": now(),
         }

@@ -1,12 +1,19 @@
-"""What finally served: remembered for the same recipe on the same engine and hardware."""
+"""What finally served: remembered for what was asked, on the same engine and hardware.
+
+One file for each thing asked, named by a digest of it, with the settings that served, the last ones
+first. It is read and written under a lock, and appears whole; the files that were not used for the
+longest time are dropped.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +25,10 @@ from speclaunch.home import speclaunch_home
 from speclaunch.launch.files import read_json, write_json
 from speclaunch.recipe.schema import Deployment
 
+_VERSION = 2
+"""1 had one entry a file, at the top of the document, and the recipe's name in the digest."""
+_ENTRIES = 4
+_FILES = 256
 _NOT_MEMORY = frozenset({"host", "port", "served_model_name", "nccl_port"})
 """Server arguments that do not decide whether the memory is enough."""
 
@@ -33,36 +44,30 @@ class LastGood:
 
 
 def key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
-    """What a memory is for: the recipe's settings as composed, the engine version, the hardware.
+    """What a memory is for: the arguments and variables as composed, the engine version, the
+    hardware.
 
-    Any other argument or variable gives another key: a changed recipe begins anew. Secrets and
-    addresses do not count.
+    Any other argument or variable gives another key: a changed recipe begins anew. How an argument
+    is called, the recipe's name, secrets and addresses do not count.
     """
     args = {
         canonical(name): value
         for name, value in deployment.args.items()
-        if canonical(name) not in _NOT_MEMORY and not is_secret_argument(name)
+        if value is not None and canonical(name) not in _NOT_MEMORY and not is_secret_argument(name)
     }
     env = {n: v for n, v in deployment.engine.env.items() if not is_secret_variable(n)}
     machine: list[Any] = []
     if hardware is not None:
         gpus = [(gpu.name, gpu.memory_bytes) for gpu in hardware.gpus]
         machine = [hardware.name, hardware.count, hardware.memory_mib, gpus]
-    text = json.dumps([deployment.name, args, env, version, machine], sort_keys=True, default=str)
+    text = json.dumps([args, env, version, machine], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def recall(name: str) -> LastGood | None:
-    """What served under a key; None when nothing is known."""
-    document = read_json(_path(name))
-    if document is None:
-        return None
-    changes, since = document.get("changes"), document.get("since")
-    if not isinstance(changes, dict) or not changes or not isinstance(since, int | float):
-        return None
-    tokens = document.get("tokens")
-    run = str(document.get("run", ""))
-    return LastGood(changes, float(since), run, tokens if isinstance(tokens, int) else None)
+    """What served last under a key; None when nothing is known."""
+    entries = _read(name)
+    return entries[0] if entries else None
 
 
 def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None) -> None:
@@ -73,23 +78,82 @@ def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None
     if not changes:
         forget(name)
         return
+    with _locked():
+        others = [entry for entry in _read(name) if entry.changes != changes]
+        _write(name, [LastGood(dict(changes), time.time(), run, tokens), *others][:_ENTRIES])
+        _drop_oldest()
+
+
+def forget(name: str, changes: Mapping[str, Any] | None = None) -> None:
+    """These changes did not serve after all; without any, nothing of that key did."""
+    with _locked():
+        left = [] if changes is None else [e for e in _read(name) if e.changes != changes]
+        if left:
+            _write(name, left)
+        else:
+            with contextlib.suppress(OSError):
+                _path(name).unlink()
+
+
+def _read(name: str) -> list[LastGood]:
+    document = read_json(_path(name)) or {}
+    version = document.get("version")
+    if version == 1:
+        found: object = [document]
+    else:
+        found = document.get("entries") if version == _VERSION else None
+    entries = map(_entry, found if isinstance(found, list) else [])
+    return [entry for entry in entries if entry is not None]
+
+
+def _entry(said: object) -> LastGood | None:
+    if not isinstance(said, dict):
+        return None
+    changes, since = said.get("changes"), said.get("since")
+    if not isinstance(changes, dict) or not changes or not isinstance(since, int | float):
+        return None
+    tokens = said.get("tokens")
+    run = str(said.get("run", ""))
+    return LastGood(changes, float(since), run, tokens if isinstance(tokens, int) else None)
+
+
+def _write(name: str, entries: list[LastGood]) -> None:
     document = {
-        "version": 1,
-        "changes": dict(changes),
-        "since": time.time(),
-        "run": run,
-        "tokens": tokens,
+        "version": _VERSION,
+        "entries": [
+            {"changes": dict(e.changes), "since": e.since, "run": e.run, "tokens": e.tokens}
+            for e in entries
+        ],
     }
     with contextlib.suppress(OSError):
         _path(name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_json(_path(name), document)
 
 
-def forget(name: str) -> None:
-    """It did not serve after all."""
+def _drop_oldest() -> None:
     with contextlib.suppress(OSError):
-        _path(name).unlink()
+        files = sorted(_directory().glob("*.json"), key=lambda file: file.stat().st_mtime)
+        for file in files[: max(0, len(files) - _FILES)]:
+            file.unlink()
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """Two launches that end at once lose nothing of each other. Where nothing can be locked, it
+    goes without."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            _directory().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            fd = os.open(_directory().with_suffix(".lock"), flags, 0o600)
+            stack.callback(os.close, fd)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+
+
+def _directory() -> Path:
+    return speclaunch_home() / "state" / "last-good"
 
 
 def _path(name: str) -> Path:
-    return speclaunch_home() / "state" / "last-good" / f"{name}.json"
+    return _directory() / f"{name}.json"

@@ -13,6 +13,8 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from speclaunch.launch.bars import Bar, read_bar
+
 
 class Phase(StrEnum):
     """What the engine is doing. The value is what the user sees."""
@@ -65,6 +67,10 @@ class PhaseTracker:
     max_running_requests: int | None = None
     port_taken: bool = False
     """The engine could not bind its port. It does not end by itself then (seen on 0.5.23)."""
+    bar: Bar | None = None
+    """How far the current phase is, where the engine draws that."""
+    last_output: float = 0.0
+    """When the engine last printed something, in seconds after the spawn."""
     _weights: int = 0
 
     @property
@@ -74,6 +80,8 @@ class PhaseTracker:
 
     def feed(self, line: str, now: float) -> bool:
         """Take in a line that appeared `now` seconds after the spawn; whether it meant anything."""
+        self.last_output = now
+        self.bar = read_bar(line, now) or self.bar
         if _PORT_TAKEN.search(line):
             self.port_taken = True
             return True
@@ -103,6 +111,12 @@ class PhaseTracker:
             return False
         return True
 
+    def glance(self, unfinished: str, now: float) -> None:
+        """Look at a line that is not finished: a bar is drawn over before it ends."""
+        bar = read_bar(unfinished, now)
+        if bar is not None and (self.bar is None or _drawn(bar) != _drawn(self.bar)):
+            self.bar, self.last_output = bar, now
+
     def enter(self, phase: Phase, now: float) -> None:
         """Begin a phase, ending the one before; does nothing when it is in it already."""
         last = self.steps[-1]
@@ -110,10 +124,15 @@ class PhaseTracker:
             if last.ended is None:
                 self.steps[-1] = Step(last.phase, last.started, now, last.detail)
             self.steps.append(Step(phase, now))
+            self.bar = None
 
     def _describe(self, detail: str) -> None:
         last = self.steps[-1]
         self.steps[-1] = Step(last.phase, last.started, last.ended, detail)
+
+
+def _drawn(bar: Bar) -> tuple[str, str, str]:
+    return bar.what, bar.done, bar.total
 
 
 def _weights_detail(match: re.Match[str]) -> str:

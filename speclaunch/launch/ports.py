@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Collection, Iterable
 
 import psutil
 
@@ -35,14 +36,42 @@ def require_free(host: str, port: int) -> None:
             ) from error
 
 
+def stranger(port: int, ours: Collection[int]) -> str | None:
+    """Who listens on `port`, where it is none of the processes `ours`; None where one of them does.
+
+    A port that was free before the start can be taken while the weights load: then another server
+    answers in the engine's place.
+    """
+    try:
+        pids = _listeners(port)
+    except (psutil.Error, OSError):  # nobody can tell
+        return None
+    if not pids or any(pid in ours for pid in pids):
+        return None
+    return _named(pids) or "a process of another user"
+
+
 def _holder(port: int) -> str | None:
     """The process that listens on `port`, as far as this user may see it."""
     try:
-        for connection in psutil.net_connections(kind="tcp"):
-            if connection.status != psutil.CONN_LISTEN or not connection.pid:
-                continue
-            if connection.laddr and connection.laddr[1] == port:
-                return f"{psutil.Process(connection.pid).name()}, process {connection.pid}"
-    except psutil.Error:
-        pass
+        return _named(_listeners(port))
+    except (psutil.Error, OSError):
+        return None
+
+
+def _listeners(port: int) -> list[int | None]:
+    """The processes that listen on `port`; None for one that this user may not see."""
+    return [
+        connection.pid
+        for connection in psutil.net_connections(kind="tcp")
+        if connection.status == psutil.CONN_LISTEN
+        and connection.laddr
+        and connection.laddr[1] == port
+    ]
+
+
+def _named(pids: Iterable[int | None]) -> str | None:
+    for pid in pids:
+        if pid:
+            return f"{psutil.Process(pid).name()}, process {pid}"
     return None

@@ -16,7 +16,8 @@ from speclaunch.engine.canonical import canonical, value_of
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.check import check_values
-from speclaunch.engine.command import MODULE, Spelling, is_secret_variable, spell
+from speclaunch.engine.command import MODULE, Spelling, is_secret_text, is_secret_variable, spell
+from speclaunch.engine.environment import unset_in
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.home import speclaunch_home
@@ -60,8 +61,12 @@ class Prepared:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that no log may show."""
-        found = [v for a in self.spelling.arguments if a.secret for v in a.values]
-        found += [v for n, v in self.overlay.items() if v and is_secret_variable(n)]
+        found = [
+            v for a in self.spelling.arguments for v in a.values if a.secret or is_secret_text(v)
+        ]
+        found += [
+            v for n, v in self.overlay.items() if v and (is_secret_variable(n) or is_secret_text(v))
+        ]
         return tuple(found)
 
     @property
@@ -123,8 +128,11 @@ def prepare(
 
     The version is `engine_version`, else the recipe's pin, else the installed engine's, else (in
     a dry run) the newest known. Raises InputError for what the version cannot be told, and
-    LaunchError when no engine is there to start.
+    LaunchError when no engine is there to start.  A variable of the environment that is not set
+    is an unknown value in a dry run; nothing can be started without it.
     """
+    if not dry_run:
+        recipe.require_environment()
     deployment = recipe.deployment
     wanted = deployment.engine.python or (CPU if deployment.hardware.name == CPU else None)
     cpu = CpuEngine(speclaunch_home()) if wanted == CPU else None
@@ -144,12 +152,7 @@ def prepare(
     _require_served(recipe, version, engine_version)
     catalogue, notes = _catalogue(version, engine_version)
     spelling = spell(deployment.args, deployment.engine.env, catalogue)
-    if spelling.problems:
-        raise InputError(
-            Problem(problem.message, recipe.place("args", problem.name), problem.help)
-            for problem in spelling.problems
-        )
-    refused = check_values(spelling, catalogue)
+    refused = [*spelling.problems, *check_values(spelling, catalogue)]
     if refused:
         raise InputError(
             Problem(problem.message, recipe.place("args", problem.name), problem.help)
@@ -195,7 +198,7 @@ def write_secrets(prepared: Prepared, directory: Path) -> Path | None:
     None when there are no secrets, or the version (before 0.5.3) has no `--config`.
     """
     secrets = {
-        a.flag.removeprefix("--"): a.values[0] for a in prepared.spelling.arguments if a.secret
+        a.flag.removeprefix("--"): str(a.values[0]) for a in prepared.spelling.arguments if a.secret
     }
     catalogue, _ = _catalogue(prepared.version, None)
     taken = catalogue.by_name("config") is None or prepared.spelling.value("config")
@@ -270,7 +273,9 @@ def _version_problem(message: str, version: str) -> Problem:
 def _address(recipe: Recipe) -> Address:
     args = recipe.deployment.args
     port = value_of(args, "port")
-    port = _DEFAULT_PORT if port is None else port
+    port = _DEFAULT_PORT if port is None or unset_in(port) else port
+    if isinstance(port, str) and port.isdecimal():  # out of the environment everything is text
+        port = int(port)
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
         raise InputError(
             Problem(f"port: {port!r} is not a port (1 to 65535)", recipe.place("args", "port"))

@@ -141,6 +141,10 @@ class EngineProcess:
             self.poll(min(left, 0.5))
         return not self.running
 
+    def pids(self) -> set[int]:
+        """The engine's processes, its guard among them."""
+        return {self._guard.pid, *guard.descendants(self._guard.pid)}
+
     def close(self) -> None:
         """Leave nothing behind, whatever state the engine and its guard are in."""
         if self.running:
@@ -171,7 +175,7 @@ class EngineProcess:
     def _lost(self) -> None:
         """The guard is gone or hangs: end it and everything it started ourselves."""
         self.guard_lost = True
-        pids = {self._guard.pid, *guard.descendants(self._guard.pid)}
+        pids = self.pids()
         deadline = time.monotonic() + _GUARD_SLACK_SECONDS
         while pids and time.monotonic() < deadline:
             for pid in pids:

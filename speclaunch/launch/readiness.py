@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from speclaunch.engine.command import Spelling
 from speclaunch.launch.client import Address, EngineClient
@@ -16,13 +17,22 @@ _HEALTH_SECONDS = 0.2
 class Prober(threading.Thread):
     """Waits for the engine's health and checks it, off the main thread."""
 
-    def __init__(self, address: Address, asked: Spelling, settings: Settings) -> None:
+    def __init__(
+        self,
+        address: Address,
+        asked: Spelling,
+        settings: Settings,
+        stranger: Callable[[], str | None],
+    ) -> None:
         super().__init__(name="speclaunch-prober", daemon=True)
         self._address, self._asked, self._settings = address, asked, settings
         self._stop_asked = threading.Event()
         self.healthy = threading.Event()
         self.done = threading.Event()
         self.verification: Verification | None = None
+        self.stranger: str | None = None
+        """Who answers in the engine's place."""
+        self._look = stranger
 
     def run(self) -> None:
         """Wait and check; what came of it is in `verification` once `done` is set."""
@@ -30,6 +40,9 @@ class Prober(threading.Thread):
             while not client.healthy():
                 if self._stop_asked.wait(_HEALTH_SECONDS):
                     return
+            self.stranger = self._look()
+            if self.stranger is not None:
+                return
             self.healthy.set()
             if self._settings.enabled:
                 self.verification = verify(client, self._asked, self._settings)

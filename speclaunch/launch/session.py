@@ -18,6 +18,7 @@ from speclaunch.launch import about, last_good
 from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.attempts import Conclusion, Ladder, Launching
 from speclaunch.launch.diagnosis.diagnose import diagnose
+from speclaunch.launch.foresight import foresee
 from speclaunch.launch.interrupts import Interrupts
 from speclaunch.launch.journal import Journal
 from speclaunch.launch.locks import Held, Holder
@@ -47,6 +48,8 @@ class Session:
     """Begin with the recipe's own settings, whatever served last."""
     for_good: bool = False
     """Whether the process ends with this launch."""
+    as_written: bool = False
+    """Begin with the recipe's own settings, even where they are predicted to fail."""
     max_attempts: int | None = None
     """Instead of the recipe's `recovery.max_attempts`."""
 
@@ -78,11 +81,27 @@ class Session:
 
         settings = self.prepared.recipe.deployment.recovery
         limited = settings.model_copy(update={"max_attempts": self.attempts_allowed})
+        first = self.foreseen()
+        begun = {} if first is None else first.changes
         try:
-            rungs, stop = outlook(limited, self.plan_with)
+            rungs, stop = outlook(limited, lambda changes: self.plan_with({**begun, **changes}))
         except UnknownValueError as error:
             return (), f"the steps cannot be told: {error}"
         return rungs, stop.why
+
+    def foreseen(self) -> Rung | None:
+        """What to begin with, where the settings as they are written are predicted to fail and
+        nothing is known to have served; None where they are begun with."""
+        recovery = self.prepared.recipe.deployment.recovery
+        if self.as_written or recovery.policy != "budget" or self.known_good() is not None:
+            return None
+        found = foresee(recovery, self.plan_with)
+        rung = None if found is None else found.rung
+        if rung is not None:
+            with contextlib.suppress(LaunchError):
+                self.prepared.changed(rung.changes)
+                return rung
+        return None
 
     @property
     def attempts_allowed(self) -> int:
@@ -123,7 +142,7 @@ class Session:
                 raise
             outcome = conclusion.outcome
             journal.ended(
-                outcome.ending.value, conclusion.explanation or outcome.reason, exit_code(outcome)
+                outcome.ending.value, outcome.reason, exit_code(outcome), conclusion.explanation
             )
             return conclusion
 
@@ -140,6 +159,7 @@ class Session:
             url=self.prepared.address.url,
         )
         changes = self._usable(known, recorded)
+        rung = None if changes else self._announced(recorded)
         launching = Launching(
             order=self._orders(recorded),
             diagnose=diagnose,
@@ -154,7 +174,7 @@ class Session:
             ended=lambda attempt, outcome: self._ended(journal, attempt, outcome),
         )
         try:
-            return launching.run(changes)
+            return launching.run(changes if rung is None else rung.changes, rung)
         finally:
             with contextlib.suppress(OSError):
                 (self.directory / "secrets.yaml").unlink()
@@ -189,13 +209,22 @@ class Session:
         try:
             self.prepared.changed(known.changes)
         except LaunchError:
-            last_good.forget(self._key)
+            last_good.forget(self._key, known.changes)
             return {}
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.since))
         diff = " ".join(about.recipe_diff(known.changes, self.prepared.recipe.deployment))
         recorded.note(f"beginning with what served last ({when}, {known.run}): {diff}")
         recorded.note("--fresh begins with the recipe's own settings")
         return known.changes
+
+    def _announced(self, recorded: Recorded) -> Rung | None:
+        """The rung to begin with, said with its reason and its cost."""
+        rung = self.foreseen()
+        if rung is not None:
+            diff = " ".join(about.recipe_diff(rung.changes, self.prepared.recipe.deployment))
+            recorded.note(f"as it is written {rung.why}")
+            recorded.note(f"beginning with {diff} ({rung.cost}); --force begins as it is written")
+        return rung
 
     def _served(self, journal: Journal, changes: Mapping[str, Any]) -> None:
         journal.served(changes, about.recipe_diff(changes, self.prepared.recipe.deployment))
@@ -212,8 +241,9 @@ class Session:
             attempt.diagnosis,
         )
         cause = attempt.diagnosis.cause if attempt.diagnosis is not None else None
-        if cause is not None and cause.memory:
-            last_good.forget(self._key)  # it is remembered anew as soon as something serves
+        if cause is not None and cause.memory and attempt.changes:
+            # Only what failed: another start (`--fresh`, recovery off) says nothing of it.
+            last_good.forget(self._key, attempt.changes)
 
     @property
     def _key(self) -> str:

@@ -17,6 +17,7 @@ from speclaunch.launch.follow import Follower
 from speclaunch.launch.interrupts import Interrupts
 from speclaunch.launch.observer import Observer, Undisturbed
 from speclaunch.launch.phases import Phase, PhaseTracker, Step
+from speclaunch.launch.ports import stranger
 from speclaunch.launch.probe import EngineProbe, stopped_process
 from speclaunch.launch.process import EngineProcess
 from speclaunch.launch.readiness import Prober
@@ -140,7 +141,13 @@ class _Run:
 
     def start(self) -> Outcome | None:
         """Follow the engine until it is checked; the outcome if it comes to nothing."""
-        prober = Prober(self._order.address, self._order.asked, self._order.settings.verify)
+        address = self._order.address
+        prober = Prober(
+            address,
+            self._order.asked,
+            self._order.settings.verify,
+            lambda: stranger(address.port, self._engine.pids()),
+        )
         prober.start()
         told = False
         try:
@@ -156,8 +163,9 @@ class _Run:
                     for path in self._order.private_files:
                         path.unlink(missing_ok=True)
                     self._tracker.enter(Phase.READY, self._seconds)
-                self._tell(lambda o: o.progress(self._tracker, self._seconds))
-                failed = self._failed_start()
+                if told:  # who has not heard of an engine need not hear how far it is
+                    self._tell(lambda o: o.progress(self._tracker, self._seconds))
+                failed = self._failed_start(prober.stranger)
                 if failed is not None:
                     return failed
         finally:
@@ -227,6 +235,7 @@ class _Run:
         if not self._checked:  # later lines are of requests, and there are many
             for line in lines:
                 self._tracker.feed(line, self._seconds)
+            self._tracker.glance(self._follower.unfinished, self._seconds)
         if lines:
             self._tell(lambda o: o.output(lines))
             if self._watchdog is not None:
@@ -239,17 +248,15 @@ class _Run:
         code = self._engine.exit_code
         return last_error(tail) or dead_process(tail) or describe_exit(code)
 
-    def _failed_start(self) -> Outcome | None:
+    def _failed_start(self, holder: str | None) -> Outcome | None:
         if self._interrupts.received:
             return self._stop(Ending.INTERRUPTED, None)
         if not self._engine.running:
             self._read_log()
             return self._end(Ending.FAILED, self._why_it_ended())
-        if self._tracker.port_taken:
-            address = self._order.address
-            return self._stop(
-                Ending.FAILED, f"port {address.port} was taken while the engine was starting"
-            )
+        if self._tracker.port_taken or holder is not None:
+            taken = f"port {self._order.address.port} was taken while the engine was starting"
+            return self._stop(Ending.FAILED, f"{taken} (by {holder})" if holder else taken)
         limit = self._order.settings.ready_timeout_seconds
         if self._seconds > limit:
             return self._stop(

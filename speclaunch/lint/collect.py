@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import yaml
 
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.importer.files import read_text
+from speclaunch.importer.files import looks_like_yaml, read_text
+from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import MAX_BYTES, Invocation
+from speclaunch.importer.templates import TEMPLATE_SUFFIXES, template_of
 from speclaunch.lint.ignores import Extent
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 STDIN_SHOWN = "<stdin>"
 _YAML = frozenset({".yaml", ".yml"})
-_SUFFIXES = _YAML | {".sh", ".bash", ".zsh", ".md", ".json", ".service", ""}
+_SUFFIXES = _YAML | {".sh", ".bash", ".zsh", ".md", ".json", ".service", ""} | TEMPLATE_SUFFIXES
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "dist", "build"})
 _OF_INTEREST = re.compile(rb"sglang|model_path|model-path|speculative|^(defaults|args):", re.M)
 _HEAD = 8192
@@ -42,6 +44,10 @@ class Source:
     """Why it, or a part of it, could not be read."""
     remarks: tuple[Problem, ...] = field(default=())
     """What a reader could not make sense of, without giving up."""
+    template: str | None = None
+    """Why it is not judged: another program fills it in before anything is started."""
+    misread: tuple[Problem, ...] = ()
+    """What the shell takes for something else than its writer."""
 
     @property
     def commands(self) -> tuple[Extent, ...]:
@@ -90,7 +96,7 @@ def _below(path: str, config_dirs: Sequence[Path]) -> Iterator[Source]:
             if not file.is_file() or not _mentions_a_server(file):
                 continue
             source = _file(str(file), config_dirs)
-            if source.recipe or source.invocations or source.problems:
+            if source.recipe or source.invocations or source.problems or source.template:
                 yield source
 
 
@@ -112,15 +118,28 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
         return Source(path, problems=(Problem(f"{path} is not UTF-8 text (byte {error.start})"),))
     if Path(path).suffix.lower() in _YAML and _PACKAGE.search(text):
         return Source(path, text)  # an option of a group: a part of recipes, and none itself
+    template = template_of(
+        text, file, is_yaml=looks_like_yaml(text, file.suffix.lower() if file else "")
+    )
+    if template is not None:
+        return Source(path, text, template=template)
     try:
         if _is_recipe(text, Path(path).suffix):
             if file is None:
                 raise InputError(Problem("a recipe cannot come from standard input: name its file"))
             return Source(path, text, _recipe(path, config_dirs))
-        reading = read_text(data, path)
+        reading = followed(read_text(data, path), file)
     except InputError as error:
         return Source(path, text, problems=error.problems)
-    return Source(path, text, None, reading.invocations, remarks=reading.problems)
+    return Source(
+        path,
+        text,
+        None,
+        reading.invocations,
+        reading.unread,
+        reading.problems,
+        misread=reading.misread,
+    )
 
 
 def _is_recipe(text: str, suffix: str) -> bool:
@@ -141,8 +160,16 @@ def _is_recipe(text: str, suffix: str) -> bool:
     if keys & {"services", "apiVersion"}:
         return False
     if "args" in keys:
-        return True
+        args = next(value for key, value in root.value if key.value == "args")
+        return not isinstance(args, yaml.SequenceNode) or _has_sections_only(keys)
     return "defaults" in keys and (bool(keys & {"name", "description"}) or _composes(items))
+
+
+def _has_sections_only(keys: set[str]) -> bool:
+    """Whether all keys are a recipe's: a list under `args` is else a container's."""
+    from speclaunch.recipe.schema import Deployment  # noqa: PLC0415  pydantic is slow to import
+
+    return keys <= {*Deployment.model_fields, "defaults"}
 
 
 def _composes(defaults: yaml.Node | None) -> bool:

@@ -26,11 +26,12 @@ UNREADABLE = Notice(
     "SPL000",
     "unreadable-file",
     Severity.ERROR,
-    """A file cannot be read.
+    """A file, or a part of it, cannot be read.
 
 ## What it does
-Reports a file that cannot be checked: it is not there, not YAML, not a recipe, a script whose
-quotes never end. The other files are checked all the same; the exit code is 2.
+Reports a file that cannot be checked (it is not there, not YAML, not a recipe), or the one command
+of a script that cannot (a quote that never ends, a pasted line of a log). Everything else is
+checked all the same; the exit code is 2.
 
 ## Why it matters
 A deployment that is not checked is not fine.
@@ -113,4 +114,31 @@ SGLANG_ARGS=(--sglang-speculative-algorithm EAGLE --sglang-speculative-num-steps
 ```
 """,
 )
-NOTICES = (UNREADABLE, UNUSED, INVALID, NOT_UNDERSTOOD)
+PLACEHOLDER = Notice(
+    "SPL016",
+    "placeholder-in-script",
+    Severity.ERROR,
+    """A placeholder stands in a script where the shell takes it for something else.
+
+## What it does
+Finds `<model>` as a value in a script: the shell reads it as two redirections. A pasted Markdown
+link, `[model](https://…)`, is a syntax error. In documents and templates both are what they look
+like, a value to fill in and a text with a link.
+
+## Why it matters
+The value is missing, the next word becomes the name of a file to write, and the flags that follow
+take each other's places: `--model <model> --tp 8` redirects the output to a file `--tp` and leaves
+`--model 8`.
+
+## Example
+```bash
+python3 -m sglang.launch_server --model-path <model> --speculative-algorithm NGRAM
+```
+
+## Use instead
+```bash
+python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --speculative-algorithm NGRAM
+```
+""",
+)
+NOTICES = (UNREADABLE, PLACEHOLDER, UNUSED, INVALID, NOT_UNDERSTOOD)

@@ -18,7 +18,7 @@ from speclaunch.importer.deployment import recipe_name
 from speclaunch.importer.interface import Invocation
 from speclaunch.lint.collect import Source
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
-from speclaunch.lint.notices import NOT_UNDERSTOOD, NOTICES, UNREADABLE, Notice
+from speclaunch.lint.notices import NOT_UNDERSTOOD, NOTICES, PLACEHOLDER, UNREADABLE, Notice
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.rules.examine import Lookup, examine, examine_together
@@ -51,6 +51,8 @@ class FileReport:
     deployments: int = 0
     skipped: str | None = None
     unreadable: bool = False
+    template: bool = False
+    """Skipped because it is a template, whatever the version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,11 @@ def _checked(source: Source, version: str, options: Options) -> _Task:
         task.findings.append(_noticed(UNREADABLE, problem, source.path, version))
     for problem in source.remarks:
         task.findings.append(_noticed(NOT_UNDERSTOOD, problem, source.path, version))
+    for problem in source.misread:
+        task.findings.append(_noticed(PLACEHOLDER, problem, source.path, version))
+    if source.template is not None:
+        task.skipped = source.template
+        return task
     if source.recipe is not None:
         wanted = source.recipe.deployment.engine
         if not wanted.specifier.contains(version):
@@ -145,6 +152,8 @@ def _parts(source: Source, options: Options) -> list[tuple[Source, str]]:
     Commands in a container are judged for the release of their image, so that one file can have
     several.
     """
+    if source.template is not None:  # told once
+        return [(source, (options.versions or (_version(source),))[0])]
     if options.versions:
         return [(source, version) for version in options.versions]
     if source.recipe is not None or not source.invocations:
@@ -160,7 +169,8 @@ def _parts(source: Source, options: Options) -> list[tuple[Source, str]]:
     return (
         parts[:1]
         + [  # what could not be read is told once
-            (replace(part, problems=(), remarks=()), version) for part, version in parts[1:]
+            (replace(part, problems=(), remarks=(), misread=()), version)
+            for part, version in parts[1:]
         ]
     )
 
@@ -227,6 +237,7 @@ def _report(task: _Task, ignores: Sequence[Ignore]) -> FileReport:
         len(task.plans),
         task.skipped,
         bool(task.source.problems),
+        task.source.template is not None,
     )
 
 

@@ -51,12 +51,14 @@ class Use(StrEnum):
 class Size:
     """A number of bytes, how it comes about (with its numbers), and whether it is exact.
 
-    `exact` is False for an estimate: graphs, activations, the runtime's own memory.
+    `exact` is False for an estimate: graphs, activations, the runtime's own memory. `counted` is
+    False for weights that nobody counted: their files, divided evenly.
     """
 
     bytes: int
     why: str
     exact: bool = True
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,9 @@ class Budget:
     working_fractions: tuple[float, float] | None = None
     """The least and the largest `mem_fraction_static` that work, to 0.001; None: there is none,
     or it is not known."""
+    impossible: bool = False
+    """Whether the weights alone, as few as they can be, are more than a GPU that nobody else uses
+    has for them: no setting that is stepped makes it fit, and no start succeeds."""
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """What else the user should know: limits that the engine lowers, estimates that decide."""

@@ -173,7 +173,7 @@ def spelled_in(plan: Plan, name: str) -> str:
 
 
 def _row(plan: Plan, name: str, changes: Mapping[str, Change]) -> Effective:
-    is_given = plan.is_given(name)
+    is_given = name in plan.request.given
     given, effective, unknown = None, None, ""
     try:
         given = plan.given(name)
@@ -210,7 +210,7 @@ def _place(plan: Plan, name: str, *, hidden: bool) -> Place:
 def _outcome(plan: Plan, name: str, given: Any, effective: Any, unknown: str) -> Outcome:
     if unknown:
         return Outcome.UNKNOWN
-    if plan.is_given(name):
+    if name in plan.request.given:
         return Outcome.GIVEN if _same(given, effective) else Outcome.CHANGED
     if name in plan.resolved and not _same(effective, plan.default(name)):
         return Outcome.FILLED

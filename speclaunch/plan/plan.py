@@ -80,14 +80,24 @@ class Plan:
         return SpecifierSet(specifier, prereleases=True).contains(self.version)
 
     def is_given(self, name: str) -> bool:
-        """Whether the user set the argument, to whatever value."""
+        """Whether the user set the argument, to whatever value.
+
+        Raises UnknownValueError where a flag that was not understood may have been meant for it.
+        """
+        self._must_be_read(name)
         return name in self.request.given
+
+    def _must_be_read(self, name: str) -> None:
+        if name in self.request.unread:
+            raise UnknownValueError(self.request.unread[name])
 
     def given(self, name: str) -> Any:
         """The value that the user set; None when not set.
 
-        Raises UnknownValueError when it stands in a variable that cannot be evaluated.
+        Raises UnknownValueError when it stands in a variable that cannot be evaluated, or in a
+        flag that was not understood.
         """
+        self._must_be_read(name)
         found = self.request.given.get(name)
         if found is None:
             return None
@@ -104,9 +114,7 @@ class Plan:
             raise UnknownValueError(self.undecided[name])
         if name in self.resolved:
             return self.resolved[name]
-        if name in self.request.given:
-            return self.given(name)
-        return self.default(name)
+        return self.given(name) if self.is_given(name) else self.default(name)
 
     def default(self, name: str) -> Any:
         """What this version's parser stores when the argument is not given."""
@@ -156,10 +164,14 @@ class Plan:
 
     @property
     def device(self) -> str:
-        """cuda, cpu, npu, xpu, …: as given, else by the hardware. Raises UnknownValueError."""
-        given = self.given("device")
+        """cuda, cpu, npu, xpu, …: as given, without its number, else by the hardware.
+
+        The engine drops the number itself from 0.5.11 on (`resolve_device`); before, it serves on
+        no device that has one (SPL266). Raises UnknownValueError.
+        """
+        given = self.value("device")
         if given is not None:
-            return str(given)
+            return str(given).partition(":")[0]
         if self.facts.hardware is None:
             raise UnknownValueError("the hardware is not known")
         return self.facts.hardware.device

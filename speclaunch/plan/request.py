@@ -6,7 +6,7 @@ built from the catalogue) types their values, so that nothing here depends on th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,11 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.command import Spelling
+from speclaunch.engine.environment import FromEnvironment, unset_in
 from speclaunch.errors import COMMAND_LINE, Place, Problem
+from speclaunch.importer.effective import Effective, effective
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
+from speclaunch.plan.unread import is_exact, meant_by
 
 if TYPE_CHECKING:  # linting a script needs no Hydra
     from speclaunch.recipe.load import Recipe
@@ -51,7 +54,8 @@ class Given:
 
     `name` is the engine's current name of it (`canonical`), `written` the user's. `value` is what
     the engine stores. When `known` is False the value stands in a variable that cannot be
-    evaluated, and `value` is its text.
+    evaluated, and `value` is its text. `literal` is the part that the file itself holds, where
+    the rest came out of the environment; None where that is all of it.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Given:
     written: str
     place: Place
     known: bool = True
+    literal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,11 @@ class Request:
     """Arguments that are given again later on: the later one counts."""
     ignored: tuple[Given, ...] = ()
     """Arguments that slime does not pass on: an option of its own says them."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Arguments for which something was written that the parser did not understand, by the
+    engine's current name, with the reason: their values are unknown, and not the defaults."""
+    unseen: str | None = None
+    """Why more arguments may be given, in a file that was not read."""
 
     @property
     def version(self) -> str:
@@ -102,17 +112,26 @@ def from_recipe(
     """
     words: list[str] = []
     names: list[str] = []
+    unset: set[str] = set()
+    literals: dict[str, str | None] = {}
     for spelled in spelling.arguments:
+        literals[spelled.given] = _literal(*spelled.values)
+        unset |= {spelled.given} if spelled.unset else set()
         words += spelled.tokens
         names += [spelled.given] * len(spelled.tokens)
 
     def place(index: int | None) -> Place:
         return recipe.place("args") if index is None else recipe.place("args", names[index])
 
-    parsed = parse_argv(words, catalogue, whole=False)
+    parsed = parse_argv(words, catalogue, opaque=spelling.unset, whole=False)
     given = {
         canonical(item.dest): Given(
-            canonical(item.dest), item.stored, names[item.index], place(item.index)
+            canonical(item.dest),
+            item.stored,
+            names[item.index],
+            place(item.index),
+            names[item.index] not in unset,
+            literals[names[item.index]],
         )
         for item in parsed.parsed
     }
@@ -135,7 +154,14 @@ def from_recipe(
         if name.startswith(ENGINE_VARIABLES) and name not in own
     }
     env |= {
-        name: Given(name, text, name, recipe.place("engine", "env", name))
+        name: Given(
+            name,
+            text,
+            name,
+            recipe.place("engine", "env", name),
+            not unset_in(text),
+            _literal(text),
+        )
         for name, text in own.items()
         if text is not None
     }
@@ -151,12 +177,32 @@ def from_recipe(
             Problem(h.message, place(h.index) if h.index is not None else None, h.help)
             for h in parsed.hints
         ),
+        unread=_unread(
+            [
+                *((p.name, f"--{p.name.replace('_', '-')}") for p in spelling.problems),
+                *(
+                    (names[p.index], words[p.index])
+                    for p in parsed.problems
+                    if p.index is not None and words[p.index].startswith("--")
+                ),
+            ],
+            given,
+            catalogue,
+        ),
     )
+
+
+def _literal(*values: str) -> str | None:
+    """What of values stands in the recipe, where some of it comes out of the environment."""
+    if not any(isinstance(value, FromEnvironment) for value in values):
+        return None
+    return "".join(v.literal if isinstance(v, FromEnvironment) else v for v in values)
 
 
 def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> Request:
     """What a found command asks, read by the parser of `catalogue`'s version."""
-    words = invocation.words
+    found = effective(invocation, catalogue)
+    words = found.words
     opaque = {index for index, word in enumerate(words) if not word.evaluated}
 
     def place(index: int | None) -> Place:
@@ -185,12 +231,49 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         invocation.place,
         given,
         _words(invocation.env),
-        _problems(parsed.problems, place, skip_missing=slime),
-        _problems(parsed.hints, place),
+        (*found.refused, *_problems(parsed.problems, place, skip_missing=_open(invocation, found))),
+        (*found.remarks, *_problems(parsed.hints, place)),
         _words(invocation.extras),
         tuple(overridden),
         ignored=tuple(ignored),
+        unread=_unread(
+            [
+                (flag.partition("=")[0], flag)
+                for flag in (words[p.index].text for p in parsed.problems if p.index is not None)
+                if flag.startswith("--")
+            ],
+            given,
+            catalogue,
+        ),
+        unseen=found.unseen,
     )
+
+
+def _unread(
+    refused: Iterable[tuple[str, str]], given: Mapping[str, Given], catalogue: Catalogue
+) -> dict[str, str]:
+    """What refused flags (as written, and as the parser saw them) were meant for.
+
+    An argument that was given besides is not what a misspelled flag was meant for.
+    """
+    found: dict[str, str] = {}
+    for written, flag in refused:
+        exact = is_exact(flag, catalogue)
+        for dest in meant_by(flag, catalogue):
+            name = canonical(dest)
+            if exact or name not in given:
+                reason = f"{written} was not understood"
+                if not exact:
+                    reason += f", and may be meant for {name}"
+                found.setdefault(name, reason)
+    return found
+
+
+def _open(invocation: Invocation, found: Effective) -> bool:
+    """Whether the model may be named where nobody looks, or was missed already."""
+    elsewhere = invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG)
+    missed = any("arguments are required" in problem.message for problem in found.refused)
+    return elsewhere or missed or found.elided or found.unseen is not None
 
 
 def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[str, Given]:
@@ -213,13 +296,13 @@ def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[
 def from_words(
     words: Sequence[str], env: Mapping[str, str], catalogue: Catalogue, name: str = "command"
 ) -> Request:
-    """What the words after `sglang serve` ask, given on a command line."""
+    """What the words that the server's parser gets ask, given on a command line."""
 
     def word(text: str) -> Word:
         return Word(text, Place(COMMAND_LINE, text=text))
 
     invocation = Invocation(
-        InvocationKind.SERVE,
+        InvocationKind.LAUNCH_SERVER,
         tuple(word(text) for text in words),
         Place(COMMAND_LINE, text=name),
         {variable: word(text) for variable, text in env.items()},

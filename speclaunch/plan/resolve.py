@@ -27,7 +27,10 @@ def resolve(request: Request, facts: Facts) -> Plan:
 
 def _as_overridden(request: Request, facts: Facts) -> Facts:
     """The facts with `json_model_override_args`, which counts for target and draft."""
-    given = request.given.get("json_model_override_args")
+    name = "json_model_override_args"
+    given = request.given.get(name)
+    if name in request.unread:
+        return replace(facts, target=None, draft=None)
     if given is None:
         return facts
     try:

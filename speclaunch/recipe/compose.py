@@ -40,6 +40,13 @@ from speclaunch.cpu.environment import CpuEngine
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.home import speclaunch_home
 from speclaunch.recipe.explain import SUFFIX, first_line, missing_option, odd_choice, refused
+from speclaunch.recipe.interpolation import (
+    RESOLVERS,
+    is_marked,
+    missing_in,
+    resolved,
+    uses_environment,
+)
 from speclaunch.recipe.names import schema_paths, suggest
 from speclaunch.recipe.source import KeyPath, Provenance, read_positions, yaml_problem
 from speclaunch.resources import conf_dir, recipes_dir
@@ -47,7 +54,10 @@ from speclaunch.resources import conf_dir, recipes_dir
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """A composed recipe: plain values, where each came from, and the files it was made of."""
+    """A composed recipe: plain values, where each came from, and the files it was made of.
+
+    What comes out of the environment is a FromEnvironment.
+    """
 
     name: str
     path: Path
@@ -296,8 +306,13 @@ def _file_of(default: ResultDefault, repository: CachingConfigRepository) -> Pat
 
 def _plain(config: DictConfig, provenance: Provenance, shown: str) -> dict[str, Any]:
     try:
-        values = OmegaConf.to_container(config, resolve=True)
-        missing = OmegaConf.missing_keys(config)
+        raw = OmegaConf.to_container(config, resolve=False)
+        if isinstance(raw, dict) and uses_environment(raw):
+            values: Any = resolved(raw, _resolved)
+            missing = missing_in(raw)
+        else:
+            values = OmegaConf.to_container(config, resolve=True)
+            missing = OmegaConf.missing_keys(config)
     except OmegaConfBaseException as error:
         key = error.full_key or ""
         path = tuple(re.split(r"[.\[\]]+", key.rstrip("]")))
@@ -334,3 +349,18 @@ def _register_resolvers() -> None:
         OmegaConf.register_new_resolver(
             "cpu_model", lambda name: str(CpuEngine(speclaunch_home()).model(str(name)))
         )
+        for name, resolver in RESOLVERS.items():
+            OmegaConf.register_new_resolver(name, resolver)
+        OmegaConf.register_new_resolver("speclaunch_decode", _decode)
+
+
+def _resolved(raw: Any) -> Any:
+    return OmegaConf.to_container(OmegaConf.create(raw), resolve=True)
+
+
+def _decode(text: str | None) -> Any:
+    """OmegaConf's own `oc.decode`, which would trip over the mark of a variable."""
+    if text is None or is_marked(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")
+    return _resolved({"value": f"${{oc.decode:'{escaped}'}}"})["value"]

@@ -12,9 +12,19 @@ from pydantic_core import ErrorDetails
 
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.recipe.compose import Composition, compose
+from speclaunch.recipe.interpolation import restored, unset_places, without_unset
 from speclaunch.recipe.names import group_names, is_server_argument, suggest
 from speclaunch.recipe.schema import Deployment
 from speclaunch.recipe.source import KeyPath, Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class Unset:
+    """A value of a recipe that needs an environment variable which is not set."""
+
+    key: str
+    variable: str
+    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +35,25 @@ class Recipe:
     path: Path
     provenance: Provenance
 
+    unset: tuple[Unset, ...] = ()
+    """What needs a variable that is not set: unknown for a check, and nothing can be started."""
+
     def place(self, *keys: str | int) -> Place:
         """The place of a value, or the recipe's own first line."""
         return self.provenance.find(keys) or Place(str(self.path))
+
+    def require_environment(self) -> None:
+        """Raises InputError with every value whose variable is not set."""
+        if self.unset:
+            raise InputError(
+                Problem(
+                    f"{one.key}: the environment variable {one.variable} is not set",
+                    one.place,
+                    f"set it: export {one.variable}=…; or give a default: "
+                    f"${{oc.env:{one.variable},…}}",
+                )
+                for one in self.unset
+            )
 
 
 def load(recipe: str, overrides: Sequence[str] = (), config_dirs: Sequence[Path] = ()) -> Recipe:
@@ -39,11 +65,46 @@ def validate(composition: Composition) -> Recipe:
     """Check a composition against the schema of a recipe."""
     values = {"name": composition.name, **composition.values}
     try:
-        deployment = Deployment.model_validate(values)
+        deployment = Deployment.model_validate(_knowable(values))
     except ValidationError as error:
         found = [_problem(detail, composition) for detail in error.errors(include_url=False)]
         raise InputError(sorted(found, key=_position)) from None
-    return Recipe(deployment, composition.path, composition.provenance)
+    env = restored(deployment.engine.env, _below(values, "engine", "env"))
+    deployment = deployment.model_copy(
+        update={
+            "args": restored(deployment.args, values.get("args")),
+            "engine": deployment.engine.model_copy(update={"env": env}),
+        }
+    )
+    unset = tuple(
+        Unset(
+            ".".join(map(str, path)),
+            variable,
+            composition.provenance.find(path) or Place(str(composition.path)),
+        )
+        for path, variable in unset_places(values)
+    )
+    return Recipe(deployment, composition.path, composition.provenance, unset)
+
+
+def _knowable(values: dict[str, Any]) -> dict[str, Any]:
+    """What the schema can judge: where a variable is not set, its default counts.
+
+    The engine's arguments and variables stay, as unknown values.
+    """
+    known = {"name": "unknown", **without_unset(values)}
+    if "args" in values:
+        known["args"] = values["args"]
+    env = _below(values, "engine", "env")
+    if env is not None and isinstance(known.get("engine"), dict):
+        known["engine"]["env"] = env
+    return known
+
+
+def _below(values: Any, *keys: str) -> Any:
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
 
 
 def _position(problem: Problem) -> tuple[str, int, int]:

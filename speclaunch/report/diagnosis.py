@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.secrets import masked
 from speclaunch.launch.diagnosis.diagnose import proof
 from speclaunch.launch.diagnosis.interface import Diagnosis
@@ -119,8 +120,13 @@ def _advice(diagnosis: Diagnosis) -> list[Text]:
         lines.append(
             Text(f"  - `speclaunch explain {diagnosis.rule}`: the rule that finds it beforehand")
         )
-    spelled = diagnosis.version or "the newest release"
-    lines += [Text(), Text(f"Flags are those of SGLang {spelled}.", "dim")]
+    spelled = f"Flags are those of SGLang {diagnosis.version}."
+    if diagnosis.version is None:
+        spelled = (
+            f"Flags are those of SGLang {held_versions()[-1]}, the newest that is known: the log "
+            "does not tell its version, --engine does."
+        )
+    lines += [Text(), Text(spelled, "dim")]
     if cause.sources:
         lines.append(Text(f"Known from: {'; '.join(cause.sources)}", "dim"))
     return lines

@@ -18,17 +18,25 @@ _COLORS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity
 
 def show_report(console: Console, report: Report) -> None:
     """Every finding of every file, what could not be judged, and a line that sums it up."""
-    several = len({file.engine for file in report.files}) > 1
+    several = len({file.engine for file in report.files if not file.template}) > 1
     for file in report.files:
         for finding in file.findings:
             console.print(render(finding, name_engine=several))
-        if file.skipped:
+        if file.skipped and not file.template:
             console.print(
                 Text(f"{file.path}: not checked for {file.engine}: {file.skipped}", "dim")
             )
+    show_templates(console, report)
     for line in _not_judged(report.files):
         console.print(line, style="dim", markup=False)
     console.print(summary(report))
+
+
+def show_templates(console: Console, report: Report) -> None:
+    """The files that have to be rendered before anything in them can be judged, a line each."""
+    for file in report.files:
+        if file.template:
+            console.print(f"{file.path} {file.skipped}", style="dim", markup=False)
 
 
 def render(finding: Finding, *, name_engine: bool = False) -> Text:
@@ -63,7 +71,8 @@ def summary(report: Report) -> Text:
     """`2 errors, 1 warning in 3 deployments (SGLang 0.5.23)`."""
     counts = {severity: report.count(severity) for severity in Severity}
     parts = [_many(n, severity) for severity, n in counts.items() if n]
-    engines = ", ".join(dict.fromkeys(file.engine for file in report.files))
+    judged = [file.engine for file in report.files if not file.template]
+    engines = ", ".join(dict.fromkeys(judged))
     where = f"{_many(report.deployments, 'deployment')} (SGLang {engines})"
     color = next((_COLORS[severity] for severity, n in counts.items() if n), "bold green")
     return Text(f"{', '.join(parts) or 'nothing found'} in {where}", color)

@@ -13,38 +13,60 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from speclaunch.heartbeat import EVERY_SECONDS, Heartbeat
 from speclaunch.launch.attempt import Rung
 from speclaunch.launch.phases import Phase, PhaseTracker, Step
 from speclaunch.launch.verify import Verification
+from speclaunch.report.progress import Weights, counted, how_far
 
 OnReady = Callable[[Verification | None, float], None]
 
 
 class PlainObserver:
-    """One line for each phase, for logs and pipes."""
+    """One line for each phase, for logs and pipes, and one whenever a start was silent."""
 
-    def __init__(self, console: Console, on_ready: OnReady, *, verbose: bool = False) -> None:
+    def __init__(
+        self,
+        console: Console,
+        on_ready: OnReady,
+        *,
+        verbose: bool = False,
+        weights: Weights | None = None,
+        every: float = EVERY_SECONDS,
+    ) -> None:
         self._console = console
         self._on_ready = on_ready
         self._verbose = verbose
+        self._weights = weights or Weights()
         self._shown = 0
+        self._starting = False
+        self._now: tuple[PhaseTracker, float] | None = None
+        self._heartbeat = Heartbeat(self.say, lambda _: self._how_far(), every=every)
         self.log: Path | None = None
         """The log of the engine that was started last."""
 
     def say(self, text: str, style: str | None = None) -> None:
         """Say it, whatever brackets it has."""
+        self._heartbeat.spoke()
         self._console.print(text, style=style, markup=False)
 
     def spawned(self, pid: int | None, log: Path) -> None:
         """Name the process and its log."""
         self.log = log
+        self._starting = True
         self.say(f"engine started (process {pid}), log: {log}")
 
-    def progress(self, tracker: PhaseTracker, seconds: float) -> None:  # noqa: ARG002
-        """Print each phase once, when it begins."""
+    def progress(self, tracker: PhaseTracker, seconds: float) -> None:
+        """Print each phase once, when it begins; how far it is when it takes long."""
         for step in tracker.steps[self._shown :]:
             self.say(f"[{step.started:6.1f} s] {step.phase.value}")
         self._shown = len(tracker.steps)
+        if self._starting:
+            self._now = (tracker, seconds)
+            self._heartbeat.beat()
+
+    def _how_far(self) -> str:
+        return how_far(*self._now, self._weights) if self._now is not None else ""
 
     def output(self, lines: Sequence[str]) -> None:
         """Pass the engine's output through when asked to."""
@@ -54,6 +76,7 @@ class PlainObserver:
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
         """Hand over to the report."""
+        self._starting = False
         self._on_ready(verification, seconds)
 
     def warn(self, text: str) -> None:
@@ -97,9 +120,15 @@ class LiveObserver(PlainObserver):
     """Phases that fill in while one watches."""
 
     def __init__(
-        self, console: Console, on_ready: OnReady, title: str, *, verbose: bool = False
+        self,
+        console: Console,
+        on_ready: OnReady,
+        title: str,
+        *,
+        verbose: bool = False,
+        weights: Weights | None = None,
     ) -> None:
-        super().__init__(console, on_ready, verbose=verbose)
+        super().__init__(console, on_ready, verbose=verbose, weights=weights)
         self._title = title
         self._last: tuple[PhaseTracker, float] | None = None
         self._checked = False
@@ -155,17 +184,19 @@ class LiveObserver(PlainObserver):
         table.add_column(justify="right", min_width=7)
         table.add_column(style="dim", overflow="ellipsis", no_wrap=True)
         for step in tracker.steps:
-            table.add_row(*self._row(step, seconds))
+            detail = counted(tracker, seconds, self._weights) if step is tracker.current else ""
+            table.add_row(*self._row(step, seconds, detail))
         head = Text.assemble((self._title, "bold"), (f"   log: {self.log}", "dim"))
         head.no_wrap, head.overflow = True, "ellipsis"
         return Group(head, table)
 
-    def _row(self, step: Step, seconds: float) -> tuple[RenderableType, str, str, str]:
+    def _row(self, step: Step, seconds: float, detail: str) -> tuple[RenderableType, str, str, str]:
         if step.phase is Phase.READY:
             # The engine answers; what still runs is our own check of it.
             mark: RenderableType = Text("✓", "green") if self._checked else self._spinner
             return (mark, "check speculation", f"{seconds - step.started:.1f} s", "")
         if step.ended is None:
-            return (self._spinner, step.phase.value, f"{seconds - step.started:.1f} s", step.detail)
+            took = f"{seconds - step.started:.1f} s"
+            return (self._spinner, step.phase.value, took, detail or step.detail)
         took = f"{step.ended - step.started:.1f} s"
         return (Text("✓", "green"), step.phase.value, took, step.detail)

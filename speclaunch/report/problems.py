@@ -42,7 +42,8 @@ def located(place: Place, *, brief: bool = False) -> Text:
     number = str(place.line)
     margin = " " * len(number)
     shown = line.replace("\t", " ")
-    under = " " * (place.column - 1) + "^" * min(place.length, max(1, len(shown)))
+    length = len("***") if place.hidden else min(place.length, max(1, len(shown)))
+    under = " " * (place.column - 1) + "^" * length
     text.append(f"\n{margin} |\n{number} | ", "bold blue")
     text.append(shown)
     text.append(f"\n{margin} | ", "bold blue")
@@ -57,7 +58,8 @@ def _line(place: Place) -> str | None:
         with Path(place.path).open(encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):
                 if number == place.line:
-                    return masked(line.rstrip("\n"))
+                    shown = f"{line[: place.column - 1]}***" if place.hidden else line
+                    return masked(shown.rstrip("\n"))
     except OSError:
         pass
     return None

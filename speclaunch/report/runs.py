@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from speclaunch.heartbeat import duration
 from speclaunch.launch.journal import State
 from speclaunch.launch.runs import Run
 
@@ -53,7 +54,7 @@ def show_living(console: Console, runs: Iterable[Run]) -> None:
         table.add_row(
             Text(run.name, "bold"),
             Text(run.state.value, _COLORS[run.state]),
-            _duration(time.time() - holder.since),
+            duration(time.time() - holder.since),
             str(holder.pid),
             holder.address,
         )
@@ -90,6 +91,10 @@ def show_run(console: Console, run: Run) -> None:
             f"{_ending(run)}",
             markup=False,
         )
+        if ending.get("explanation"):
+            console.print(
+                f"              no further attempt: {ending['explanation']}", markup=False
+            )
 
 
 def run_json(run: Run) -> dict[str, Any]:
@@ -159,12 +164,21 @@ def _show_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
 def _ending(run: Run) -> str:
     ending = run.section("ending")
     if ending:
-        reason = str(ending.get("reason") or "").partition("\n")[0]
+        reason = _cause(run) or str(ending.get("reason") or "").partition("\n")[0]
         text = f"{ending.get('result')}: {reason}" if reason else str(ending.get("result"))
         return text if len(text) <= 110 else f"{text[:109]}…"
     if run.state is State.LOST:
         return "speclaunch was killed before it ended" if run.document else "no journal"
     return ""
+
+
+def _cause(run: Run) -> str:
+    """What the last engine died of; empty where it did not fail, or nobody knows."""
+    if not run.section("ending").get("exit_code") or not run.attempts:
+        return ""
+    last = run.attempts[-1]
+    cause = _mapping(_mapping(last.get("diagnosis")).get("cause"))
+    return str(cause.get("title") or last.get("reason") or "").partition("\n")[0]
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -178,11 +192,3 @@ def _words(value: object) -> list[str]:
 def _local(stamp: object) -> str:
     """`2026-11-21T10:04:00.123Z` without its fraction, in UTC as it stands."""
     return str(stamp)[:19].replace("T", " ") if stamp else ""
-
-
-def _duration(seconds: float) -> str:
-    whole = max(0, int(seconds))
-    days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole % 60} s"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from speclaunch.engine.command import SpelledArgument, is_secret_variable
+from speclaunch.engine.command import SpelledArgument, is_secret_text, is_secret_variable
+from speclaunch.engine.environment import FromEnvironment
 
 
 def shell_command(
@@ -17,7 +18,9 @@ def shell_command(
 ) -> str:
     """One command: an environment variable or a server argument a line, ready to paste.
 
-    A secret becomes `"${API_KEY:?}"`: the shell refuses to go on until it is set.
+    What stands in a variable that is not set, or must not be shown, is taken from that variable
+    (`"${PROD_KEY:?}"`: the shell refuses to go on until it is set); a secret that the recipe itself
+    holds is asked for under the argument's name.
     """
     lines = [f"# {note}" for note in notes]
     parts: list[str] = []
@@ -42,17 +45,26 @@ def exports(env: Mapping[str, str | None]) -> str:
 
 def shell_value(name: str, value: str) -> str:
     """A variable's value, quoted; a secret is taken from the shell's own environment."""
-    return _asked_for(name) if is_secret_variable(name) else shlex.quote(value)
+    return _word(value, name, secret=is_secret_variable(name))
 
 
 def argument_words(argument: SpelledArgument, flag: str | None = None) -> str:
     """A server argument, quoted; with another flag than its own where one is given."""
     flag = flag or argument.flag
-    if argument.secret:
-        return f"{flag} {_asked_for(argument.name)}"
+    if argument.secret or any(map(_stands_in_a_variable, argument.values)):
+        words = [_word(value, argument.name, secret=argument.secret) for value in argument.values]
+        return " ".join([flag, *words])
     first, *rest = argument.tokens
     return shlex.join([first.replace(argument.flag, flag, 1), *rest])
 
 
-def _asked_for(name: str) -> str:
-    return f'"${{{name.upper()}:?}}"'
+def _stands_in_a_variable(value: str) -> bool:
+    return isinstance(value, FromEnvironment) and bool(value.unset or is_secret_text(value))
+
+
+def _word(value: str, name: str, *, secret: bool) -> str:
+    """A value, or the variable that holds it; `name` only for a secret without a variable."""
+    if isinstance(value, FromEnvironment):
+        hidden = secret or is_secret_text(value)
+        return value.shell(defaults=not hidden) if hidden or value.unset else shlex.quote(value)
+    return f'"${{{name.upper()}:?}}"' if secret else shlex.quote(value)

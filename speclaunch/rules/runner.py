@@ -10,6 +10,8 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Request
 from speclaunch.rules.interface import Finding, Judgement, Rule, Unjudged, Verdict
 
+_OF_WORDS = "SPL0"
+"""The rules about single words, which hold whatever else is given."""
 BUG = "of a bug in this rule, please report it"
 """How the reason begins where a rule stumbled."""
 
@@ -24,6 +26,9 @@ def judge(plan: Plan, rules: Iterable[Rule]) -> Judgement:
     unjudged: list[Unjudged] = []
     for rule in rules:
         if not rule.versions.contains(plan.version):
+            continue
+        if plan.request.unseen and not rule.code.startswith(_OF_WORDS):
+            unjudged.append(Unjudged(rule.code, rule.name, plan.request.unseen))
             continue
         try:
             if rule.algorithms and plan.algorithm not in rule.algorithms:

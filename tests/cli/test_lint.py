@@ -221,3 +221,21 @@ def test_a_launch_is_refused_and_force_is_loud(files: Path) -> None:
     assert "sglang.launch_server" in forced.stdout
     left_out = run(*words, "--ignore", "SPL211", cwd=files)
     assert left_out.returncode == 0
+
+
+def test_a_variable_that_is_not_set_keeps_nobody_from_checking(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(RECIPE + "  api_key: ${oc.env:SPECLAUNCH_NOT_SET}\n")
+    code, document = lint_json("mine.yaml", cwd=tmp_path)
+    assert code == 1 and "SPL000" not in json.dumps(document)  # RECIPE has a finding of its own
+    for words in (
+        ("plan", "mine.yaml", "--ignore", "SPL"),
+        ("render", "recipe=mine.yaml", "--to", "slime"),
+        ("recipe=mine.yaml", "--dry-run", "--ignore", "SPL"),
+    ):
+        done = run(*words, cwd=tmp_path)
+        assert done.returncode == 0, (words, done.stderr)
+    assert '--api-key "${SPECLAUNCH_NOT_SET:?}"' in done.stdout
+    done = run("recipe=mine.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "args.api_key: the environment variable SPECLAUNCH_NOT_SET is not set" in done.stderr
+    assert "mine.yaml:8:3" in done.stderr and "export SPECLAUNCH_NOT_SET" in done.stderr

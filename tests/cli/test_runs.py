@@ -119,6 +119,11 @@ def test_recovery_that_is_off_and_attempts_that_are_limited(
     assert off.returncode == 1
     assert "Not enough memory. Please try to increase" in off.stderr
     assert "recovery is off" in off.stderr and "attempt 2" not in off.stderr
+    listed = run("runs", "ls").stdout
+    assert "the weights and what was taken before leave too little" in listed
+    assert "recovery is off" not in listed
+    told = run("runs", "show").stdout
+    assert "no further attempt: recovery is off" in told
     one = run(*words, "recovery=default", "--max-attempts", "1", **short)
     assert one.returncode == 1
     assert "--max-attempts" in one.stderr and "attempt 2" not in one.stderr
@@ -226,3 +231,38 @@ def test_as_process_1_of_a_container_it_reaps_and_stops(
     )
     assert done.returncode == 0, (done.stderr, said.read_text())
     assert zombies.read_text().strip() == "0"
+
+
+def test_a_launch_is_diagnosed_by_its_name(run: Run, recipe: str, port: int) -> None:
+    words = [recipe, f"args.port={port}", "--smoke", "recovery=off"]
+    assert run(*words, FAKE_FRACTIONS="0.9:1").returncode == 1
+    (one,) = json.loads(run("runs", "ls", "--output-format", "json").stdout)["runs"]
+    for name in (one["name"], "fake", "last", one["directory"]):
+        done = run("diagnose", name, "--output-format", "json")
+        assert done.returncode == 1, done.stderr
+        found = json.loads(done.stdout)
+        assert found["path"] == one["log"]
+        assert found["cause"]["memory"] is True
+        assert found["engine"] == "0.5.23", "the journal knows it"
+    wrong = run("diagnose", "fak")
+    assert wrong.returncode == 2
+    assert "fak: neither a file nor a recorded launch" in wrong.stderr
+
+
+def test_a_start_in_between_does_not_lose_what_served(run: Run, recipe: str, port: int) -> None:
+    words = [recipe, f"args.port={port}", "--smoke", "recovery=default"]
+    short = {"FAKE_FRACTIONS": "0.58:0.8"}
+    assert run(*words, **short).returncode == 0
+    for other in (
+        ["args.mem_fraction_static=0.9", "--max-attempts", "1"],  # something else was asked
+        ["recovery=off"],  # the same, and fails without trying anything else
+        ["--fresh", "--max-attempts", "1"],
+    ):
+        changed = [
+            word for word in words if not (other[0] == "recovery=off" and "recovery" in word)
+        ]
+        assert run(*changed, *other, **short).returncode == 1
+    again = run(*words, **short)
+    assert again.returncode == 0
+    assert "beginning with what served last" in again.stderr
+    assert "attempt 2" not in again.stderr

@@ -4,8 +4,12 @@ It is copied under the name of an interpreter. What it does is told by FAKE_* va
 appends each call to the file named by FAKE_CALLS.
 
 FAKE_VERSION   what it says its version is
+FAKE_MACHINE   its system, machine and glibc
 FAKE_PROBE     fail: there is no venv module
-FAKE_PIP       fail: pip fails; hang: pip installs half of a package, then never ends
+FAKE_TORCH     the versions of torch that pip's own configuration has
+FAKE_CPU_INDEX the versions that any index named on the command line has
+FAKE_PIP       fail: pip fails; hang: pip installs half of a package, then never ends;
+               download: it fetches 3 MB of 5, and is silent
 FAKE_VERIFY    fail: the engine does not import
 FAKE_SLEEP     seconds that pip takes
 """
@@ -27,6 +31,8 @@ def main(arguments: list[str]) -> int:
         return probe()
     if arguments[:2] == ["-m", "venv"]:
         return make_venv(Path(arguments[2]))
+    if arguments[:4] == ["-m", "pip", "index", "versions"]:
+        return index("FAKE_CPU_INDEX" if "--index-url" in arguments else "FAKE_TORCH")
     if arguments[:3] == ["-m", "pip", "install"]:
         return pip(arguments)
     if call.endswith("verify_engine.py"):
@@ -40,7 +46,17 @@ def probe() -> int:
     if os.environ.get("FAKE_PROBE") == "fail":
         sys.stderr.write("ModuleNotFoundError: No module named 'ensurepip'\n")
         return 1
-    sys.stdout.write(os.environ.get("FAKE_VERSION", "3.11.7") + "\n")
+    version = os.environ.get("FAKE_VERSION", "3.11.7")
+    sys.stdout.write(f"{version} {os.environ.get('FAKE_MACHINE', 'Linux x86_64 2.36')}\n")
+    return 0
+
+
+def index(variable: str) -> int:
+    versions = os.environ.get(variable, "2.14.0, 2.13.0+cpu, 2.13.0")
+    if not versions:
+        sys.stdout.write("ERROR: No matching distribution found for torch\n")
+        return 1
+    sys.stdout.write(f"torch ({versions.split(',')[0]})\nAvailable versions: {versions}\n")
     return 0
 
 
@@ -63,6 +79,11 @@ def pip(arguments: list[str]) -> int:
             "WARNING: something else\n"
         )
         return 1
+    if behaviour == "download":
+        sys.stdout.write("Downloading torch-2.13.0.whl (5.0 MB)\n")
+        sys.stdout.flush()
+        (Path(os.environ["TMPDIR"]) / "torch.whl").write_bytes(bytes(3_000_000))
+        time.sleep(0.3)
     packages = Path(sys.argv[0]).parent.parent / "lib" / "python3.11" / "site-packages"
     if behaviour == "hang":
         (packages / "half-1.0.dist-info").mkdir()

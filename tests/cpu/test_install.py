@@ -28,6 +28,7 @@ from speclaunch.cpu.install import (
     is_installed,
     read_manifest,
 )
+from speclaunch.cpu.torch_source import CPU_INDEX
 
 FAKE_PYTHON = Path(__file__).with_name("fake_python.py")
 
@@ -75,7 +76,7 @@ def test_installs_everything_in_order(home: Path, fake: Fake) -> None:
     assert {step.total for step in steps} == {len(done)}
     assert [step.index for step in steps] == sorted(step.index for step in steps)
     torch, rest = fake.calls("pip install")
-    assert "torch==2.13.0" in torch and "--no-deps" not in torch
+    assert torch.endswith("--no-deps torch==2.13.0+cpu")
     assert "--no-deps --requirement" in rest
     assert any(step.detail.startswith("Collecting something") for step in steps)
     manifest = read_manifest(engine)
@@ -117,8 +118,85 @@ def test_changed_pins_install_packages_again_and_torch_not(
 def test_an_index_is_for_torch_alone(home: Path, fake: Fake) -> None:
     install(home, python=fake.python, torch_index="file:///wheels")
     torch, rest = fake.calls("pip install")
-    assert "--no-deps --index-url file:///wheels torch==2.13.0" in torch
+    assert torch.endswith("--no-deps --index-url file:///wheels torch==2.13.0+cpu")
     assert "--index-url" not in rest
+
+
+def test_pytorchs_index_is_taken_where_pip_knows_no_cpu_build(
+    home: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_TORCH", "2.14.0, 2.13.0")
+    install(home, python=fake.python)
+    torch, rest = fake.calls("pip install")
+    assert torch.endswith(f"--no-deps --index-url {CPU_INDEX} torch==2.13.0+cpu")
+    assert "--index-url" not in rest
+
+
+def test_the_gpu_build_comes_last_and_is_announced(
+    home: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_TORCH", "2.14.0, 2.13.0")
+    monkeypatch.setenv("FAKE_CPU_INDEX", "")
+    steps: list[Step] = []
+    install(home, report=steps.append, python=fake.python)
+    torch, _ = fake.calls("pip install")
+    assert "--no-deps" not in torch and torch.endswith("torch==2.13.0")
+    notes = [step.detail for step in steps if step.state is StepState.NOTE]
+    assert len(notes) == 1 and "2.7 GB" in notes[0] and "--torch-index" in notes[0]
+
+
+def test_the_gpu_build_needs_more_disk(
+    home: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_TORCH", "2.13.0")
+    monkeypatch.setenv("FAKE_CPU_INDEX", "")
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 10**12, 6 * 2**30))
+    with pytest.raises(InstallError, match=r"6\.0 GiB are free at .*, and 10 GiB are needed"):
+        install(home, python=fake.python)
+    assert fake.calls("pip install") == []
+
+
+@pytest.mark.parametrize("index", [None, "file:///wheels"])
+def test_without_any_torch_nothing_is_fetched(
+    index: str | None, home: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_TORCH", "")
+    monkeypatch.setenv("FAKE_CPU_INDEX", "2.14.0")
+    with pytest.raises(InstallError, match=r"torch 2\.13\.0") as caught:
+        install(home, python=fake.python, torch_index=index)
+    assert "--torch-index" in caught.value.remedy
+    assert fake.calls("pip install") == []
+
+
+@pytest.mark.parametrize(
+    ("machine", "message"),
+    [
+        ("Linux aarch64 2.39", "Linux on x86-64 only; this is Linux on aarch64"),
+        ("Darwin arm64 -", "Linux on x86-64 only; this is Darwin on arm64"),
+        ("Linux x86_64 2.31", r"needs glibc 2\.34 or newer; this has 2\.31"),
+        ("Linux x86_64 -", "needs glibc"),
+    ],
+)
+def test_a_machine_that_sglang_is_not_published_for_is_refused(
+    machine: str, message: str, home: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_MACHINE", machine)
+    with pytest.raises(InstallError, match=message):
+        install(home, python=fake.python)
+    assert fake.calls("-m ") == []
+
+
+def test_a_silent_download_shows_signs_of_life(
+    home: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("speclaunch.cpu.process.TICK_S", 0.02)
+    monkeypatch.setenv("FAKE_PIP", "download")
+    steps: list[Step] = []
+    engine = install(home, report=steps.append, python=fake.python)
+    told = [step.detail for step in steps if step.title == "Install torch"]
+    assert any("3.0 of 5.0 MB" in detail for detail in told), told
+    assert not (engine.root / "downloads").exists()
 
 
 def test_paths_of_other_pythons_do_not_reach_pip(

@@ -48,7 +48,7 @@ def test_too_small_a_fraction_is_raised_until_it_serves() -> None:
         "recovery.floors.mem_fraction_static=0.005",
         "recovery.limits.mem_fraction_static=0.2",
     ]
-    done = speclaunch(*words, *small, *floors, "--fresh", timeout=PATIENCE)
+    done = speclaunch(*words, *small, *floors, "--fresh", "--force", timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     journal = story(done.stderr)
     first, *_, last = journal["attempts"]
@@ -134,6 +134,22 @@ def test_a_process_that_is_killed_is_named_and_no_setting_is_changed(victim: str
     assert victim in attempt["reason"] and "signal 9" in attempt["reason"]
     cause = attempt["diagnosis"]["cause"]
     assert cause is not None and not cause["memory"]
+
+
+def test_a_failure_that_is_predicted_is_not_run_into() -> None:
+    words = ["recipe=cpu_ngram", "recovery=default", "--smoke", f"args.port={free_port()}"]
+    words += ["args.mem_fraction_static=0.01", "args.max_total_tokens=null", "--fresh"]
+    words += ["recovery.floors.mem_fraction_static=0.005"]
+    words += ["recovery.limits.mem_fraction_static=0.2"]
+    done = speclaunch(*words, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert "as it is written it is predicted to fail at 'allocate KV cache'" in done.stderr
+    (only,) = story(done.stderr)["attempts"]
+    assert only["changes"]["mem_fraction_static"] > 0.01
+    assert only["rung"]["changes"] == only["changes"]
+    refused = speclaunch(*words, "recovery=off", timeout=PATIENCE)
+    assert refused.returncode == 1
+    assert "was not started: it is predicted to fail" in refused.stderr
 
 
 def test_a_pool_that_the_machine_cannot_give_is_lowered_until_it_serves() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.errors import InputError
-from speclaunch.importer.files import read_yaml
+from speclaunch.importer.files import read_text, read_yaml
 from speclaunch.importer.interface import InvocationKind
+from speclaunch.importer.templates import TemplateError
 from tests.importer.helpers import at, dropped, env, only, texts
 
 COMPOSE = """\
@@ -254,13 +254,12 @@ def test_places_in_scalars(scalar: str, places: list[tuple[int, int]]) -> None:
 
 
 def test_a_template_says_that_it_is_one() -> None:
-    with pytest.raises(InputError) as caught:
-        read_yaml("kind: Pod\n{{- if .x }}\nspec: {}\n{{- end }}\n", "t.yaml")
-    assert "helm template" in (caught.value.problems[0].help or "")
+    with pytest.raises(TemplateError, match=r"t\.yaml is a template: not judged; render it"):
+        read_text("kind: Pod\n{{- if .x }}\nspec: {}\n{{- end }}\n", "t.yaml")
 
 
 def test_a_broken_script_hides_no_other() -> None:
     text = "a: |\n  python3 -m sglang.launch_server 'x\nb: |\n  sglang serve --tp 2\n"
     reading = read_yaml(text, "x.yaml")
-    assert len(reading.problems) == 1
+    assert len(reading.unread) == 1
     assert texts(reading.invocations[0]) == ["--tp", "2"]

@@ -29,7 +29,7 @@ POD = "# a pod\n\napiVersion: v1\nkind: Pod\nspec: {containers: [{command: [sgla
             "pod.json",
             '{"kind": "Pod", "spec": {"containers": [{"args": ["sglang", "serve", "--tp", "2"]}]}}',
         ),
-        ("server.yaml", "tp: 2\n"),
+        ("server.yaml", "tp-size: 2\n"),
         ("README.md", f"text\n\n```bash\n{SERVER} --tp 2\n```\n"),
     ],
 )
@@ -148,6 +148,6 @@ INFO ready
     assert [at(one.words[0]) for one in reading.invocations] == [
         (7, 6), (11, 35), (13, 23), (21, 33), (26, 5), (34, 33),
     ]  # fmt: skip
-    (problem,) = reading.problems
+    (problem,) = reading.unread
     assert problem.place is not None
     assert problem.place.line == 30

@@ -43,7 +43,10 @@ def test_the_arguments_that_the_engine_makes() -> None:
     assert at(found.words[1]) == (2, 13)
     assert at(found.words[3]) == (9, 10)
     assert at(found.words[9]) == (7, 20)
-    assert dropped(found) == ["disable-radix-cache: false", "lora-paths: []"]
+    assert dropped(found) == ["disable-radix-cache: false"]
+    (refused,) = found.refused  # LoRAPathAction is no action that the engine merges
+    assert refused.place is not None
+    assert (refused.place.line, refused.message.split(":")[0]) == (10, "argument --lora-paths")
     assert [comment.text for comment in found.comments] == ["a remark", "which"]
 
 

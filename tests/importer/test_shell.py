@@ -350,13 +350,26 @@ def test_fragments_with_slips_still_give_their_commands() -> None:
         ("x `a", 1, 3, "a backtick is not closed"),
         ("(a", 1, 1, "`(` is not closed"),
         ("a\n[[ b", 2, 1, "`[[` is not closed"),
-        ("a\n\0", 2, 1, "a NUL byte"),
     ],
 )
-def test_what_cannot_be_read(script: str, line: int, column: int, message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read_shell(script, "x.sh")
-    (problem,) = caught.value.problems
+def test_what_cannot_be_read_hides_nothing_else(
+    script: str, line: int, column: int, message: str
+) -> None:
+    around = f"{SERVER} --port 1\n{{}}\n{SERVER} --port 2 --served-model-name 'it is'\n"
+    reading = read_shell(around.format(script), "x.sh")
+    assert [texts(found)[1] for found in reading.invocations] == ["1", "2"]
+    (problem,) = reading.unread
+    assert problem.place is not None
+    assert problem.place.line == line + 1
+    (problem,) = read_shell(script, "x.sh").unread
     assert message in problem.message
     assert problem.place is not None
     assert (problem.place.line, problem.place.column) == (line, column)
+
+
+def test_a_nul_byte_is_no_text() -> None:
+    with pytest.raises(InputError) as caught:
+        read_shell("a\n\0", "x.sh")
+    (problem,) = caught.value.problems
+    assert problem.place is not None
+    assert (problem.message[:10], problem.place.line) == ("a NUL byte", 2)

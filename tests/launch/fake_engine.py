@@ -32,6 +32,12 @@ START = (
     "max_running_requests=4, context_len=2048, available_cpu_mem=20.00 GB",
     f"{STAMP} INFO:     Application startup complete.",
 )
+SHARDS = (
+    # As 0.5.10 to 0.5.23 draw it (`BAR_FORMAT` of utils/common.py): over itself, without a newline.
+    "Multi-thread loading shards:   0% Completed | 0/4 [00:00<?, ?it/s]",
+    "Multi-thread loading shards:  25% Completed | 1/4 [00:20<01:00, 20.0s/it]",
+    "Multi-thread loading shards:  50% Completed | 2/4 [00:40<00:40, 20.0s/it]",
+)
 INFO = {
     "model_path": "models/cycle",
     "speculative_algorithm": "NGRAM",
@@ -120,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path in ("/metrics", "/v1/loads", "/get_load"):
             self.answer({}, 404)
         elif self.path == "/server_info":
-            info = dict(INFO)
+            info = INFO | json.loads(os.environ.get("FAKE_INFO", "{}"))
             if self.behaviour == "speculation-off":
                 info["speculative_algorithm"] = None
             self.answer(info)
@@ -194,6 +200,13 @@ def main() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if behaviour == "stuck":
         say(START[0], START[1])
+        time.sleep(600)
+    if behaviour == "loads-shards":  # slowly, and never comes to an end
+        say(START[0], START[1])
+        for bar in SHARDS:
+            sys.stderr.write(f"\r{bar}")
+            sys.stderr.flush()
+            time.sleep(0.5)
         time.sleep(600)
     if behaviour == "port-taken":
         say(*START)

@@ -9,8 +9,17 @@ from pathlib import Path
 FAKE = Path(__file__).with_name("fake_engine.py")
 
 _SERVER = """\
-import argparse, os, runpy, sys
+import argparse, json, os, runpy, sys
 
+given = {{}}  # what a real engine tells of itself at /server_info: its arguments
+for word, value in zip(sys.argv[1:], [*sys.argv[2:], "--"]):
+    if word.startswith("--"):
+        try:
+            typed = True if value.startswith("--") else json.loads(value)
+        except ValueError:
+            typed = value
+        given[word[2:].replace("-", "_")] = typed
+os.environ["FAKE_INFO"] = json.dumps(given)
 parser = argparse.ArgumentParser()
 parser.add_argument("--port")
 parser.add_argument("--mem-fraction-static", default="0.5")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -18,7 +19,7 @@ from speclaunch.errors import LaunchError
 from speclaunch.launch import guard
 from speclaunch.launch.supervisor import Ending, Order, supervise
 
-from .conftest import Recorder
+from .conftest import FAKE, Recorder
 
 Make = Callable[..., Order]
 
@@ -76,6 +77,25 @@ def test_a_failed_start_says_why(order: Make, behaviour: str, reason: str) -> No
     assert outcome.ending is Ending.FAILED
     assert outcome.reason is not None and reason in outcome.reason
     assert alive([recorder.pid]) == []
+
+
+def test_a_server_that_answers_in_the_engines_place_is_not_taken_for_it(
+    order: Make, port: int
+) -> None:
+    """It took the port while the weights were loading."""
+    other = subprocess.Popen([sys.executable, str(FAKE), "alone", str(port)])
+    try:
+        while socket.socket().connect_ex(("127.0.0.1", port)):
+            time.sleep(0.05)
+        recorder = Recorder()
+        outcome = supervise(order("stuck", ready_timeout_seconds=30), recorder)
+    finally:
+        other.terminate()
+        other.wait()
+    assert outcome.ending is Ending.FAILED
+    assert outcome.reason is not None and f"process {other.pid}" in outcome.reason
+    assert f"port {port} was taken" in outcome.reason
+    assert recorder.verification is None
 
 
 def test_an_engine_that_is_never_ready_is_given_up(order: Make) -> None:

@@ -7,17 +7,35 @@ model_executor/model_runner.py:336).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from speclaunch.engine.catalogue import load
+from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Hardware
 from speclaunch.plan.plan import UnknownValueError
-from tests.plan.resolving import A100, B200, CPU, DEEPSEEK, H100, MI300X, changes, model, plan
+from speclaunch.plan.request import from_words
+from speclaunch.plan.resolve import resolve
+from tests.plan.resolving import (
+    A100,
+    B200,
+    CPU,
+    DEEPSEEK,
+    H100,
+    LLAMA,
+    MI300X,
+    changes,
+    model,
+    plan,
+)
 
 CHAIN = (
     "--speculative-algorithm EAGLE3 --speculative-draft-model-path d --speculative-num-steps 3 "
     "--speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
 )
 TREE = CHAIN.replace("topk 1", "topk 4").replace("tokens 4", "tokens 8")
+DRAFTED = "--speculative-algorithm EAGLE3 --speculative-draft-model-path d"
 BACKEND = "attention_backend"
 
 
@@ -38,6 +56,62 @@ BACKEND = "attention_backend"
 )
 def test_the_default_for_heads(version: str, words: str, machine: Hardware, backend: str) -> None:
     assert plan(version, words, hardware=machine).value(BACKEND) == backend
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "backend"),
+    [
+        ("0.5.3.post3", CHAIN, "fa3"),
+        ("0.5.4.post3", CHAIN, "fa3"),
+        ("0.5.7", CHAIN, "fa3"),
+        ("0.5.7", f"{CHAIN} --page-size 1", "fa3"),
+        ("0.5.7", f"{CHAIN} --page-size 16", "flashinfer"),
+        ("0.5.7", TREE, "flashinfer"),
+        ("0.5.8.post1", CHAIN, "fa3"),
+    ],
+)
+def test_a_page_size_that_is_left_out_does_not_matter_to_a_chain(
+    version: str, words: str, backend: str
+) -> None:
+    """0.5.7 utils/common.py:2687; only up to 0.5.4 it had to be 1, which it was by then."""
+    assert plan(version, words).value(BACKEND) == backend
+
+
+def test_a_chain_has_trtllm_mha_on_blackwell() -> None:
+    """0.5.7 server_args.py:1534."""
+    assert plan("0.5.6.post2", CHAIN, hardware=B200).value(BACKEND) == "trtllm_mha"
+    assert plan("0.5.7", CHAIN, hardware=B200).value(BACKEND) == "trtllm_mha"
+    assert plan("0.5.7", TREE, hardware=B200).value(BACKEND) == "flashinfer"
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "backend"),
+    [
+        ("0.5.3.post3", "--speculative-algorithm NGRAM", "flashinfer"),
+        ("0.5.3.post3", DRAFTED, "flashinfer"),
+        ("0.4.6.post5", f"{DRAFTED} --page-size 16", "flashinfer"),
+        ("0.5.4.post3", "--speculative-algorithm NGRAM", "fa3"),
+        ("0.5.4.post3", DRAFTED, "fa3"),
+    ],
+)
+def test_the_runner_sees_the_topk_that_was_filled_in(
+    version: str, words: str, backend: str
+) -> None:
+    """Up to 0.5.4 model_executor/model_runner.py:545, after the parameters: topk 4 for a Llama,
+    10 for NGRAM. From 0.5.4.post1 server_args.py:1057, before them: no topk yet."""
+    found = plan(version, words)
+    assert found.value(BACKEND) == backend
+    told = [(change.code, change.name) for change in found.changes]
+    assert len(told) == len(set(told))  # nothing is resolved twice
+
+
+@pytest.mark.parametrize(
+    ("version", "backend"), [("0.5.4", "flashinfer"), ("0.5.4.post1", "fa3"), ("0.5.6", "fa3")]
+)
+def test_the_releases_between_those_that_are_held(version: str, backend: str) -> None:
+    catalogue = replace(load(version), version=version)
+    request = from_words(["--model-path", "m", *DRAFTED.split()], {}, catalogue)
+    assert resolve(request, Facts(LLAMA, None, H100)).value(BACKEND) == backend
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,6 @@ def test_unknown_recipe() -> None:
         ("launch.grace_seconds=soon", "launch.grace_seconds: input should be a valid number", None),
         ("+launch.gracee=1", "unknown key 'launch.gracee'", "grace_seconds"),
         ("args.model_path=${nope}", "nope", None),
-        ("args.model_path=${oc.env:SPECLAUNCH_NO_SUCH_VARIABLE}", "SPECLAUNCH_NO_SUCH", None),
         ("args.model_path=???", "args.model_path has no value yet", "args.model_path=…"),
     ],
 )

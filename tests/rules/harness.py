@@ -12,6 +12,7 @@ import yaml
 
 from speclaunch.engine.catalogue import load
 from speclaunch.engine.command import spell
+from speclaunch.engine.environment import FromEnvironment, Variable
 from speclaunch.errors import Place
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
@@ -78,7 +79,7 @@ def _case(code: str, name: str, said: Mapping[str, Any]) -> Case:
     known |= {"slime", "together"}
     assert not said.keys() - known, f"{code} {name}: {said.keys() - known}"
     assert re.match(r"(fail|pass|fixed|unknown)", name), f"{code}: {name}"
-    args = said.get("args", {})
+    args = {name: _value(value) for name, value in said.get("args", {}).items()}
     facts = Facts(
         checkpoint(said["target"], str(args.get("model_path"))) if "target" in said else None,
         checkpoint(said["draft"], str(args.get("speculative_draft_model_path")))
@@ -99,6 +100,15 @@ def _case(code: str, name: str, said: Mapping[str, Any]) -> Case:
         said.get("slime"),
         tuple(said.get("together", ())),
     )
+
+
+def _value(said: Any) -> Any:
+    """`{env: NAME, is: VALUE, default: TEXT}` is `${oc.env:NAME,TEXT}` where NAME is VALUE."""
+    if not isinstance(said, dict) or "env" not in said:
+        return said
+    default = (said["default"],) if "default" in said else None
+    unset = () if "is" in said else (said["env"],)
+    return FromEnvironment(said.get("is", said["env"]), (Variable(said["env"], default),), unset)
 
 
 def request_of(
@@ -139,6 +149,7 @@ def _recipe(args: Mapping[str, Any], env: Mapping[str, str], path: str = "case.y
     keys += [("engine", "env", name) for name in env]
     places = {key: Place(path, line, 3) for line, key in enumerate(keys, 2)}
     deployment = Deployment(name="case", args=dict(args), engine=Engine(env=dict(env)))
+    deployment = deployment.model_copy(update={"args": dict(args)})
     return Recipe(deployment, Path(path), Provenance(places))
 
 

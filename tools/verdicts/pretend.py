@@ -66,6 +66,10 @@ KEPT = re.compile(
 )
 """The fields of an accepted configuration that are recorded."""
 
+GPU_KERNELS = ("silu_and_mul",)
+"""What 0.5.4 to 0.5.9 import of `sgl_kernel` on a CPU too (moe_runner/deep_gemm.py), and that only
+its build for GPUs has. Nothing here calls it."""
+
 ARTEFACTS = (ImportError, AttributeError, NameError, FileNotFoundError)
 """Errors that say something of this machine or of the pretence, until somebody looks at them."""
 
@@ -138,6 +142,11 @@ def prepare() -> None:
 
     sys.meta_path.insert(0, PreparedImport("torchvision", before_torchvision))  # type: ignore[arg-type]
     install()
+    import sgl_kernel
+
+    for name in GPU_KERNELS:
+        if not hasattr(sgl_kernel, name):
+            setattr(sgl_kernel, name, answering(name, None))
 
 
 def import_all() -> dict[str, str]:

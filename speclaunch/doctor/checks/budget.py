@@ -25,7 +25,7 @@ def check(found: Surroundings) -> Iterator[Line]:
     command = f"speclaunch plan recipe={found.target.name} --fit"
     yield Line(
         "memory-budget",
-        _STATES[budget.fit],
+        State.ERROR if budget.impossible else _STATES[budget.fit],
         what,
         why,
         command if failing else None,

@@ -46,10 +46,10 @@ def alternatives(predictor: Predictor, smallest: Mapping[str, Any]) -> tuple[Alt
 def _options(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     ranks = int(known(plan, "tp_size") or 1)
     hardware = plan.facts.hardware
-    at_hand = hardware.count if hardware is not None else 1
+    at_hand = hardware.known_count if hardware is not None else None
     while ranks * 2 <= _MOST_RANKS:
         ranks *= 2
-        here = "" if ranks <= at_hand else f" (there are {at_hand} here)"
+        here = "" if at_hand is None or ranks <= at_hand else f" (there are {at_hand} here)"
         yield f"tensor parallelism over {ranks} GPUs{here}", {"tp_size": ranks}
     target = plan.facts.target
     quantised = target is not None and target.quantization is not None

@@ -6,6 +6,7 @@ from typing import Any
 
 from speclaunch.plan.budget import Budget, Fit, MemoryPhase
 from speclaunch.plan.memory import messages, shares
+from speclaunch.plan.memory.certain import is_impossible, kept_elsewhere
 from speclaunch.plan.memory.estimate import in_gib
 from speclaunch.plan.memory.fractions import working_range
 from speclaunch.plan.memory.free import Device
@@ -32,6 +33,7 @@ def budget(plan: Plan) -> Budget:
         "context_length": found.context,
         "mem_fraction_static": found.fraction,
         "working_fractions": None,
+        "impossible": is_impossible(plan, found),
     }
     terms = found.terms
     if terms is None:
@@ -62,7 +64,7 @@ def _unknown(found: Gathered, base: dict[str, Any]) -> Budget:
 
 def _too_large(plan: Plan, found: Gathered, base: dict[str, Any]) -> Budget | None:
     """What is known of the weights alone is more than there is."""
-    if not found.device:
+    if not found.device or kept_elsewhere(plan):
         return None
     most = min(one.most_free for one in found.device)
     together = plan.in_versions(">=0.5.14")

@@ -102,7 +102,7 @@ def _keeps_its_dtype(plan: Plan) -> bool:
 
 def _is_blackwell(plan: Plan) -> bool:
     hardware = plan.facts.hardware
-    if plan.device.split(":")[0] != "cuda":
+    if plan.device != "cuda":
         return False
     if hardware is None or hardware.capability is None:
         if hardware is not None and hardware.vendor.value == "amd":

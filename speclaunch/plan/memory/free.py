@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.plan.budget import Size
 from speclaunch.plan.memory.estimate import MIB, Estimate, in_gib
+from speclaunch.plan.placement import local_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.working import UNKNOWN_HARDWARE
 
@@ -73,18 +74,17 @@ def devices(plan: Plan) -> tuple[Device, ...]:
     if hardware.vendor is Vendor.CPU:
         raise UnknownValueError("there is no GPU, and its memory is not known")
     shard = number(plan, "tp_size") * number(plan, "pp_size")
-    replicas = data_parallel(plan)[1]
-    ranks = range(max(1, shard * replicas // number(plan, "nnodes")))
     runtime = _runtime(hardware, shard)
     if not hardware.gpus:
         if hardware.memory_mib is None:
             raise UnknownValueError("the memory of the GPU is not known")
         others = Size(0, "none are assumed: the hardware is declared, not probed")
+        replicas = data_parallel(plan)[1]
+        ranks = range(max(1, shard * replicas // number(plan, "nnodes")))
         return (Device(tuple(ranks), hardware.memory_mib * MIB, others, runtime),)
-    first, step = number(plan, "base_gpu_id", 0), number(plan, "gpu_id_step")
     alike: dict[tuple[int, int, str], list[int]] = {}
-    for rank in ranks:
-        gpu = hardware.gpus[(first + rank * step) % len(hardware.gpus)]
+    for rank, index in enumerate(local_gpus(plan)):
+        gpu = hardware.gpus[index % len(hardware.gpus)]
         others = _others(gpu)
         alike.setdefault((gpu.memory_bytes, others.bytes, others.why), []).append(rank)
     return tuple(

@@ -104,8 +104,8 @@ def gather(plan: Plan) -> Gathered:
         return found
     found.terms = Terms(
         min(device, key=lambda one: one.free),
-        _weights(weights),
-        NOTHING if found.draft_weights is None else _weights(found.draft_weights),
+        weights_least(weights),
+        NOTHING if found.draft_weights is None else weights_least(found.draft_weights),
         corpus,
         reserved,
         settings,
@@ -115,7 +115,8 @@ def gather(plan: Plan) -> Gathered:
     return found
 
 
-def _weights(size: Size) -> Estimate:
+def weights_least(size: Size) -> Estimate:
+    """Weights, and the least that they take."""
     return Estimate(size, size.bytes if size.exact else int(size.bytes * _WEIGHTS_LEAST))
 
 

@@ -18,7 +18,7 @@ from speclaunch.plan.memory.language import head, padded
 from speclaunch.plan.memory.loaded import loaded_in, stage_bytes
 from speclaunch.plan.memory.matrices import Role
 from speclaunch.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
-from speclaunch.plan.memory.quantized import NOT_QUANTISED, Quantised, online
+from speclaunch.plan.memory.quantized import NOT_QUANTISED, online
 from speclaunch.plan.memory.ranks import Ranks, ranks_of
 from speclaunch.plan.plan import Plan, UnknownValueError
 
@@ -77,11 +77,16 @@ def _kept(plan: Plan, draft: Draft) -> frozenset[Role]:
 
 def _size(plan: Plan, checkpoint: Checkpoint, roles: frozenset[Role], method: object) -> Size:
     ranks = ranks_of(plan)
+    quantised = None
+    if method is not None and checkpoint.quantization is None:
+        quantised = online(method)  # what its files take says nothing of it
     try:
         found = counted(checkpoint)
-        stored = _as_loaded(checkpoint, found.stored, method)
     except UnknownValueError as error:
+        if quantised is not None:
+            raise
         return _evenly(checkpoint, ranks, roles, str(error))
+    stored = found.stored if quantised is None else quantised
     if roles <= _MTP and not any(matrix.role is Role.MTP for matrix in found.matrices):
         if not is_draft_model(checkpoint.architecture or "") and checkpoint.mtp_weights is False:
             raise UnknownValueError(f"{checkpoint.name} has no multi-token-prediction layers")
@@ -100,12 +105,6 @@ def _size(plan: Plan, checkpoint: Checkpoint, roles: frozenset[Role], method: ob
     parts = f", {most * ratio / whole:.3g} of it on a rank" if _is_divided(ranks) and whole else ""
     why = f"{whole / _GIB:.2f} GiB by the {source}{parts}"
     return Size(round(most * ratio), why, exact)
-
-
-def _as_loaded(checkpoint: Checkpoint, stored: Quantised, method: object) -> Quantised:
-    if method is None or checkpoint.quantization is not None:
-        return stored
-    return online(method)
 
 
 def _ratio_to_files(checkpoint: Checkpoint, config: ModelConfig, found: Counted) -> float | None:
@@ -148,7 +147,8 @@ def _evenly(checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[Role], why: s
         raise UnknownValueError(why)
     parts = ranks.tensor * (1 if own else ranks.stages)
     text = f"{total / _GIB:.2f} GiB by the files"
-    return Size(round(total / parts), text + (f", divided by {parts}" if parts > 1 else ""), False)
+    text += f", divided by {parts}" if parts > 1 else ""
+    return Size(round(total / parts), text, False, counted=False)
 
 
 def _is_mtp_alone(checkpoint: Checkpoint) -> bool:

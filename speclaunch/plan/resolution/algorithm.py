@@ -62,24 +62,25 @@ def _has_gemma4_draft(working: Working) -> bool:
 
 def resolve_device(working: Working) -> None:
     """A device without its number (0.5.11 and later)."""
-    given = working.given("device")
-    if given is not None and ":" in str(given) and working.since("0.5.11"):
-        working.set(
-            "device",
-            str(given).partition(":")[0],
-            f"the engine drops the number of {given}",
-            "sglang 0.5.23 arg_groups/serving_hook.py:658",
-        )
+    with working.deciding("device"):
+        given = working.given("device")
+        if given is not None and ":" in str(given) and working.since("0.5.11"):
+            working.set(
+                "device",
+                str(given).partition(":")[0],
+                f"the engine drops the number of {given}",
+                "sglang 0.5.23 arg_groups/serving_hook.py:658, 0.5.11 server_args.py:1068",
+            )
 
 
 def resolve_draft(working: Working) -> None:
     """The draft's path, revision and quantization."""
     _quantization(working)
-    if working.is_given("speculative_draft_model_path"):
-        _revision(working)
-        return
     names = ("speculative_draft_model_path", "speculative_draft_model_revision")
     with working.deciding(*names):
+        if working.is_given(names[0]):
+            _revision(working)
+            return
         algorithm = working.algorithm
         if algorithm in EAGLE_HANDLER:
             _own_draft(working)

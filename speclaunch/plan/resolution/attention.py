@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.resolution.attention_models import by_model
 from speclaunch.plan.resolution.models import is_deterministic
@@ -21,23 +23,34 @@ _DEFAULT_SOURCE = (
 def resolve_attention(working: Working) -> None:
     """Backends by the model and by the platform, then the pages that follow from them.
 
-    Up to 0.5.3 the model runner takes the platform's default: the pages are decided before it.
+    Up to 0.5.4 the model runner takes the platform's default (`resolve_runner_attention`).
     """
-    early = not working.since("0.5.4")
     _renamed(working)
     with working.deciding(BOTH, PREFILL, DECODE, PAGE):
         by_model(working)
-    if early:
+    if is_chosen_by_the_runner(working):
         resolve_pages(working)
-    else:
-        if not working.since("0.5.8"):
-            _hierarchical_cache(working)
-        _choose(working)
-        resolve_pages(working)
-    if early:
-        _choose(working)
-    if early or (working.since("0.5.8") and not working.since("0.5.14")):
+        return
+    if not working.since("0.5.8"):
         _hierarchical_cache(working)
+    _choose(working)
+    resolve_pages(working)
+    if working.since("0.5.8") and not working.since("0.5.14"):
+        _hierarchical_cache(working)
+
+
+def is_chosen_by_the_runner(working: Working) -> bool:
+    """Whether the model runner chooses, which sees pages and parameters as they are filled in.
+
+    0.5.4 model_executor/model_runner.py:545; from 0.5.4.post1 server_args.py:1057 does, before.
+    """
+    return not working.since("0.5.4.post1")
+
+
+def resolve_runner_attention(working: Working) -> None:
+    """What the model runner adds up to 0.5.4: the platform's default."""
+    _choose(working)
+    _hierarchical_cache(working)
 
 
 def _renamed(working: Working) -> None:
@@ -106,7 +119,7 @@ def _why_default(working: Working) -> str:
     on = "AMD GPUs"
     if not working.is_hip:
         on = f"compute capability {working.capability // 10}.{working.capability % 10}"
-    topk = working.given("speculative_eagle_topk")
+    topk = _topk(working)
     speculates = working.given("speculative_algorithm")
     how = "" if speculates is None else f", {speculates}"
     how += "" if topk is None else f" with topk {topk}"
@@ -165,20 +178,25 @@ def _default_of_heads(working: Working) -> str:
     return "flashinfer"
 
 
+def _topk(working: Working) -> Any:
+    """The topk that the choice sees: as given, or as filled in where the runner chooses."""
+    name = "speculative_eagle_topk"
+    return working.value(name) if is_chosen_by_the_runner(working) else working.given(name)
+
+
 def _chain_or_none(working: Working) -> bool:
-    """`is_no_spec_infer_or_topk_one`: the topk as given, before the engine fills one in."""
-    topk = working.given("speculative_eagle_topk")
-    if topk is None:
-        return True
-    page = working.value(PAGE)  # as given, or as the model forces it
-    if working.since("0.5.4") and not working.since("0.5.8"):
-        return bool(topk == 1 and page == 1)  # a page size that is not given is not 1 yet
-    return bool(topk == 1 and page in (None, 1))
+    """`is_no_spec_infer_or_topk_one`: no topk, or one with pages of 1.
+
+    Pages count as given or as the model forces them; where the runner chooses they are decided,
+    before (from 0.5.4.post1 utils/common.py:2625) an open size is no other one.
+    """
+    topk = _topk(working)
+    return topk is None or bool(topk == 1 and working.value(PAGE) in (None, 1))
 
 
 def _trtllm_is_default(working: Working, major: int) -> bool:
-    """On Blackwell from 0.5.6, unless it speculates without a word on topk (0.5.7 and later)."""
-    if not working.since("0.5.6") or not _chain_or_none(working):
+    """On Blackwell from 0.5.6.post1, unless it speculates without a word on topk (from 0.5.7)."""
+    if not working.since("0.5.6.post1") or not _chain_or_none(working):
         return False
     if not working.since("0.5.7"):
         return major in (10, 12)

@@ -8,6 +8,11 @@ from speclaunch.plan.resolution.working import Working
 STRATEGY = "mamba_radix_cache_strategy"
 OVERLAP = "disable_overlap_schedule"
 RADIX = "disable_radix_cache"
+_WITHOUT_BUFFER = (
+    "FalconH1ForCausalLM",
+    "JetNemotronForCausalLM",
+    "JetVLMForConditionalGeneration",
+)
 _NO_STATES_CACHED = ("KimiLinearForCausalLM", "BailingMoeV2_5ForCausalLM")
 
 
@@ -18,6 +23,9 @@ def resolve_hybrid(working: Working) -> None:
         if old and working.value(STRATEGY) == "auto":
             source = "sglang 0.5.10 server_args.py:967"
             working.set(STRATEGY, "no_buffer", "what auto is in this version", source)
+        if not working.since("0.5.9"):
+            _by_architecture(working)
+            return
         known = working.architectures.hybrid
         if not known or not working.may_be(known) or working.architecture not in known:
             return
@@ -26,10 +34,8 @@ def resolve_hybrid(working: Working) -> None:
             return
         if working.since("0.5.14"):
             _strategy(working)
-        elif working.since("0.5.9"):
+        else:
             _without_buffer(working)
-        elif working.value(STRATEGY) != "extra_buffer":
-            _old(working)
 
 
 def _strategy(working: Working) -> None:
@@ -69,17 +75,47 @@ def _without_buffer(working: Working) -> None:
         _radix_off(working, "speculation does not go with cached states in this version")
 
 
-def _old(working: Working) -> None:
-    """0.5.5 to 0.5.8 (server_args.py:1284 of 0.5.6)."""
+def _by_architecture(working: Working) -> None:
+    """0.5.4.post2 to 0.5.8: the branches of single architectures (0.5.8 server_args.py:1411-1594).
+
+    The one for Qwen3-Next ended up under GLM-4.5 in 0.5.8 (server_args.py:1519), which has no such
+    states. Nemotron-H had none that was reached before 0.5.7.
+    """
     if working.value(RADIX):
         return
-    nemotron = working.architecture.startswith("NemotronH")
-    if working.since("0.5.8") and nemotron and working.given("speculative_algorithm") is not None:
-        _radix_off(working, "speculation does not go with cached states in this version")
-    elif working.since("0.5.6") and working.value("attention_backend") == "trtllm_mha":
-        _radix_off(working, "trtllm_mha has no pages of 1, which the cached states need")
-    else:
-        _overlap_off(working)
+    if working.since("0.5.4.post2") and _is(working, "KimiLinearForCausalLM"):
+        _radix_off(working, "the states of this model are not cached in this version")
+    elif working.since("0.5.5.post2") and _is(working, "Qwen3NextForCausalLM"):
+        buffered = working.since("0.5.8") or working.value(STRATEGY) == "extra_buffer"
+        if not (working.since("0.5.6.post1") and _lost_to_trtllm(working)) and not buffered:
+            _overlap_off(working)
+    elif working.since("0.5.8") and _is(working, "Glm4MoeForCausalLM"):
+        if working.value(STRATEGY) != "extra_buffer":
+            _overlap_off(working)
+    elif working.since("0.5.6.post1") and _is(working, *_WITHOUT_BUFFER):
+        if not (working.since("0.5.7") and _lost_to_trtllm(working)):
+            _overlap_off(working)
+    elif working.since("0.5.7") and _is(working, "NemotronHForCausalLM"):
+        if working.since("0.5.8") and working.given("speculative_algorithm") is not None:
+            _radix_off(working, "speculation does not go with cached states in this version")
+        elif not _lost_to_trtllm(working):
+            _overlap_off(working)
+
+
+def _is(working: Working, *architectures: str) -> bool:
+    return working.may_be(architectures) and working.architecture in architectures
+
+
+def _lost_to_trtllm(working: Working) -> bool:
+    """Whether trtllm_mha on Blackwell costs the cached states; the overlap is on again then."""
+    if working.given("attention_backend") != "trtllm_mha" or working.capability // 10 != 10:
+        return False
+    why = "trtllm_mha has no pages of 1, which the cached states need"
+    _radix_off(working, why)
+    if working.value(OVERLAP):
+        why = f"{why}: without them the schedule may overlap"
+        working.change("SPL904", OVERLAP, False, why, "sglang 0.5.8 server_args.py:1518")
+    return True
 
 
 def _overlap_off(working: Working) -> None:
@@ -90,7 +126,8 @@ def _overlap_off(working: Working) -> None:
         OVERLAP,
         True,
         "the cached states of linear attention do not go with it in this version",
-        "sglang 0.5.23 arg_groups/overrides.py:487, 0.5.10 server_args.py:2193",
+        "sglang 0.5.23 arg_groups/overrides.py:487, 0.5.10 server_args.py:2193, "
+        "0.5.7 server_args.py:1434",
     )
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from speclaunch.plan.resolution.models import of_config
 from speclaunch.plan.resolution.working import Working
 
 CONTEXT = "context_length"
 DTYPE = "dtype"
 _EMBEDDING_LIMIT = 8192
+_IN_BFLOAT16 = (
+    "GptOssForCausalLM",
+    "MistralLarge3ForCausalLM",
+    "PixtralForConditionalGeneration",
+)
 _SHORT = {"half": "float16", "float": "float32"}
 
 
@@ -34,8 +42,38 @@ def _context(working: Working) -> None:
     working.set(CONTEXT, own, why, source)
 
 
+def dtype_of_both(working: Working) -> str | None:
+    """The data type that the engine sets for target and draft, whatever was given and whatever
+    their configs say; None where it sets none. Raises UnknownValueError.
+
+    GPT-OSS in mxfp4 (0.5.1 and later); Mistral Large 3 and Pixtral (0.5.6 and later).
+    """
+    if not working.since("0.5.1") or not working.may_be(_IN_BFLOAT16):
+        return None
+    if working.target.architecture is None:
+        return None  # its config names none: it is neither
+    if working.architecture in _IN_BFLOAT16[1:]:
+        return "bfloat16" if working.since("0.5.6.post1") else None
+    if working.architecture != _IN_BFLOAT16[0]:
+        return None
+    own = of_config(working, "quantization_config")
+    method = own.get("quant_method") if isinstance(own, Mapping) else None
+    return "bfloat16" if method == "mxfp4" else None
+
+
 def _dtype(working: Working) -> None:
     """`_get_and_verify_dtype`: the config's own, but float32 is halved."""
+    both = dtype_of_both(working)
+    if both is not None:
+        why = f"the engine serves {working.architecture} and its draft in {both}"
+        working.set(
+            DTYPE,
+            both,
+            why,
+            "sglang 0.5.23 arg_groups/model_overrides/gpt_oss.py:63, model_override_base.py:20, "
+            "0.5.11 server_args.py:1933, 0.5.1 server_args.py:2281",
+        )
+        return
     asked = str(working.value(DTYPE) or "auto").lower()
     source = "sglang 0.5.23 configs/model_config.py:2284, 0.4.6 configs/model_config.py:455"
     if asked != "auto":

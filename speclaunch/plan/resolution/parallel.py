@@ -34,6 +34,23 @@ def _reset(working: Working) -> None:
 
 
 def _rewrite(working: Working) -> None:
+    """Attention ranks under their new name, and no LM head of its own for one rank (0.5.22+)."""
+    _renamed(working)
+    with working.deciding("enable_dp_lm_head"):
+        ranks = working.number("dp_size", 1) * working.number("attn_dp_size", 1)
+        head = working.value("enable_dp_lm_head")
+        if ranks == 1 and head and working.value("ep_join_mode") != "scale":
+            working.change(
+                "SPL910",
+                "enable_dp_lm_head",
+                False,
+                "there is one data-parallel rank",
+                "sglang 0.5.23 arg_groups/overrides.py:1369",
+                said=False,
+            )
+
+
+def _renamed(working: Working) -> None:
     """`handle_deprecated_dp_attention`: dp_size becomes attn_dp_size (0.5.22 and later)."""
     with working.deciding("enable_dp_attention", "attn_dp_size", "dp_size"):
         if not working.value("enable_dp_attention"):

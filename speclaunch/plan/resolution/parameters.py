@@ -73,7 +73,7 @@ def _eagle(working: Working) -> None:
         _automatic(working)
     elif topk is None:
         return  # refused from 0.5.2 on; before, the worker fails
-    if not working.since("0.4.7"):
+    if not working.since("0.4.9"):
         _topk_of_pages(working)
     if working.value(TOPK) == 1:
         _tokens_of_steps(working)
@@ -100,7 +100,8 @@ def _automatic(working: Working) -> None:
 
 
 def _topk_of_pages(working: Working) -> None:
-    """0.4.6 lowers topk for pages (server_args.py:417); its page size is final by then."""
+    """0.4.6 to 0.4.8 lower topk for pages (0.4.6 server_args.py:414, 0.4.8.post1 :488); the page
+    size is final by then."""
     topk, page = working.number(TOPK), working.number("page_size", 1)
     if page > 1 and topk > 1:
         working.change(
@@ -108,7 +109,7 @@ def _topk_of_pages(working: Working) -> None:
             TOPK,
             1,
             f"a tree (topk {topk}) needs a page size of 1, not {page}",
-            "sglang 0.4.6 server_args.py:417",
+            "sglang 0.4.8.post1 server_args.py:488, 0.4.6 server_args.py:414",
         )
 
 

@@ -7,7 +7,11 @@ from speclaunch.plan.resolution.algorithm import (
     resolve_device,
     resolve_draft,
 )
-from speclaunch.plan.resolution.attention import resolve_attention
+from speclaunch.plan.resolution.attention import (
+    is_chosen_by_the_runner,
+    resolve_attention,
+    resolve_runner_attention,
+)
 from speclaunch.plan.resolution.caches import resolve_caches, resolve_disaggregation
 from speclaunch.plan.resolution.draft_attention import resolve_draft_attention
 from speclaunch.plan.resolution.fraction import resolve_long_contexts
@@ -30,8 +34,8 @@ def run(working: Working) -> None:
 
     The order is the engine's where it makes a difference, and it does in three places: the memory
     is divided before DP attention is reset and before speculation limits the requests; attention
-    backends are chosen before the parameters are; adaptive speculation gives way after them up to
-    0.5.13, and before them from 0.5.14.
+    backends are chosen before the parameters are, up to 0.5.4 after them; adaptive speculation
+    gives way after them up to 0.5.13, and before them from 0.5.14.
     """
     resolve_device(working)
     resolve_algorithm(working)
@@ -42,6 +46,9 @@ def run(working: Working) -> None:
         resolve_disaggregation(working)
     resolve_memory(working)
     resolve_attention(working)
+    if is_chosen_by_the_runner(working):
+        resolve_parameters(working)
+        resolve_runner_attention(working)
     resolve_hybrid(working)
     resolve_long_contexts(working)
     resolve_caches(working)
@@ -56,7 +63,8 @@ def run(working: Working) -> None:
         resolve_adaptive(working)
         resolve_parameters(working)
     else:
-        resolve_parameters(working)
+        if not is_chosen_by_the_runner(working):
+            resolve_parameters(working)
         resolve_adaptive(working)
         resolve_disaggregation(working)
     resolve_model_defaults(working)

@@ -185,7 +185,7 @@ class Working:
     @property
     def device(self) -> str:
         """The engine's device. Raises UnknownValueError."""
-        return self.plan.device.split(":")[0]
+        return self.plan.device
 
     @property
     def is_hip(self) -> bool:

@@ -65,7 +65,7 @@ def numbers(budget: Budget) -> list[tuple[str, str]]:
     if budget.working_fractions is not None:
         low, high = budget.working_fractions
         found.append(("mem_fraction_static that works", f"{low:.3f} to {high:.3f}"))
-    elif budget.fit is Fit.FAILS:
+    elif budget.fit is Fit.FAILS and budget.phase is not None:
         found.append(("mem_fraction_static that works", "none"))
     return found
 

@@ -15,6 +15,7 @@ from speclaunch.launch.prepare import Prepared
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.fit.search import OBJECTIVE
 from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
+from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
 
@@ -47,6 +48,9 @@ def fitting(prepared: Prepared, plan: Plan) -> Fitting:
     def plan_with(changes: Mapping[str, Any]) -> Plan:
         return resolve(prepared.changed(changes).request(os.environ), plan.facts)
 
+    beyond = beyond_the_gpus(plan)
+    if beyond is not None:
+        return Fitting(Suggestion(Fit.FAILS, beyond, OBJECTIVE, Budget(Fit.FAILS, beyond)))
     steps = SETTINGS if recovery.policy == "off" else recovery
     try:
         found = suggest(plan_with, settings=steps)

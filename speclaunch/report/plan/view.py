@@ -13,7 +13,8 @@ from speclaunch.lint.ignores import kept, read_ignores
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.effective import Effective, effective_arguments
 from speclaunch.plan.memory.budget import budget
-from speclaunch.plan.plan import Plan
+from speclaunch.plan.placement import beyond_the_gpus, gpus_needed
+from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.report.plan.coverage import Coverage, NoCoverage, coverage
 from speclaunch.report.shell import shell_command
 from speclaunch.rules.examine import Lookup, examine
@@ -93,7 +94,7 @@ def planned(
         description=recipe.deployment.description,
         path=str(recipe.path),
         version=prepared.version,
-        hardware=None if hardware is None else _named(hardware),
+        hardware=None if hardware is None else _named(hardware, plan),
         hardware_note=hardware_note,
         plan=plan,
         rows=effective_arguments(plan),
@@ -126,7 +127,11 @@ def command_of(prepared: Prepared) -> Command:
 
 
 def _budget(plan: Plan) -> Budget:
-    """The budget; a mistake in it must not hide everything else that a plan shows."""
+    """The budget; a mistake in it must not hide everything else that a plan shows. Ranks without
+    a GPU have none."""
+    beyond = beyond_the_gpus(plan)
+    if beyond is not None:
+        return Budget(Fit.FAILS, beyond)
     try:
         return budget(plan)
     except Exception as error:
@@ -140,11 +145,17 @@ def _fitting(prepared: Prepared, plan: Plan) -> Fitting:
     return fitting(prepared, plan)
 
 
-def _named(hardware: Hardware) -> str:
-    """As `--hardware` takes it."""
+def _named(hardware: Hardware, plan: Plan) -> str:
+    """As `--hardware` takes it; as many GPUs as are needed where nobody said how many."""
     if hardware.vendor is Vendor.CPU:
         return "cpu"
-    return f"{hardware.name}:{hardware.count}"
+    count = hardware.known_count
+    if count is None:
+        try:
+            count = gpus_needed(plan)
+        except UnknownValueError:
+            return hardware.name
+    return f"{hardware.name}:{count}"
 
 
 def _text(path: str) -> str:

@@ -41,8 +41,9 @@ def verdict(problem: Problem, plan: Plan) -> Verdict:
     """A problem as a verdict: what to write in this version, if that is known."""
     version = plan.request.version
     said = problem.message.removeprefix(f"SGLang {version} refuses ")
+    own = said.startswith(f"SGLang {version} ")  # a whole sentence already
     return Verdict(
-        f"SGLang {version} refuses this: {said}",
+        said if own else f"SGLang {version} refuses this: {said}",
         why="the engine's parser ends with exit code 2 before anything is loaded",
         fix=_instead(problem, plan),
         place=problem.place,
@@ -53,7 +54,9 @@ def _instead(problem: Problem, plan: Plan) -> Fix | None:
     if refusal(problem) is Refusal.MISSING:
         return Fix("name the model: --model-path, or args.model_path in a recipe")
     flag = _FLAG.search(problem.message)
-    advice = now(name_of(flag[0]), plan) if flag else None
+    name = name_of(flag[0]) if flag else ""
+    known = plan.catalogue.by_name(name) is not None  # then it is the value: the parser's advice
+    advice = now(name, plan) if name and not known else None
     if advice or problem.help:
         return Fix(advice or problem.help or "")
     return None

@@ -2,10 +2,11 @@
 
 ## What it does
 Finds arguments that are written under a name that this version only keeps for compatibility, or
-that it does not have any more while a recipe means the same argument under its new name.
+that it does not have while a recipe means the same argument under its other name.
 
 ## Why it matters
-speclaunch spells a recipe's arguments for the version that it starts, so the recipe works. A script
+speclaunch spells a recipe's arguments for the version that it starts, so the recipe works, with an
+old name on a new version as with the newest name on an old one. A script
 that uses a deprecated name works today, with a warning of the engine, and is refused after the next
 rename: `--cuda-graph-max-bs` was deprecated in 0.5.14 and refused from 0.5.20.
 
@@ -30,7 +31,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.engine.catalogue import name_of
+from packaging.version import Version
+
+from speclaunch.engine.catalogue import history, name_of
 from speclaunch.engine.renames import other_names
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
@@ -50,14 +53,29 @@ def check(plan: Plan) -> Iterator[Verdict]:
         )
         if current is None:
             continue
+        message = f"{given.written} is called {current} in SGLang {plan.request.version}"
+        if argument is None and _is_to_come(name, plan):
+            yield Verdict(
+                message,
+                at=(given.name,),
+                why="this version does not have the new name yet; speclaunch writes the old one, "
+                "and the recipe serves both",
+            )
+            continue
         yield Verdict(
-            f"{given.written} is called {current} in SGLang {plan.request.version}",
+            message,
             at=(given.name,),
             why="the engine keeps the old name for now, with a warning"
             if argument is not None
             else "the engine does not know the old name; speclaunch writes the new one",
             fix=Fix(f"write {current}", safe=True),
         )
+
+
+def _is_to_come(name: str, plan: Plan) -> bool:
+    """Whether only later releases have this name."""
+    past = history(name)
+    return past is not None and plan.version < Version(past.first)
 
 
 def _is_current(plan: Plan, name: str) -> bool:

@@ -2,7 +2,8 @@
 
 ## What it does
 Finds trtllm_mla, trtllm_mha, tokenspeed_mla, cutedsl_mla, fa3 and cutlass_mla on a GPU whose
-compute capability the version does not accept for them.
+compute capability the version does not accept for them; and fa3 on Ampere and Ada with a model of
+latent attention (MLA).
 
 ## Why it matters
 The TensorRT-LLM family is refused while the engine validates its arguments (`TRTLLM MHA backend is
@@ -27,18 +28,22 @@ args:
 ## Sources
 - SGLang 0.5.1 server_args.py:502, 0.5.9 server_args.py:1877 and :1899, 0.5.10.post1
   server_args.py:2370, 0.5.23 arg_groups/attention_hook.py:197 and overrides.py:1173
-- SGLang 0.4.10 model_executor/model_runner.py:1429, 0.5.23
-  layers/attention/attention_registry.py:247
+- SGLang 0.4.6.post2 model_executor/model_runner.py:959, 0.5.3 and 0.5.23
+  layers/attention/attention_registry.py:119 and :243 (fa3)
+- SGLang 0.4.10 server_args.py:428, 0.5.1 server_args.py:477, 0.5.23 arg_groups/overrides.py:1207
+  (trtllm_mla as `attention_backend`, even where another one decodes)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from speclaunch.plan.plan import Plan
+from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.rules.attention.draft import is_mla
 from speclaunch.rules.attention.gpu import generation
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.rules.values import attention_backend
 
 _ARGUMENTS = ("prefill_attention_backend", "decode_attention_backend", "attention_backend")
 
@@ -51,20 +56,28 @@ class _Backend:
     versions: str
     generations: tuple[int, ...]
     said: str
-    phases: tuple[int, ...] = (0, 1)
-    """0: prefill, 1: decode."""
+    phases: tuple[int, ...] = ()
+    """The phases that run on it: 0 prefill, 1 decode; else `names` are looked at as they are."""
+    names: tuple[str, ...] = _ARGUMENTS
+    """The arguments of which one is enough, whatever another one says."""
 
 
+_BOTH = ("attention_backend",)
+_DECODES = ("attention_backend", "decode_attention_backend")
 _MLA = "TRTLLM MLA backend is only supported on Blackwell GPUs"
 _MHA = "TRTLLM MHA backend is only supported on Blackwell GPUs (SM100)."
 _PREFILL = "TRTLLM MHA backend for prefill is only supported on Blackwell GPUs (SM100)."
 _ALL = "TRTLLM MHA backend for prefill requires Hopper (SM90), Blackwell (SM100), or SM120 GPUs."
 _DECODE = "TRTLLM MHA backend for decode is only supported on Hopper (SM90), Blackwell (SM100) "
+_FA3 = "FlashAttention v3 Backend requires SM>=80 and SM<=90."
+_AMPERE = 8
+"""There fa3 has heads, and no latent attention."""
 _CUTE = "CuteDSL MLA backend is only supported on Blackwell GPUs (SM100)."
 _BACKENDS = (
-    _Backend("trtllm_mla", ">=0.4.10,<0.5.4", (10,), _MLA, (1,)),
-    _Backend("trtllm_mla", ">=0.5.4,<0.5.9", (10, 12), _MLA, (1,)),
-    _Backend("trtllm_mla", ">=0.5.9", (10, 11, 12), _MLA, (1,)),
+    _Backend("trtllm_mla", ">=0.4.10,<0.5.1", (10,), _MLA, names=_BOTH),
+    _Backend("trtllm_mla", ">=0.5.1,<0.5.4", (10,), _MLA, names=_DECODES),
+    _Backend("trtllm_mla", ">=0.5.4,<0.5.9", (10, 12), _MLA, names=_DECODES),
+    _Backend("trtllm_mla", ">=0.5.9", (10, 11, 12), _MLA, names=_DECODES),
     _Backend("trtllm_mha", ">=0.5.1,<0.5.10", (10,), _MHA),
     _Backend("trtllm_mha", ">=0.5.10,<0.5.19", (10,), _PREFILL, (0,)),
     _Backend("trtllm_mha", ">=0.5.19", (9, 10, 12), _ALL, (0,)),
@@ -74,40 +87,55 @@ _BACKENDS = (
         ">=0.5.12,<0.5.23",
         (10, 11, 12),
         "tokenspeed_mla backend is only supported on Blackwell GPUs (SM100/SM12x).",
-        (1,),
+        names=_DECODES,
     ),
     _Backend("cutedsl_mla", ">=0.5.13", (10,), _CUTE),
-    _Backend("tokenspeed_mla", ">=0.5.23", (10,), _CUTE, (1,)),
-    _Backend(
-        "fa3",
-        ">=0.4.10",
-        (8, 9),
-        "FlashAttention v3 Backend requires SM>=80 and SM<=90.",
-    ),
+    _Backend("fa3", ">=0.4.6.post2", (8, 9), _FA3, (0, 1)),
 )
 
 
 def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict a backend that the GPU does not run."""
+    given = {name: _effective(plan, name) for name in _ARGUMENTS if plan.given(name) is not None}
     seen: set[str] = set()
     for row in _BACKENDS:
         if row.name in seen or not plan.in_versions(row.versions):
             continue
-        if not _is_given(plan, row) or generation(plan) in row.generations:
+        at = _where(given, row)
+        if at is None or _runs(plan, row):
             continue
         seen.add(row.name)
         yield Verdict(
             f"{row.name} does not run on {_hardware(plan)} in SGLang {plan.request.version}",
-            at=(*(_ARGUMENTS[phase] for phase in row.phases), "attention_backend"),
+            at=(at,),
             why=f"the engine stops: {row.said}",
             fix=Fix("leave the backend to the engine", set=dict.fromkeys(_ARGUMENTS)),
         )
 
 
-def _is_given(plan: Plan, row: _Backend) -> bool:
-    """Whether the user gave it for one of the phases: the engine's own choice always runs."""
-    both = plan.given("attention_backend")
-    return row.name in [plan.given(_ARGUMENTS[phase]) or both for phase in row.phases]
+def _effective(plan: Plan, name: str) -> str | None:
+    """What becomes of a backend that was given: fa3 gives way to triton for some caches."""
+    try:
+        return attention_backend(plan, name)
+    except UnknownValueError:  # the engine's own choice always runs
+        return str(plan.given(name))
+
+
+def _where(given: Mapping[str, str | None], row: _Backend) -> str | None:
+    """The argument by which the backend runs; None where it does not, or is the engine's own."""
+    for phase in row.phases:
+        name = _ARGUMENTS[phase] if given.get(_ARGUMENTS[phase]) else "attention_backend"
+        if given.get(name) == row.name:
+            return name
+    names = () if row.phases else row.names
+    return next((name for name in names if given.get(name) == row.name), None)
+
+
+def _runs(plan: Plan, row: _Backend) -> bool:
+    found = generation(plan)
+    if found not in row.generations:
+        return False
+    return row.name != "fa3" or found != _AMPERE or not is_mla(plan.facts.target)
 
 
 def _hardware(plan: Plan) -> str:

@@ -31,6 +31,15 @@ def draft_backends(plan: Plan) -> frozenset[str]:
     )
 
 
+def extend_backends(plan: Plan) -> frozenset[str]:
+    """The backends that this version has for what was accepted (draft extend).
+
+    Those of the steps, but that 0.5.2 has no flashmla (speculative/eagle_worker.py:230).
+    """
+    known = draft_backends(plan)
+    return known - {"flashmla"} if plan.in_versions(">=0.5.2,<0.5.3") else known
+
+
 def backends_of_draft(plan: Plan) -> tuple[str | None, str | None]:
     """The backends of a draft for its steps and for what was accepted (draft extend).
 

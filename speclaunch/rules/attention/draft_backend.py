@@ -35,7 +35,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan
-from speclaunch.rules.attention.draft import DRAFTS, backends_of_draft, draft_backends
+from speclaunch.rules.attention.draft import (
+    DRAFTS,
+    backends_of_draft,
+    draft_backends,
+    extend_backends,
+)
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.values import number
 
@@ -46,13 +51,15 @@ _OWN_RULE = ("flex_attention", "hpc_ops", "minicpm_flashattn", "minicpm_flashinf
 def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict where the draft cannot be built."""
     steps, extend = backends_of_draft(plan)
-    wanted = {extend: "prefill_attention_backend"}
+    wanted = [(extend, "prefill_attention_backend", extend_backends(plan))]
     if plan.in_versions("<0.5.3") or number(plan, "speculative_num_steps") != 1:
-        wanted[steps] = "decode_attention_backend"
-    known = draft_backends(plan)
-    for backend, name in wanted.items():
-        if backend is None or backend in known or backend in _OWN_RULE:
-            continue
+        wanted.append((steps, "decode_attention_backend", draft_backends(plan)))
+    refused = {
+        backend: name
+        for backend, name, known in wanted
+        if backend is not None and backend not in known and backend not in _OWN_RULE
+    }
+    for backend, name in refused.items():
         yield Verdict(
             f"a draft of SGLang {plan.request.version} does not run on {backend}",
             at=("speculative_draft_attention_backend", name, "attention_backend"),

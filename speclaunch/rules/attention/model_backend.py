@@ -2,7 +2,8 @@
 
 ## What it does
 Finds GPT-OSS and Llama 4 targets on an attention backend outside of the list that the version
-accepts for them.
+accepts for them. From 0.4.9.post4 to 0.5.5 a Llama 4 target needs its backend in the arguments: the
+engine looks at them before it chooses one.
 
 ## Why it matters
 The engine stops while it adjusts its arguments to the model: `GptOssForCausalLM requires one of
@@ -26,7 +27,8 @@ args:
 ## Sources
 - SGLang 0.5.1 server_args.py:2239, 0.5.10.post1 server_args.py:1709, 0.5.23
   arg_groups/model_hook.py:523 (GPT-OSS)
-- SGLang 0.5.2 server_args.py:2493, 0.5.10.post1 server_args.py:1851, 0.5.23 …:620 (Llama 4)
+- SGLang 0.4.9.post4 server_args.py:1808, 0.5.2 server_args.py:2493, 0.5.10.post1
+  server_args.py:1851, 0.5.23 arg_groups/model_hook.py:620 (Llama 4)
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.rules.values import attention_backend, attention_backends
+from speclaunch.rules.values import attention_backend, attention_backends, runs_on_cpu
 
 _GPT_OSS = (
     ("0.5.1", ("triton", "trtllm_mha", "fa3")),
@@ -46,7 +48,8 @@ _GPT_OSS = (
     ("0.5.13", ("intel_amx",)),
 )
 _LLAMA4 = (
-    ("0.5.1", ("fa3", "aiter")),
+    ("0.4.9.post4", ("fa3",)),
+    ("0.5.1", ("aiter",)),
     ("0.5.2", ("triton",)),
     ("0.5.4", ("trtllm_mha",)),
     ("0.5.5", ("intel_xpu",)),
@@ -69,14 +72,17 @@ def check(plan: Plan) -> Iterator[Verdict]:
     used: tuple[str | None, ...]
     if rows is _GPT_OSS and plan.in_versions(">=0.5.3"):
         used = attention_backends(plan)
-    elif rows is _LLAMA4 and plan.given("device") == "cpu":
+    elif rows is _LLAMA4 and plan.in_versions(">=0.5.3") and runs_on_cpu(plan):
         return
+    elif rows is _LLAMA4 and plan.in_versions("<0.5.6"):
+        used = (plan.given("attention_backend"),)
     else:
         used = (attention_backend(plan),)
     for backend in dict.fromkeys(used):
-        if backend is not None and backend not in known:
+        if known and backend not in known:
+            said = f"does not run on {backend}" if backend else "needs an attention_backend"
             yield Verdict(
-                f"{target.architecture} does not run on {backend} in SGLang {plan.request.version}",
+                f"{target.architecture} {said} in SGLang {plan.request.version}",
                 at=("attention_backend", "decode_attention_backend", "prefill_attention_backend"),
                 why=f"the engine stops: it requires one of {', '.join(known)}",
                 fix=Fix(
@@ -95,10 +101,11 @@ RULE = rule(
     "model-backend",
     Severity.ERROR,
     check,
-    versions=">=0.5.1",
+    versions=">=0.4.9.post4",  # same either way: it has no list for an earlier one
     sources=(
         "sglang 0.5.23 arg_groups/model_hook.py:536",
         "sglang 0.5.10.post1 server_args.py:1851",
+        "sglang 0.4.9.post4 server_args.py:1808",
     ),
     doc=__doc__,
 )

@@ -70,14 +70,26 @@ def check(plan: Plan) -> Iterator[Verdict]:
             f"speculative_eagle_topk {topk} with page_size {page} needs {' or '.join(known)}, not "
             f"{backend or 'an omitted attention_backend'}",
             at=("page_size", name, "speculative_eagle_topk"),
-            why="the engine refuses: speculative_eagle_topk > 1 with page_size > 1 is unstable "
-            "and produces incorrect results for paged attention backends",
+            why=f"the engine refuses: {_said(plan, backend)}",
             fix=Fix(
                 "set speculative_eagle_topk to 1 (the draft tokens follow), or page_size to 1 "
                 "where the backend does not force it",
                 set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
             ),
         )
+
+
+def _said(plan: Plan, backend: str | None) -> str:
+    if plan.in_versions("<0.5.13"):
+        return (
+            "speculative_eagle_topk > 1 with page_size > 1 is unstable and produces incorrect "
+            "results for paged attention backends"
+        )
+    known = tuple(name for _, name in _BACKENDS)
+    return (
+        f"speculative_eagle_topk > 1 with page_size > 1 is only supported on {known}; got "
+        f"attention_backend={backend!r}"
+    )
 
 
 RULE = rule(

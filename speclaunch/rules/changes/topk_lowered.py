@@ -1,7 +1,7 @@
 """A tree becomes a chain on a paged KV cache.
 
 ## What it does
-Tells that SGLang 0.4.6 lowers `speculative_eagle_topk` to 1 where the page size is above 1.
+Tells that SGLang 0.4.6 to 0.4.8 lower `speculative_eagle_topk` to 1 where the page size is above 1.
 
 ## Why it matters
 The tree that was asked for is not drafted, and the number of draft tokens becomes steps + 1.
@@ -9,7 +9,7 @@ The tree that was asked for is not drafted, and the number of draft tokens becom
 ## Example
 ```yaml
 args:
-  # on SGLang 0.4.6
+  # on SGLang 0.4.8
   speculative_algorithm: EAGLE
   speculative_eagle_topk: 4
   page_size: 16
@@ -24,7 +24,7 @@ args:
 ```
 
 ## Sources
-- sglang 0.4.6 server_args.py:417
+- sglang 0.4.6 server_args.py:414, 0.4.8.post1 server_args.py:488
 """
 
 from __future__ import annotations
@@ -46,6 +46,6 @@ RULE = rule(
     "topk-lowered",
     Severity.INFO,
     check,
-    sources=("sglang 0.4.6 server_args.py:417",),
+    sources=("sglang 0.4.8.post1 server_args.py:488", "sglang 0.4.6 server_args.py:414"),
     doc=__doc__,
 )

@@ -6,8 +6,9 @@ parallelism, with a `moe_a2a_backend` that it does not go with, with another one
 with a verification mode other than `static` where experts are spread.
 
 ## Why it matters
-The engine refuses each while it reads its arguments. The MoE backends are `none` (0.5.16, 0.5.17),
-`megamoe` (from 0.5.18) and `mori` (from 0.5.21). NPU is free in this choice from 0.5.18.
+The engine refuses each while it reads its arguments; 0.5.16 and 0.5.17 even with a `dp_size` of 1.
+The MoE backends are `none` (0.5.16, 0.5.17), `megamoe` (from 0.5.18) and `mori` (from 0.5.21). NPU
+is free in this choice from 0.5.18.
 
 ## Example
 ```yaml
@@ -38,6 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan
+from speclaunch.plan.resolution.working import counted
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.values import attention_dp_size
 
@@ -49,11 +51,14 @@ _DP = ("enable_dp_attention", "attn_dp_size", "dp_size")
 def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict for each thing that stands against it."""
     ranks = attention_dp_size(plan)
-    if ranks <= 1:
+    # 0.5.16 and 0.5.17 ask for the flag as it was given, which one rank switches off later
+    by_flag = plan.in_versions("<0.5.18") and bool(plan.given("enable_dp_attention"))
+    if ranks <= 1 and not by_flag:
         return
-    if not plan.value("enable_dp_lm_head"):
+    head = plan.given("enable_dp_lm_head") if by_flag else plan.value("enable_dp_lm_head")
+    if not head:
         yield Verdict(
-            f"DSPARK with DP attention ({ranks} ranks) needs enable_dp_lm_head",
+            f"DSPARK with DP attention ({counted(ranks, 'rank')}) needs enable_dp_lm_head",
             at=_DP,
             why="the engine refuses: DSpark with dp attention requires --enable-dp-lm-head.",
             fix=Fix("set enable_dp_lm_head", set={"enable_dp_lm_head": True}, safe=True),

@@ -9,7 +9,8 @@ the checkpoints (`auto`).
 embedding and hidden states, so a float16 draft meets bfloat16 numbers in its first matrix
 product: `expected mat1 and mat2 to have the same dtype`. No version checks it; what is seen is
 `Capture cuda graph failed`, with hints about memory that do not help. An explicit `dtype` applies
-to both models, and they fit. GPUs older than Ampere run both in float16 whatever the configs say.
+to both models, and they fit. GPUs older than Ampere run both in float16 whatever the configs say;
+GPT-OSS in mxfp4 and Mistral Large 3 run in bfloat16 with their drafts.
 
 ## Example
 ```yaml
@@ -42,6 +43,8 @@ from collections.abc import Iterator
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.plan import Plan
+from speclaunch.plan.resolution.model_defaults import dtype_of_both
+from speclaunch.plan.resolution.working import Working
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.models.architectures import EAGLE3_DRAFTS, EAGLE_HEADS
 from speclaunch.rules.models.common import pair
@@ -52,7 +55,7 @@ _AMPERE = 80
 def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict where both data types are known and differ."""
     both = pair(plan) if plan.given("dtype") in (None, "auto") else None
-    if both is None:
+    if both is None or dtype_of_both(Working.of(plan)) is not None:
         return
     hardware = plan.facts.hardware
     if hardware is not None and hardware.capability is not None and hardware.capability < _AMPERE:

@@ -5,10 +5,11 @@ Compares the target layers that an EAGLE-3 draft names (`eagle_aux_hidden_state_
 the number of the target's layers.
 
 ## Why it matters
-The engine captures the hidden states of the layers that the draft's config names. A layer beyond
-the last one is never captured; the draft then gets fewer states than its first layer takes, and
-the first prefill fails (newer versions say `captured 2 of 3 aux hidden states`). Such a draft was
-trained for a larger target.
+The engine captures the hidden states of the layers that the draft's config names, each where the
+next layer begins: most models never capture the last one, nor what is beyond it. The draft then
+gets fewer states than its first layer takes, and the first prefill fails (newer versions say
+`captured 2 of 3 aux hidden states`). A draft that names layers beyond the last one was trained for
+a larger target.
 
 ## Example
 ```yaml
@@ -22,16 +23,28 @@ args:  # 24 layers, and a draft that reads layers 1, 17 and 33
 The draft that was trained for this very target.
 
 ## Sources
-- SGLang 0.5.23 models/llama.py:941, layers/aux_hidden_states.py; 0.5.9 models/llama.py:790
-"""
+- SGLang 0.4.9 models/llama.py:712; 0.5.23 models/llama.py:941, models/gpt_oss.py:735,
+  layers/aux_hidden_states.py; 0.5.9 models/llama.py:790"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from speclaunch.plan.plan import Plan
+from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.models.common import pair
+
+_GPT_OSS = ("GptOssForCausalLM",)
+_BEHIND_THE_LAST: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("Gemma3", "Gemma4"), ">=0.5.12"),
+    (("Laguna",), ">=0.5.15"),
+    (_GPT_OSS, ">=0.5.17"),
+    (("NemotronH",), ">=0.5.19"),
+)
+"""Classes that capture behind the last layer, too (`if num_layers in self.layers_to_capture`)."""
+_FROM_THE_FIRST = ("Deepseek", "Kimi", "MistralLarge3", "Glm4MoeLite", "GlmMoeDsa")
+"""Classes that take the numbers as they are where the first one is not 1 (deepseek_v2.py)."""
+_SINCE = ">=0.5.13"
 
 
 def check(plan: Plan) -> Iterator[Verdict]:
@@ -41,18 +54,45 @@ def check(plan: Plan) -> Iterator[Verdict]:
         return
     target, draft = both
     layers = target.num_hidden_layers
-    if layers is None or not draft.is_eagle3:
+    named = draft.aux_hidden_layers
+    if layers is None or not named or not draft.is_eagle3:
         return
-    beyond = [layer for layer in draft.aux_hidden_layers if layer >= layers]
+    last = _last_captured(plan, target.architecture, layers, named)
+    beyond = [layer for layer in named if layer > last]
     if not beyond:
         return
+    several = f"layer {', '.join(map(str, beyond))}"
+    has = f"the target has {layers}"
+    if max(beyond) < layers:
+        has = f"of the target's {layers} (from 0 on) the last is not captured"
     yield Verdict(
-        f"the draft reads target layer {', '.join(map(str, beyond))}, the target has {layers}",
+        f"the draft reads target {several}, {has}",
         at=("speculative_draft_model_path", "model_path"),
         why="a layer that is not there is not captured: the draft gets too few hidden states and "
         "the first prefill fails",
         fix=Fix("name a draft that was made for this target"),
     )
+
+
+def _last_captured(plan: Plan, architecture: str | None, layers: int, named: Sequence[int]) -> int:
+    """The last layer (from 0 on) whose output a target's model class captures.
+
+    The output of layer i is taken where layer i + 1 begins, so that of the last one is not. Raises
+    UnknownValueError where that depends on an architecture that is not known.
+    """
+    strict, behind = layers - 2, layers - 1
+    if architecture is None:
+        if strict < max(named) <= layers:
+            raise UnknownValueError("the architecture of the target is not known")
+        return strict
+    if architecture in _GPT_OSS and plan.in_versions(">=0.5.17") and max(named) == layers:
+        return layers
+    for names, versions in _BEHIND_THE_LAST:
+        if architecture.startswith(names) and plan.in_versions(versions):
+            return behind
+    if architecture.startswith(_FROM_THE_FIRST) and plan.in_versions(_SINCE) and named[0] != 1:
+        return behind
+    return strict
 
 
 RULE = rule(
@@ -61,7 +101,7 @@ RULE = rule(
     Severity.ERROR,
     check,
     algorithms=("EAGLE3",),
-    versions=">=0.4.10",
+    versions=">=0.4.9",
     sources=("sglang 0.5.23 models/llama.py:941", "sglang 0.5.9 models/llama.py:790"),
     doc=__doc__,
 )

@@ -46,6 +46,7 @@ from speclaunch.rules.values import EAGLE_HANDLER, number
 
 _SWITCH = "speculative_use_rejection_sampling"
 _BLOCK = "speculative_use_block_verification"
+_MAP = "speculative_token_map"
 _THRESHOLDS = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
 
 
@@ -118,6 +119,14 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
         yield (
             f"needs one vocabulary, and the draft has {reduced[0]} of the target's {reduced[1]}",
             ("speculative_draft_model_path",),
+            "it requires the draft and target to share one vocab",
+            {_SWITCH: None, _BLOCK: None},
+        )
+
+    if plan.algorithm == "EAGLE" and plan.value(_MAP) is not None:
+        yield (
+            f"needs one vocabulary, and {_MAP} reduces the draft's",
+            (_MAP,),
             "it requires the draft and target to share one vocab",
             {_SWITCH: None, _BLOCK: None},
         )

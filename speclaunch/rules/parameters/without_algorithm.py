@@ -32,13 +32,11 @@ args:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
-_ALGORITHM = re.compile("speculative.algorithm")
 _CAPTURE = "enable_return_aux_hidden_states"
 """From 0.5.23 it takes the algorithm's name for another purpose."""
 
@@ -47,8 +45,6 @@ def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict for all arguments that do nothing."""
     if plan.given("speculative_algorithm") is not None or plan.given(_CAPTURE):
         return
-    if any(_ALGORITHM.search(problem.message) for problem in plan.request.problems):
-        return  # there is one, and the parser refuses it
     idle = [
         given
         for name, given in plan.request.given.items()

@@ -57,10 +57,16 @@ def check(plan: Plan) -> Iterator[Verdict]:
         why=f"it fails at '{phase}'"
         + (f"; the engine says: {found.message}" * bool(found.message)),
         fix=_fix(found),
+        severity=Severity.ERROR if found.impossible else None,
     )
 
 
 def _fix(found: Budget) -> Fix:
+    if found.impossible:
+        return Fix(
+            "take more GPUs (a larger tp_size), larger ones, or a quantised model; "
+            "`speclaunch plan --fit` says what would fit"
+        )
     if found.working_fractions is None:
         return Fix(
             f"no {_FRACTION} helps; `speclaunch plan --fit` looks for settings that fit, else take "

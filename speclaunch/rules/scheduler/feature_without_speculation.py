@@ -35,7 +35,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from speclaunch.plan.plan import Plan
+from speclaunch.plan.architectures import architectures
+from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.scheduler.tables import is_on
 from speclaunch.rules.values import number
@@ -63,6 +64,48 @@ def _moves_pages(plan: Plan) -> bool:
 def _drafts_with_deepep_v2(plan: Plan) -> bool:
     inherited = plan.given("speculative_moe_a2a_backend") is None
     return inherited and plan.given("moe_a2a_backend") == "deepep_v2"
+
+
+def _architecture(plan: Plan) -> str:
+    target = plan.facts.target
+    if target is None or target.architecture is None:
+        raise UnknownValueError("the architecture of the target is not known")
+    return target.architecture
+
+
+def _is_not_muse_spark(plan: Plan) -> bool:
+    if plan.algorithm != "DFLASH":
+        return True
+    return _architecture(plan) != "MuseSparkForConditionalGeneration"
+
+
+def _is_not_glm_dsa(plan: Plan) -> bool:
+    if plan.algorithm != "EAGLE" or number(plan, "speculative_eagle_topk") != 1:
+        return True
+    if plan.value("enable_multi_layer_eagle") or _architecture(plan) != "GlmMoeDsaForCausalLM":
+        return True
+    target = plan.facts.target
+    layers = target.mtp_layers if target is not None else None
+    if layers is None:
+        raise UnknownValueError("the draft layers of the target are not known")
+    return layers != 1
+
+
+_MIXED_LAYERS = ("layer_types", "layers_block_type", "hybrid", "linear_", "mamba", "ssm", "sliding")
+"""Keys of a config that may say that layers differ in kind."""
+
+
+def _is_plain(plan: Plan) -> bool:
+    """Whether the target has neither windows beside full attention nor states (kv_cache_hook.py
+    :606: it is no hybrid)."""
+    if plan.algorithm not in ("EAGLE", "EAGLE3"):
+        return False
+    architecture = _architecture(plan)
+    known = architectures(plan.request.version)
+    if architecture in known.hybrid or architecture in known.sliding_window:
+        return False
+    config = plan.facts.target.config if plan.facts.target is not None else {}
+    return not any(key.startswith(_MIXED_LAYERS) for key in config)
 
 
 _FEATURES = (
@@ -99,6 +142,13 @@ _FEATURES = (
         on=lambda plan: (number(plan, "speculative_eagle_topk") or 1) > 1,
     ),
     _Feature(
+        "enable_unified_memory",
+        "--enable-unified-memory + EAGLE/EAGLE3 requires a unified target (hybrid-SWA or a mamba "
+        "hybrid)",
+        ">=0.5.22",
+        on=_is_plain,
+    ),
+    _Feature(
         "dwdp_size",
         "DWDP does not support speculative decoding (MTP/draft workers)",
         on=_several("dwdp_size"),
@@ -114,9 +164,22 @@ _FEATURES = (
         "<0.5.23",
     ),
     _Feature(
+        "enable_layernorm_sp",
+        "--enable-layernorm-sp supports speculative decoding only with Muse Spark DFLASH",
+        ">=0.5.23",
+        on=_is_not_muse_spark,
+    ),
+    _Feature(
         "enable_kv_cache_sharding",
         "--enable-kv-cache-sharding does not support speculative decoding.",
         "<0.5.23",
+    ),
+    _Feature(
+        "enable_kv_cache_sharding",
+        "KV sharding supports speculative decoding only for GLM DSA single-layer NextN MTP with "
+        "EAGLE and topk=1.",
+        ">=0.5.23",
+        on=_is_not_glm_dsa,
     ),
     _Feature(
         "enable_hierarchical_cache",

@@ -1,0 +1,42 @@
+"""Which known name a misspelled one may have been: so near that a slip of the keys explains it.
+
+A common beginning is no nearness: `speculative_draft` is no slip for `speculative_draft_sink_size`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_LETTERS_PER_SLIP = 4
+"""One slip (a letter more, less, other, or two swapped) for so many letters; always one."""
+
+
+def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
+    """The only known name that goes on where `word` ends (`tp` for `tp_size`), else those that it
+    may be a slip for, the likeliest first."""
+    from difflib import get_close_matches  # noqa: PLC0415  only needed for a mistake
+
+    names = list(dict.fromkeys(known))
+    folded = {name.casefold(): name for name in names}
+    wanted = word.casefold()
+    longer = [name for name in folded if name.startswith((f"{wanted}_", f"{wanted}-"))]
+    if len(longer) == 1:
+        return (folded[longer[0]],)
+    allowed = max(1, len(word.lstrip("-")) // _LETTERS_PER_SLIP)
+    slips = {name: distance(wanted, name) for name in get_close_matches(wanted, folded, n=8)}
+    found = sorted((one for one in slips if slips[one] <= allowed), key=slips.__getitem__)
+    return tuple(folded[name] for name in found[:count])
+
+
+def distance(one: str, other: str) -> int:
+    """Slips between two words (optimal string alignment)."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, start=1):
+        last, before, row = before, row, [i]
+        for j, its in enumerate(other, start=1):
+            cost = min(row[j - 1] + 1, before[j] + 1, before[j - 1] + (letter != its))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == its:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+    return row[-1]

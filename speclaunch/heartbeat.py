@@ -1,0 +1,173 @@
+"""A sign of life from what takes minutes: a line now and then that says how far it is.
+
+For output that is not a terminal, where nothing spins. Whoever does the work either calls `beat`
+from its own loop, or leaves that to a thread (`beating`) while it waits for something else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+EVERY_SECONDS = 15.0
+"""How long it may be silent."""
+
+_ANNOUNCED = re.compile(r"\((?P<number>\d+(?:\.\d+)?) (?P<unit>[kMG]?B|bytes)\)\s*$")
+_UNITS = {"bytes": 1, "B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
+"""pip counts in thousands (pip/_internal/utils/misc.py, `format_size`)."""
+
+
+class Heartbeat:
+    """Says `text(seconds since the beginning)` whenever nothing was said for `every` seconds.
+
+    An empty text is not said. A `say` that fails (a closed pipe) is not called again: a sign of
+    life must not end what it is about.
+    """
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        text: Callable[[float], str],
+        *,
+        every: float = EVERY_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._say, self._text, self._every, self._clock = say, text, every, clock
+        self._began = self._spoke = clock()
+        self._dumb = False
+
+    def spoke(self) -> None:
+        """Something else was just said: the silence begins anew."""
+        self._spoke = self._clock()
+
+    def beat(self) -> bool:
+        """Say it if it is time; whether it was said. Call it as often as you like."""
+        now = self._clock()
+        if self._dumb or now - self._spoke < self._every:
+            return False
+        self._spoke = now
+        text = self._text(now - self._began)
+        if not text:
+            return False
+        try:
+            self._say(text)
+        except (OSError, ValueError):
+            self._dumb = True
+            return False
+        return True
+
+
+@contextlib.contextmanager
+def beating(
+    say: Callable[[str], None], text: Callable[[float], str], *, every: float = EVERY_SECONDS
+) -> Iterator[Heartbeat]:
+    """Beat in a thread as long as the block runs; it has ended when the block has.
+
+    `text` is called in that thread.
+    """
+    heartbeat = Heartbeat(say, text, every=every)
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(min(1.0, every / 4)):
+            heartbeat.beat()
+
+    thread = threading.Thread(target=run, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield heartbeat
+    finally:
+        over.set()
+        thread.join()
+
+
+class Growth:
+    """How many bytes have come into some folders since the beginning, and how fast.
+
+    A file that was there and is gone again (a download that was unpacked) still counts. Only files
+    whose names end with `suffix` count.
+    """
+
+    def __init__(
+        self,
+        *folders: Path,
+        expected: int | None = None,
+        suffix: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.expected = expected
+        """Bytes that will come in all, where that is known; may be set and raised on the way."""
+        self._folders, self._suffix, self._clock = folders, suffix, clock
+        self._sizes: dict[str, int] = {}
+        self._before = self._count()
+        self._last = (clock(), 0)
+
+    def text(self) -> str:
+        """`1.2 of 3.6 GB, 38 MB/s, about 1 min left`; asked again, the speed since then."""
+        now, had = self._last
+        bytes_, at = self._count() - self._before, self._clock()
+        self._last = (at, bytes_)
+        speed = (bytes_ - had) / (at - now) if at > now else 0.0
+        return amount(bytes_, self.expected, speed)
+
+    def _count(self) -> int:
+        for folder in self._folders:
+            for base, _, names in os.walk(folder):
+                for name in filter(lambda name: name.endswith(self._suffix), names):
+                    path = f"{base}/{name}"
+                    with contextlib.suppress(OSError):
+                        size = os.lstat(path).st_size
+                        self._sizes[path] = max(size, self._sizes.get(path, 0))
+        return sum(self._sizes.values())
+
+
+def amount(done: int, expected: int | None, speed: float) -> str:
+    """Bytes so far, of how many, at how many a second, and how long that still takes."""
+    if expected is not None and expected >= done:
+        unit = _unit(expected)
+        parts = [f"{done / unit[0]:.1f} of {expected / unit[0]:.1f} {unit[1]}"]
+    else:
+        parts = [f"{size(done)} so far"]
+    if speed >= 1:
+        parts.append(f"{size(speed)}/s")
+        if expected is not None and expected > done:
+            parts.append(f"about {duration((expected - done) / speed)} left")
+    return ", ".join(parts)
+
+
+def size(bytes_: float) -> str:
+    """`38 MB`, `1.2 GB`: thousands, as pip and disks count."""
+    factor, unit = _unit(bytes_)
+    number = bytes_ / factor
+    return f"{number:.1f} {unit}" if factor > _UNITS["MB"] else f"{number:.0f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """`40 s`, `3 min 20 s`, `1 h 5 min`, `2 d 3 h`."""
+    whole = max(0, int(seconds))
+    days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+def announced_bytes(line: str) -> int | None:
+    """What pip's `Downloading torch-….whl (915.2 MB)` announces; None for other lines."""
+    found = _ANNOUNCED.search(line)
+    if found is None or not line.lstrip().startswith("Downloading "):
+        return None
+    return int(float(found["number"]) * _UNITS[found["unit"]])
+
+
+def _unit(bytes_: float) -> tuple[int, str]:
+    for unit in ("GB", "MB", "kB"):
+        if bytes_ >= _UNITS[unit]:
+            return _UNITS[unit], unit
+    return 1, "B"

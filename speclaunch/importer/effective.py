@@ -1,0 +1,144 @@
+"""The words that reach the server's parser of a version, wherever they were written."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+
+from speclaunch.engine.argument import Argument
+from speclaunch.engine.catalogue import Catalogue
+from speclaunch.engine.entrypoint import CONFIG, CONFIG_SINCE, CONFIG_SUFFIXES, dispatch, since
+from speclaunch.errors import InputError, Place, Problem
+from speclaunch.importer import placeholders
+from speclaunch.importer.interface import ConfigFile, Invocation, InvocationKind, Word
+from speclaunch.importer.sglang_yaml import read_sglang_yaml
+
+_MANY = re.compile(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
+"""In the name of a variable that holds more words than one, or none."""
+
+
+@dataclass(slots=True)
+class Effective:
+    """What one version's parser is given.
+
+    `refused` is what the program says before its parser has a look. `unseen` says why there may be
+    arguments that nobody here can see; `elided` that the writer left some out.
+    """
+
+    words: tuple[Word, ...]
+    refused: list[Problem] = field(default_factory=list)
+    remarks: list[Problem] = field(default_factory=list)
+    unseen: str | None = None
+    elided: bool = False
+
+
+def effective(invocation: Invocation, catalogue: Catalogue) -> Effective:
+    """The words of a command as `catalogue`'s version hands them to its parser."""
+    found = Effective(invocation.words, list(invocation.refused))
+    if invocation.kind is InvocationKind.CONFIG and invocation.config is not None:
+        found.words, found.refused = (), []
+        _merge(found, invocation.config, invocation.place, catalogue)
+    if invocation.kind is InvocationKind.SERVE:
+        _serve(found, invocation, catalogue)
+    found.words = _without_strays(found, catalogue)
+    if invocation.kind in (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER):
+        _config(found, invocation, catalogue)
+    return found
+
+
+def _serve(found: Effective, invocation: Invocation, catalogue: Catalogue) -> None:
+    words = found.words
+    several = [not w.evaluated and _MANY.search(w.text) is not None for w in words]
+    several = [s and not w.placeholder for s, w in zip(several, words, strict=True)]
+    ellipses = any(word.placeholder and placeholders.is_ellipsis(word.text) for word in words)
+    first = several.index(False) if False in several else len(words)
+    read = dispatch(
+        [word.text for word in words[first:]],
+        catalogue,
+        certain=not ellipses and not any(several),
+    )
+    for index, said in read.refused:
+        place = invocation.place if index is None else words[first + index].place
+        found.refused.append(Problem(said, place))
+    found.elided = first > 0
+    given: list[Word] = []
+    for index, word in enumerate(words[first:]):
+        if index == read.model:
+            given.append(replace(word, text="--model-path", evaluated=True, placeholder=False))
+        if index not in read.own:
+            given.append(word)
+    found.words = tuple(given)
+
+
+def _config(found: Effective, invocation: Invocation, catalogue: Catalogue) -> None:
+    """`--config FILE`: its arguments come first, so that those of the command win."""
+    at = [i for i, word in enumerate(found.words) if word.evaluated and word.text == CONFIG]
+    if not at or not since(catalogue, CONFIG_SINCE):
+        return
+    words, index = found.words, at[0]
+    if len(at) > 1 or index + 1 >= len(words):
+        many = "Multiple config files specified! Only one allowed."
+        said = many if len(at) > 1 else "No config file specified after --config flag!"
+        found.refused.append(Problem(f"argument --config: {said}", words[at[-1]].place))
+        return
+    path = words[index + 1]
+    found.words = (*words[:index], *words[index + 2 :])
+    if not path.evaluated:
+        found.unseen = f"the file `{path.text}` of --config is not known"
+    elif PurePath(path.text).suffix.lower() not in CONFIG_SUFFIXES:
+        suffix = PurePath(path.text).suffix
+        said = f"argument --config: Config file must be YAML format, got: {suffix}"
+        found.refused.append(Problem(said, path.place, "name a file that ends in .yaml"))
+        found.unseen = "the engine does not read the file of --config"
+    elif invocation.config is None or invocation.config.text is None:
+        why = invocation.config.why if invocation.config is not None else "it is not read here"
+        found.unseen = f"{path.text} of --config: {why}"
+    else:
+        _merge(found, invocation.config, path.place, catalogue)
+
+
+def _merge(found: Effective, config: ConfigFile, place: Place, catalogue: Catalogue) -> None:
+    try:
+        reading = read_sglang_yaml(config.text or "", config.shown, catalogue.version)
+    except InputError as error:
+        found.unseen = f"{config.shown} cannot be read"
+        found.refused += [
+            Problem(f"argument --config: {one.message}", one.place or place, one.help)
+            for one in error.problems
+        ]
+        return
+    found.remarks += reading.problems
+    for invocation in reading.invocations:
+        found.words = (*invocation.words, *found.words)
+        found.refused += invocation.refused
+
+
+def _without_strays(found: Effective, catalogue: Catalogue) -> tuple[Word, ...]:
+    """Without words that are nobody's value and not known: `...`, `"$@"`, `$EXTRA_ARGS`.
+
+    They may stand for any number of arguments, none included.
+    """
+    kept: list[Word] = []
+    room = 0
+    for word in found.words:
+        if word.text.startswith("-") and (word.evaluated or "=" in word.text):
+            room = _room(word, catalogue)
+        elif not word.evaluated and room == 0:
+            found.elided = True
+            continue
+        else:
+            room = max(room - 1, 0)
+        kept.append(word)
+    return tuple(kept)
+
+
+def _room(flag: Word, catalogue: Catalogue) -> int:
+    """How many words behind a flag can be its values."""
+    argument = catalogue.resolve_flag(flag.text)
+    if "=" in flag.text:
+        return 0
+    if not isinstance(argument, Argument) or argument.nargs in ("+", "*"):
+        return sys.maxsize
+    return 1 if argument.kind.takes_value else 0

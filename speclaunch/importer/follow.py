@@ -1,0 +1,79 @@
+"""The files that a server command reads itself: the one behind ``--config``.
+
+The engine opens it relative to where it is started, which a script does not say: the directory of
+the script is tried, then the working directory. A file is only followed below those, so that a
+finding never quotes a line from elsewhere on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from speclaunch.engine.entrypoint import CONFIG, CONFIG_SUFFIXES
+from speclaunch.importer.interface import (
+    MAX_BYTES,
+    ConfigFile,
+    Invocation,
+    InvocationKind,
+    Reading,
+)
+
+
+def followed(reading: Reading, file: Path | None, *, anywhere: bool = False) -> Reading:
+    """A reading with the ``--config`` files of its commands.
+
+    `file` is where the commands were written, None for standard input or a command line.
+    `anywhere`: the words are the user's own, and so is every file that they name.
+    """
+    if not any(word.text == CONFIG for found in reading.invocations for word in found.words):
+        return reading
+    around = [file.parent] if file is not None else []
+    places = [*around, Path()]
+    return replace(
+        reading,
+        invocations=tuple(_with_config(found, places, anywhere) for found in reading.invocations),
+    )
+
+
+def _with_config(invocation: Invocation, places: Iterable[Path], anywhere: bool) -> Invocation:
+    if invocation.kind in (InvocationKind.CONFIG, InvocationKind.SLIME):
+        return invocation
+    words = [word for word in invocation.words if word.evaluated]
+    at = next((i for i, word in enumerate(words) if word.text == CONFIG), len(words))
+    if at + 1 >= len(words) or not words[at + 1].text.lower().endswith(CONFIG_SUFFIXES):
+        return invocation
+    name = words[at + 1].text
+    if invocation.image is not None:
+        found = ConfigFile(name, why="it is in the container")
+    else:
+        found = _read(name, places, anywhere)
+    return replace(invocation, config=found)
+
+
+def _read(name: str, places: Iterable[Path], anywhere: bool) -> ConfigFile:
+    outside = False
+    for place in places:
+        file = place / name
+        try:
+            if not file.is_file():
+                continue
+            if not anywhere and not _below(file, places):
+                outside = True
+                continue
+            if file.stat().st_size > MAX_BYTES:
+                return ConfigFile(name, why="it is larger than 10 MiB")
+            return ConfigFile(str(file), file.read_bytes().decode("utf-8-sig"))
+        except UnicodeDecodeError:
+            return ConfigFile(name, why="it is not UTF-8 text")
+        except (OSError, ValueError) as error:
+            return ConfigFile(name, why=f"it cannot be read ({getattr(error, 'strerror', error)})")
+    if outside:
+        return ConfigFile(name, why="it lies outside of the directories that are checked")
+    return ConfigFile(name, why="there is no such file here")
+
+
+def _below(file: Path, places: Iterable[Path]) -> bool:
+    real = file.resolve()
+    return any(real.is_relative_to(place.resolve()) for place in places)

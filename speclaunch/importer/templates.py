@@ -1,0 +1,87 @@
+"""Templates: files that another program fills in before anybody starts what is in them.
+
+A Helm chart's templates and values, Jinja templates. What stands in them is not what will run, so
+they are not judged; the rendered text is.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+from speclaunch.errors import ExitCode, InputError
+
+CHART = "Chart.yaml"
+_JINJA_SUFFIXES = frozenset({".j2", ".jinja", ".jinja2"})
+_GO_SUFFIXES = frozenset({".tpl", ".tmpl", ".gotmpl"})
+TEMPLATE_SUFFIXES = _JINJA_SUFFIXES | _GO_SUFFIXES
+"""What a template is called; `run.sh.j2` is a script once it is rendered."""
+
+_MOST_PARENTS = 8
+_VALUES = re.compile(r"values\b.*\.ya?ml", re.I)
+_HELM = re.compile(r"\{\{[^{}\n]*(?<![\w.])\.(?:Values|Release|Chart|Capabilities)\.")
+"""Helm's own objects."""
+_MARK = re.compile(r"\{\{[^{}\n]*\}\}|\{%[^{}\n]*%\}")
+_BARE = re.compile(r"(?:^|[:,\[-])[ \t]+\{\{[^{}\n]*\}\}|^\{\{|^[ \t]*\{%", re.MULTILINE)
+"""A mark where YAML has a value: without quotes it is none."""
+
+_HELM_REMEDY = "render it: helm template . | speclaunch lint -"
+_REMEDY = "render it, and check the result"
+
+
+class TemplateError(InputError):
+    """A template is all there is: nothing can be checked (exit 3)."""
+
+    exit_code = ExitCode.NOTHING
+
+
+def template_of(text: str, path: Path | None, *, is_yaml: bool) -> str | None:
+    """Why a text is not what will run, and what to do; None where it is no template.
+
+    `path` is its file, where it has one: a chart is known by the `Chart.yaml` above it. Marks in
+    the words of a script or of a document (`{{ x }}`), and quoted ones in YAML, make no template:
+    the rest of it can be judged.
+    """
+    if path is not None:
+        said = _by_name(text, path)
+        if said is not None:
+            return said
+    if _HELM.search(text):
+        return f"is a Helm template: not judged; {_HELM_REMEDY}"
+    if is_yaml and _MARK.search(text) and (_BARE.search(text) or not _is_yaml(text)):
+        return f"is a template: not judged; {_REMEDY}"
+    return None
+
+
+def _by_name(text: str, path: Path) -> str | None:
+    chart = _chart(path)
+    if chart is not None and path.parent == chart and _VALUES.fullmatch(path.name):
+        return f"holds the values of a Helm chart: not judged; {_HELM_REMEDY}"
+    if chart is not None and path.relative_to(chart).parts[0] == "templates":
+        if _MARK.search(text) or path.suffix in _GO_SUFFIXES:
+            return f"is a Helm template: not judged; {_HELM_REMEDY}"
+        return None
+    suffixes = {suffix.lower() for suffix in path.suffixes}
+    if suffixes & _JINJA_SUFFIXES:
+        return f"is a Jinja template: not judged; {_REMEDY}"
+    if suffixes & _GO_SUFFIXES and _MARK.search(text):
+        return f"is a template: not judged; {_REMEDY}"
+    return None
+
+
+def _chart(path: Path) -> Path | None:
+    """The directory of the chart that a file belongs to."""
+    parents = list(path.parents)[:_MOST_PARENTS]
+    return next((parent for parent in parents if (parent / CHART).is_file()), None)
+
+
+def _is_yaml(text: str) -> bool:
+    """Whether a text is YAML. Only its events are asked for: it may be of any depth."""
+    try:
+        for _ in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            pass
+    except yaml.YAMLError:
+        return False
+    return True

@@ -1,0 +1,240 @@
+"""What a model must be divisible by for its ranks, as the engine's layers assert it.
+
+Only architectures whose layers were read are judged; `UnknownValueError` for all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.plan.divided_models import GROUPED, LATENT
+from speclaunch.plan.memory.checkpoint_bytes import counted
+from speclaunch.plan.memory.drafts import draft_of, target_of
+from speclaunch.plan.memory.language import padded
+from speclaunch.plan.memory.matrices import Matrix, Role, Shard
+from speclaunch.plan.memory.model_config import ModelConfig
+from speclaunch.plan.memory.ranks import Ranks, ranks_of
+from speclaunch.plan.plan import Plan, UnknownValueError
+
+_OTHER_ATTENTION = (
+    "dcp_size",
+    "enable_nsa_prefill_context_parallel",
+    "enable_dsa_prefill_context_parallel",
+    "enable_prefill_context_parallel",
+    "enable_prefill_cp",
+)
+"""Arguments that share attention out in ways that are not worked out here."""
+_ROUTED = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+_EVEN_VOCABULARY = "<0.5.22"
+"""As long as a vocabulary is padded to 64 alone, but on a CPU (0.5.21 and 0.5.22
+layers/vocab_parallel_embedding.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undivided:
+    """Something of a model that its ranks do not divide."""
+
+    whose: str
+    """`target` or `draft`."""
+    model: str
+    what: str
+    """With its number: `32 attention heads`."""
+    ranks: int
+    of: str
+    """What the ranks are: `ranks of attention`."""
+    engine: str
+    """What the engine asserts, or says."""
+    works: tuple[int, ...] = ()
+    """`tp_size` below the plan's with which it would divide; empty where that alone does not."""
+
+
+def undivided_heads(plan: Plan) -> Iterator[Undivided]:
+    """Heads and KV heads of target and draft. Raises UnknownValueError."""
+    tensor, attention = _attention(plan)
+    if attention < 2:
+        return
+    for whose, checkpoint in _models(plan):
+        yield from _heads(whose, checkpoint, tensor, attention)
+
+
+def undivided_experts(plan: Plan) -> Iterator[Undivided]:
+    """Routed experts by the groups of expert parallelism, and the width of an expert by the ranks
+    within a group (0.5.1 layers/moe/fused_moe_triton/layer.py:176, 0.5.23 :414). Raises
+    UnknownValueError."""
+    ranks = _gpu_ranks(plan)
+    if ranks.tensor < 2:
+        return
+    checkpoint = target_of(plan)
+    config = ModelConfig.of(checkpoint)
+    routed = config.optional(*_ROUTED, least=0)
+    if not routed or routed < 2:
+        return
+    yield from _expert_groups(checkpoint, config, ranks, routed)
+    yield from _expert_widths(plan, checkpoint, ranks)
+
+
+def undivided_widths(plan: Plan) -> Iterator[Undivided]:
+    """The width of dense MLPs, their quantised blocks, and the vocabulary, by the tensor-parallel
+    ranks (`divide` in layers/linear.py and layers/vocab_parallel_embedding.py). Raises
+    UnknownValueError."""
+    ranks = _gpu_ranks(plan)
+    if ranks.tensor < 2 or ranks.attention != ranks.tensor:
+        return  # with DP attention some models divide them among fewer ranks
+    checkpoint = target_of(plan)
+    if checkpoint.architecture not in GROUPED | LATENT:
+        raise UnknownValueError(_unread(checkpoint))
+    if plan.in_versions(_EVEN_VOCABULARY):
+        yield from _vocabulary(checkpoint, ranks.tensor)
+    stored = counted(checkpoint).stored
+    seen: set[tuple[int, int]] = set()
+    for matrix in _of_kind(checkpoint, Shard.TENSOR):
+        size, block = _divided(matrix, stored.scheme_of(matrix), checkpoint)
+        if size is None or (size, block) in seen:
+            continue
+        seen.add((size, block))
+        yield from _width("target", checkpoint, "the MLP", size, block, ranks.tensor, True)
+
+
+def _attention(plan: Plan) -> tuple[int, int]:
+    """All tensor-parallel ranks, and those that share attention. Raises UnknownValueError."""
+    ranks = _gpu_ranks(plan)
+    return ranks.tensor, ranks.attention
+
+
+def _gpu_ranks(plan: Plan) -> Ranks:
+    """The ranks of a plan for GPUs; a CPU pads what cannot be divided
+    (`adjust_config_with_unaligned_cpu_tp`, 0.5.23 configs/update_config.py:226)."""
+    given = plan.given("device")
+    hardware = plan.facts.hardware
+    device = given if given is not None else hardware.device if hardware is not None else "cuda"
+    if str(device).partition(":")[0] != "cuda":
+        return Ranks()
+    for name in _OTHER_ATTENTION:
+        if plan.value(name) not in (None, False, 1):
+            raise UnknownValueError(f"how `{name}` divides attention is not worked out")
+    return ranks_of(plan)
+
+
+def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
+    """Target and draft; a draft that is layers of the target only once."""
+    target = target_of(plan)
+    yield "target", target
+    draft = draft_of(plan)
+    if draft is not None and draft.checkpoint is not target and not draft.is_mtp:
+        yield "draft", draft.checkpoint
+
+
+def _unread(checkpoint: Checkpoint) -> str:
+    return f"how {checkpoint.architecture or checkpoint.name} is divided among ranks is not known"
+
+
+def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> Iterator[Undivided]:
+    name = checkpoint.architecture
+    if name not in GROUPED | LATENT:
+        raise UnknownValueError(_unread(checkpoint))
+    config = ModelConfig.of(checkpoint)
+    heads = config.count("num_attention_heads")
+    grouped = config.optional("num_key_value_heads") if name in GROUPED else None
+    of = "ranks" if attention == tensor else "ranks of attention"
+    works = tuple(
+        size
+        for size in range(tensor - 1, 0, -1)
+        if not heads % size and (grouped is None or _shares(grouped, size))
+    )
+    alone = works if attention == tensor else ()
+    if heads % attention:
+        said = "assert total_num_heads % tp_size == 0" if name in GROUPED else _OF_LATENT
+        what = f"{heads} attention heads"
+        yield Undivided(whose, checkpoint.name, what, attention, of, said, alone)
+    # a model that does not know DP attention divides by all ranks
+    elif grouped is not None and not _shares(grouped, attention) and not _shares(grouped, tensor):
+        what = f"{grouped} KV heads"
+        said = "assert total_num_kv_heads % tp_size == 0"
+        if attention > grouped:
+            said = "assert tp_size % total_num_kv_heads == 0"
+        yield Undivided(whose, checkpoint.name, what, attention, of, said, alone)
+
+
+_OF_LATENT = "assert num_heads % attn_tp_size == 0"
+
+
+def _shares(heads: int, ranks: int) -> bool:
+    """Whether KV heads are divided evenly, or repeated evenly."""
+    return not (heads % ranks if heads >= ranks else ranks % heads)
+
+
+def _expert_groups(
+    checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks, routed: int
+) -> Iterator[Undivided]:
+    """Some releases and models count redundant and shared experts among them: none may divide."""
+    shared = config.optional("n_shared_experts", "num_shared_experts", least=0) or 0
+    more = {0, ranks.redundant_experts, shared, shared + ranks.redundant_experts}
+    if all((routed + one) % ranks.experts for one in more):
+        said = "assert num_experts % moe_ep_size == 0"
+        what = f"{routed} experts"
+        of = "groups of expert parallelism"
+        yield Undivided("target", checkpoint.name, what, ranks.experts, of, said)
+
+
+def _expert_widths(plan: Plan, checkpoint: Checkpoint, ranks: Ranks) -> Iterator[Undivided]:
+    within = ranks.tensor // ranks.experts // max(1, int(plan.value("moe_dp_size") or 1))
+    if within < 2 or checkpoint.architecture == "GptOssForCausalLM":  # it is padded
+        return
+    stored = counted(checkpoint).stored
+    for matrix in _of_kind(checkpoint, Shard.EXPERT):
+        size, block = _divided(matrix, stored.scheme_of(matrix), checkpoint)
+        if size is not None:
+            found = list(_width("target", checkpoint, "an expert", size, block, within, False))
+            if found:
+                yield found[0]
+                return
+
+
+def _of_kind(checkpoint: Checkpoint, shard: Shard) -> Iterator[Matrix]:
+    """The projections of MLPs. Raises UnknownValueError."""
+    ends = ("gate_proj", "up_proj", "down_proj")
+    for matrix in counted(checkpoint).matrices:
+        if matrix.shard is shard and matrix.role is Role.BODY and matrix.name.endswith(ends):
+            yield matrix
+
+
+def _divided(matrix: Matrix, scheme: object, checkpoint: Checkpoint) -> tuple[int | None, int]:
+    """The side of a projection that is divided, and the block that each part must be whole in."""
+    down = matrix.name.endswith("down_proj")
+    block = getattr(scheme, "block", None)
+    if block is None or checkpoint.quantization != "fp8":
+        return (matrix.columns if down else matrix.rows), 1
+    return (matrix.columns, block[1]) if down else (matrix.rows, block[0])
+
+
+def _width(
+    whose: str,
+    checkpoint: Checkpoint,
+    of_what: str,
+    size: int,
+    block: int,
+    ranks: int,
+    alone: bool,
+) -> Iterator[Undivided]:
+    works = tuple(one for one in range(ranks - 1, 0, -1) if not size % (one * block))
+    what = f"the width {size} of {of_what}"
+    found = works if alone else ()
+    if size % ranks:
+        said = f"AssertionError: {size} is not divisible by {ranks}"
+        yield Undivided(whose, checkpoint.name, what, ranks, "ranks", said, found)
+    elif size // ranks % block:
+        said = f"ValueError: {size // ranks} is not divisible by weight quantization block {block}"
+        of = f"ranks in blocks of {block}"
+        yield Undivided(whose, checkpoint.name, what, ranks, of, said, found)
+
+
+def _vocabulary(checkpoint: Checkpoint, ranks: int) -> Iterator[Undivided]:
+    size = ModelConfig.of(checkpoint).count("vocab_size")
+    rows = padded(size)
+    if rows % ranks:
+        works = tuple(one for one in range(ranks - 1, 0, -1) if not rows % one)
+        what = f"the vocabulary of {size} tokens, padded to {rows},"
+        said = f"AssertionError: {rows} is not divisible by {ranks}"
+        yield Undivided("target", checkpoint.name, what, ranks, "ranks", said, works)

@@ -1,0 +1,55 @@
+"""An MLP or the vocabulary cannot be divided among the ranks.
+
+## What it does
+Finds a `tp_size` that does not divide the width of the target's dense MLPs (`intermediate_size`; in
+whole blocks where the weights are quantised in blocks), and, up to 0.5.21, one that does not divide
+the vocabulary padded to a multiple of 64. With DP attention it does not judge.
+
+## Why it matters
+The engine stops while it builds the model: `AssertionError: 151936 is not divisible by 5`. From
+0.5.22 the padding of the vocabulary grows with the ranks.
+
+## Example
+```yaml
+args:
+  model_path: my-org/model   # a vocabulary of 151936 tokens
+  tp_size: 5
+```
+
+## Use instead
+```yaml
+args:
+  model_path: my-org/model
+  tp_size: 4
+```
+
+## Sources
+- SGLang 0.5.23 layers/linear.py:483 and :693, layers/quantization/fp8.py:597, 0.5.21
+  layers/vocab_parallel_embedding.py, 0.5.22 layers/vocab_parallel_embedding.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.plan.division import undivided_widths
+from speclaunch.plan.plan import Plan
+from speclaunch.rules.interface import Severity, Verdict, rule
+from speclaunch.rules.placement.common import verdicts
+
+_AT = ("tp_size",)
+
+
+def check(plan: Plan) -> Iterator[Verdict]:
+    """One verdict a width."""
+    yield from verdicts(undivided_widths(plan), _AT, "take fewer ranks, or another checkpoint")
+
+
+RULE = rule(
+    "SPL509",
+    "undivided-widths",
+    Severity.ERROR,
+    check,
+    sources=("sglang 0.5.23 layers/linear.py:483",),
+    doc=__doc__,
+)

@@ -1,0 +1,149 @@
+"""Values that the engine decides by the target's model, by the number of ranks, or by the device."""
+
+from __future__ import annotations
+
+import pytest
+
+from speclaunch.facts.hardware import Hardware
+from tests.plan.resolving import B200, H100, LLAMA, model, plan
+
+DRAFT = "speculative_draft_attention_backend"
+NEMOTRON = model("NemotronHForCausalLM")
+M3 = "MiniMaxM3SparseForConditionalGeneration"
+M3_NVFP4 = model(M3, quantization_config={"quant_method": "minimax_m3_nvfp4"})
+_EAGLE = "--speculative-algorithm EAGLE --speculative-draft-model-path d --speculative-num-steps 3"
+_CHAIN = f"{_EAGLE} --speculative-eagle-topk 1"
+_TREE = f"{_EAGLE} --speculative-eagle-topk 4 --speculative-num-draft-tokens 8"
+_DSPARK = "--speculative-algorithm DSPARK --speculative-draft-model-path d"
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "hardware", "expected"),
+    [
+        ("0.5.23", _CHAIN, B200, "trtllm_mha"),
+        ("0.5.19", _CHAIN, B200, "trtllm_mha"),
+        ("0.5.18", _CHAIN, B200, None),
+        ("0.5.23", _TREE, B200, "flashinfer"),
+        ("0.5.23", _CHAIN, H100, None),
+        ("0.5.23", f"{_CHAIN} --attention-backend flashinfer", B200, None),
+        ("0.5.23", f"{_CHAIN} --speculative-draft-attention-backend triton", B200, "triton"),
+        ("0.5.23", "", B200, None),
+    ],
+)
+def test_the_draft_of_nemotron_h(
+    version: str, words: str, hardware: Hardware, expected: str | None
+) -> None:
+    assert plan(version, words, target=NEMOTRON, hardware=hardware).value(DRAFT) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "hardware", "expected"),
+    [
+        ("0.5.23", _DSPARK, B200, "trtllm_mha"),
+        ("0.5.22", _DSPARK, B200, None),
+    ],
+)
+def test_the_draft_of_minimax_m3(
+    version: str, words: str, hardware: Hardware, expected: str | None
+) -> None:
+    assert plan(version, words, target=M3_NVFP4, hardware=hardware).value(DRAFT) == expected
+    assert plan(version, words, target=model(M3), hardware=hardware).value(DRAFT) is None
+
+
+def test_the_draft_of_kimi_k3() -> None:
+    target = model("KimiK3ForConditionalGeneration")
+    assert plan("0.5.17", _DSPARK, target=target, hardware=B200).value(DRAFT) == "trtllm_mha"
+    assert plan("0.5.17", _DSPARK, target=target, hardware=H100).value(DRAFT) is None
+    assert plan("0.5.16", _DSPARK, target=target, hardware=B200).value(DRAFT) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "expected"),
+    [
+        ("0.5.23", "", False),
+        ("0.5.22", "", False),
+        ("0.5.23", "--dp-size 2", True),
+        ("0.5.23", "--tp-size 2 --attn-dp-size 2", True),
+        ("0.5.23", "--tp-size 2 --dp-size 2 --enable-dp-attention", True),
+        ("0.5.21", "", False),
+    ],
+)
+def test_an_lm_head_of_its_own_needs_ranks(version: str, words: str, expected: bool) -> None:
+    found = plan(version, f"--enable-dp-lm-head {words}")
+    assert found.value("enable_dp_lm_head") is expected
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "radix_off", "overlap_off"),
+    [
+        ("0.5.8.post1", _CHAIN, True, True),
+        ("0.5.8.post1", "", False, True),
+        ("0.5.7", _CHAIN, False, True),
+        ("0.5.7", "", False, True),
+        ("0.5.7", "--attention-backend trtllm_mha", True, False),
+        ("0.5.7", "--disable-radix-cache", True, False),
+        ("0.5.6.post2", "", False, True),
+        ("0.5.5.post3", "", False, False),
+    ],
+)
+def test_cached_states_of_nemotron_h(
+    version: str, words: str, radix_off: bool, overlap_off: bool
+) -> None:
+    found = plan(version, words, target=NEMOTRON, hardware=B200)
+    assert found.value("disable_radix_cache") is radix_off
+    assert found.value("disable_overlap_schedule") is overlap_off
+
+
+@pytest.mark.parametrize(
+    ("architecture", "version", "radix_off", "overlap_off"),
+    [
+        ("Qwen3NextForCausalLM", "0.5.5.post3", False, True),
+        ("Qwen3NextForCausalLM", "0.5.7", False, True),
+        ("Qwen3NextForCausalLM", "0.5.8.post1", False, False),
+        ("Glm4MoeForCausalLM", "0.5.8.post1", False, True),  # the branch slipped below it
+        ("Glm4MoeForCausalLM", "0.5.7", False, False),
+        ("KimiLinearForCausalLM", "0.5.8.post1", True, False),
+        ("LlamaForCausalLM", "0.5.8.post1", False, False),
+    ],
+)
+def test_cached_states_of_early_hybrids(
+    architecture: str, version: str, radix_off: bool, overlap_off: bool
+) -> None:
+    found = plan(version, target=model(architecture), hardware=H100)
+    assert found.value("disable_radix_cache") is radix_off
+    assert found.value("disable_overlap_schedule") is overlap_off
+
+
+_MXFP4 = model("GptOssForCausalLM", dtype="float16", quantization_config={"quant_method": "mxfp4"})
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "expected"),
+    [("0.5.1.post3", "", "bfloat16"), ("0.5.23", "--dtype float16", "bfloat16")],
+)
+def test_gpt_oss_in_mxfp4_is_bfloat16(version: str, words: str, expected: str) -> None:
+    assert plan(version, words, target=_MXFP4).value("dtype") == expected
+
+
+def test_the_number_of_a_device_is_no_part_of_it() -> None:
+    assert plan("0.5.23", "--device cuda:0").value("device") == "cuda"
+    for version in ("0.5.10.post1", "0.5.23"):
+        assert plan(version, "--device cuda:0").device == "cuda"
+        assert plan(version, "--device cpu:0").device == "cpu"
+    same = plan("0.5.23", "--device cuda:0", target=LLAMA)
+    assert same.value("attention_backend") == plan("0.5.23").value("attention_backend")
+
+
+def test_a_device_in_a_variable_is_unknown() -> None:
+    from speclaunch.engine.catalogue import load
+    from speclaunch.importer.files import read_shell
+    from speclaunch.plan.plan import UnknownValueError
+    from speclaunch.plan.request import from_invocation
+    from speclaunch.plan.resolve import resolve
+    from tests.plan.resolving import Facts
+
+    text = "python3 -m sglang.launch_server --model-path m --device $DEVICE\n"
+    (invocation,) = read_shell(text, "run.sh").invocations
+    found = resolve(from_invocation(invocation, "run", load("0.5.23")), Facts(LLAMA, None, H100))
+    with pytest.raises(UnknownValueError, match="DEVICE"):
+        _ = found.device
