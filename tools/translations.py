@@ -2,13 +2,15 @@
 
     python tools/translations.py texts [--count N]             print the generated texts
     python tools/translations.py run --python PY --wheels DIR  the campaign, stored for the tests
-    python tools/translations.py check                         what is stored fits what is generated
+    python tools/translations.py merge PART …                  parts of a campaign (--step, --store)
 
 `migrate`, `import`, `render` and `launch --dry-run` are run over generated texts, all recipes, and
 the commands of a JSONL file (`--cases`). Every text, before and after, is run by a real bash with
 recording stand-ins (translating/bash.py), and the recorded words are given to the release's own
-argparse (translating/oracle.py). PY is an interpreter with msgspec and PyYAML, such as that of
-`speclaunch engine install cpu`; DIR holds the unpacked wheel of each release, `DIR/0.5.23/sglang`.
+argparse (translating/oracle.py). The results are stored for tests/translations.
+
+PY is an interpreter with msgspec and PyYAML, such as that of `speclaunch engine install cpu`; DIR
+holds the unpacked wheel of each release, `DIR/0.5.23/sglang`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+RESULTS = REPOSITORY / "tests/translations/results.json"
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
 from translating.bash import sandbox  # noqa: E402
@@ -30,8 +33,10 @@ from translating.campaign import Campaign, Defect, shown  # noqa: E402
 from translating.meaning import Reader  # noqa: E402
 from translating.releases import releases  # noqa: E402
 from translating.sources import published, recipes  # noqa: E402
-from translating.texts import COUNT, SEED, Text, generate  # noqa: E402
+from translating.texts import COUNT, SEED, digest, generate  # noqa: E402
 from translating.verbs import load_verbs  # noqa: E402
+
+from speclaunch.engine.catalogue import held_versions  # noqa: E402
 
 
 def texts(args: argparse.Namespace) -> int:
@@ -56,9 +61,10 @@ def run(args: argparse.Namespace) -> int:
     defects: list[Defect] = []
     load_verbs()
     with sandbox() as box, releases(args.python, str(args.wheels / "{version}")) as held:
-        campaign = Campaign(Reader(box, held))
+        campaign = Campaign(Reader(box, held), args.rarely)
         for number, text in enumerate(chosen, 1):
             outcome = campaign.judge(text)
+            counts["texts: generated"] += text.id[:7] not in ("recipe-", "publish")
             counts += outcome.counts
             defects += outcome.defects
             for defect in outcome.defects:
@@ -68,7 +74,45 @@ def run(args: argparse.Namespace) -> int:
             if number % 20 == 0:
                 print(f"{number} of {len(chosen)}: {len(defects)} defects", flush=True)
     report(counts, defects, args.report)
+    if args.store:
+        store(args.store, part(args, counts, defects))
     return bool(defects)
+
+
+def part(args: argparse.Namespace, counts: Counter[str], defects: list[Defect]) -> dict[str, Any]:
+    """What is kept of a campaign."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "seed": args.seed,
+        "digest": digest(generate(60, args.seed)),
+        "versions": list(held_versions()),
+        "generated": counts["texts: generated"],
+        "counts": {k: n for k, n in sorted(counts.items()) if not k.startswith("defaults")},
+        "open": [{"id": d.text.id, "group": d.group, "detail": d.detail[:200]} for d in defects],
+    }
+
+
+def store(path: Path, found: dict[str, Any]) -> None:
+    """Write results."""
+    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+def merge(args: argparse.Namespace) -> int:
+    """The parts of one campaign together."""
+    parts = [json.loads(path.read_text()) for path in args.parts]
+    whole = parts[0]
+    for other in parts[1:]:
+        if any(other[key] != whole[key] for key in ("seed", "digest", "versions")):
+            raise SystemExit("the parts are of different campaigns")
+        whole["generated"] += other["generated"]
+        counts = Counter(whole["counts"]) + Counter(other["counts"])
+        whole["counts"] = dict(sorted(counts.items()))
+        whole["open"] += other["open"]
+    store(RESULTS, whole)
+    print(
+        f"{RESULTS.relative_to(REPOSITORY)}: {whole['generated']} texts, {len(whole['open'])} open"
+    )
+    return 0
 
 
 def report(counts: Counter[str], defects: Iterable[Defect], path: Path | None) -> None:
@@ -94,6 +138,9 @@ def main() -> int:
     show.set_defaults(verb=texts)
     ask = verbs.add_parser("run", help="the campaign")
     ask.set_defaults(verb=run)
+    join = verbs.add_parser("merge", help="the parts of a campaign, stored for the tests")
+    join.set_defaults(verb=merge)
+    join.add_argument("parts", type=Path, nargs="+")
     for verb in (show, ask):
         verb.add_argument("--count", type=int, default=COUNT)
         verb.add_argument("--seed", type=int, default=SEED)
@@ -104,6 +151,8 @@ def main() -> int:
     ask.add_argument("--versions", help="only texts from and to these")
     ask.add_argument("--begin", type=int, default=0)
     ask.add_argument("--step", type=int, default=1)
+    ask.add_argument("--rarely", type=int, default=1, help="import one text in so many only")
+    ask.add_argument("--store", type=Path, help="write counts and open defects here, for `merge`")
     ask.add_argument("--report", type=Path, help="write every defect with its text here")
     args = parser.parse_args()
     return int(args.verb(args))

@@ -90,7 +90,9 @@ def test_the_judge_sees_a_difference(
         for d in differences(reader.releases, *sides, Announced.of(""), frozenset())
     ]
     assert found == [*([what] if what else []), "environment: NCCL_DEBUG"]
-    said = Announced.of("--tp-size is another, --port and NCCL_DEBUG are new, removed --log-requests")
+    said = Announced.of(
+        "--tp-size is another, --port and NCCL_DEBUG are new, removed --log-requests"
+    )
     left = [d.what for d in differences(reader.releases, *sides, said, frozenset())]
     assert left == (["removed"] if what == "lost: log_requests" else [])  # 0.5.23 has it
 
@@ -124,7 +126,9 @@ def test_bash_decides_what_the_words_are(box: Sandbox) -> None:
     assert (third.entry, third.arguments) == ("slime", ("--sglang-tp", "8"))
 
 
-@pytest.mark.parametrize("text", ["/bin/rm x", "x; /usr/bin/python3 y", "exec /opt/x", "a > /usr/x"])
+@pytest.mark.parametrize(
+    "text", ["/bin/rm x", "x; /usr/bin/python3 y", "exec /opt/x", "a > /usr/x"]
+)
 def test_nothing_outside_the_stand_ins_is_run(box: Sandbox, text: str) -> None:
     assert box.run(text).refused
 
@@ -142,7 +146,13 @@ services:
     environment: ["A=${B:-1}", C]
 """
     (found,) = processes("compose", compose)
-    assert found.words[2:] == ("sglang.launch_server", "--model-path", "/m x", "--chat-template", "a$b")
+    assert found.words[2:] == (
+        "sglang.launch_server",
+        "--model-path",
+        "/m x",
+        "--chat-template",
+        "a$b",
+    )
     assert found.env == {"A": "1"}
     pod = """
 kind: Pod
@@ -171,9 +181,8 @@ def test_the_stored_results_fit_the_generator() -> None:
     assert stored["versions"] == list(held_versions())
     assert stored["digest"] == digest(generate(60, stored["seed"]))
     counts = stored["counts"]
-    judged = sum(count for what, count in counts.items() if what.startswith("texts: "))
-    assert judged >= stored["generated"] >= 2000
-    assert counts["migrate: compared"] > judged / 2
-    assert sum(stored["defects"].values()) <= len(stored["explained"])
-
-
+    assert counts["texts: generated"] == stored["generated"]
+    for verb in ("migrate", "render shell", "render slime", "dry-run", "migrate recipe"):
+        assert counts[f"{verb}: compared"] > 0
+    # What is open is named, one by one, in the file.
+    assert all(found["id"] and found["group"] for found in stored["open"])

@@ -1,4 +1,4 @@
-"""What a text means: the server commands that a real bash starts, as the release itself reads them."""
+"""What a text means: the servers that a real bash starts, as the release itself reads them."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _environments(
 
 
 def _flags(dest: str, version: str) -> list[Argument]:
-    return [a for a in load(version).arguments.values() if a.dest == dest or a.name == dest]
+    return [a for a in load(version).arguments.values() if dest in (a.dest, a.name)]
 
 
 _FOLDED = (ArgumentKind.CONSTANT, ArgumentKind.IGNORED, ArgumentKind.REFUSED)

@@ -7,15 +7,15 @@ standard input is `{"id", "entry", "words", "files"}`; each line of standard out
 anything, and of it what the words themselves gave.
 
 The words pass through the release's own code: `prepare_server_args` with its merging of a
-`--config` file, and before it what `sglang serve` does to the words (cli/serve.py). A slime script's
-words go to a parser that is built as slime builds it: every option of `add_cli_args` with the
-prefix `--sglang-`.
+`--config` file, and before it what `sglang serve` does to the words (cli/serve.py). The words of a
+slime script go to a parser that is built as slime builds it: every option of `add_cli_args` with
+the prefix `--sglang-`.
 
 A parser needs no torch. Packages that are heavy are replaced by stand-ins that answer to
 everything, and a module of SGLang that stumbles over one of these keeps what it had defined until
-then; `server_args` itself and its own parts must not stumble. With `--whole` nothing is replaced: an
-engine that is installed is asked as it is. The first line of standard output
-tells the release, the number of flags, and which modules stumbled.
+then; `server_args` itself and its own parts must not stumble. With `--whole` nothing is replaced:
+an engine that is installed is asked as it is. The first line of standard output tells the release,
+its flags with their destinations, and which modules stumbled.
 """
 
 from __future__ import annotations
@@ -38,11 +38,48 @@ from pathlib import Path
 from typing import Any
 
 HEAVY = frozenset(
-    "IPython PIL aiohttp av compressed_tensors cv2 datasets decord fastapi flashinfer gguf"
-    " huggingface_hub librosa llguidance modelscope openai openai_harmony outlines pandas"
-    " partial_json_parser prometheus_client pydantic pydantic_core requests scipy sgl_kernel"
-    " soundfile starlette sympy tokenizers torch torchao torchaudio torchvision transformers"
-    " triton uvicorn vllm xgrammar zmq".split()
+    {
+        "IPython",
+        "PIL",
+        "aiohttp",
+        "av",
+        "compressed_tensors",
+        "cv2",
+        "datasets",
+        "decord",
+        "fastapi",
+        "flashinfer",
+        "gguf",
+        "huggingface_hub",
+        "librosa",
+        "llguidance",
+        "modelscope",
+        "openai",
+        "openai_harmony",
+        "outlines",
+        "pandas",
+        "partial_json_parser",
+        "prometheus_client",
+        "pydantic",
+        "pydantic_core",
+        "requests",
+        "scipy",
+        "sgl_kernel",
+        "soundfile",
+        "starlette",
+        "sympy",
+        "tokenizers",
+        "torch",
+        "torchao",
+        "torchaudio",
+        "torchvision",
+        "transformers",
+        "triton",
+        "uvicorn",
+        "vllm",
+        "xgrammar",
+        "zmq",
+    }
 )
 """What a parser does not need."""
 
@@ -96,6 +133,7 @@ class Anything(metaclass=_Answers):
         """As `AutoConfig.register`; the metaclass has another."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As a decorator, a class or a function would."""
         decorates = len(args) == 1 and callable(args[0]) and not kwargs
         return args[0] if decorates else Anything()
 
@@ -254,7 +292,7 @@ class Release:
             node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in wanted
         ]
         namespace: dict[str, Any] = {}
-        exec(compile(tree, str(path), "exec"), namespace)
+        exec(compile(tree, str(path), "exec"), namespace)  # noqa: S102 - of the wheel
         return {name: namespace[name] for name in wanted if name in namespace}
 
     def flags(self) -> dict[str, str]:

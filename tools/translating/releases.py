@@ -113,7 +113,7 @@ class Installed(Releases):
         super().__init__(python, "")
         self.env = dict(env)
 
-    def started(self, version: str) -> tuple[list[str], dict[str, str]]:
+    def started(self, version: str) -> tuple[list[str], dict[str, str]]:  # noqa: ARG002
         """The command of the engine's parser, and its environment."""
         return [str(self.python), str(ORACLE), "--whole"], self.env
 

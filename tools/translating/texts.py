@@ -54,7 +54,7 @@ def digest(texts: Iterable[Text]) -> str:
 
 
 def _one(number: int, seed: int, versions: Container[str] | None) -> Text | None:
-    dice = random.Random(f"{seed}/{number}")
+    dice = random.Random(f"{seed}/{number}")  # noqa: S311 - not a secret
     kinds = list(KINDS)
     kind = kinds[number % len(kinds)] if number % 2 else dice.choice(("command", "array"))
     held = list(held_versions())
@@ -225,9 +225,25 @@ def _slime(writer: Writer) -> Written:
 
 
 _NOT_SLIMES = frozenset(
-    "model_path trust_remote_code random_seed enable_memory_saver host port nccl_port nnodes"
-    " node_rank dist_init_addr gpu_id_step base_gpu_id skip_server_warmup tp_size"
-    " tensor_parallel_size pp_size pipeline_parallel_size".split()
+    {
+        "model_path",
+        "trust_remote_code",
+        "random_seed",
+        "enable_memory_saver",
+        "host",
+        "port",
+        "nccl_port",
+        "nnodes",
+        "node_rank",
+        "dist_init_addr",
+        "gpu_id_step",
+        "base_gpu_id",
+        "skip_server_warmup",
+        "tp_size",
+        "tensor_parallel_size",
+        "pp_size",
+        "pipeline_parallel_size",
+    }
 )
 
 
@@ -273,7 +289,9 @@ def _kubernetes(writer: Writer) -> Written:
         container["env"] = [{"name": "TARGET", "value": words[4]}, {"name": "A", "value": "b"}]
         words[4] = "$(TARGET)"
     if writer.chance(0.35):
-        script = " ".join([*words[:3], *map(shlex.quote, words[3:])]).replace("'$(TARGET)'", '"$TARGET"')
+        script = " ".join([*words[:3], *map(shlex.quote, words[3:])]).replace(
+            "'$(TARGET)'", '"$TARGET"'
+        )
         container |= {"command": ["bash", "-c"], "args": [script]}
     elif writer.chance(0.6):
         container |= {"command": words[:3], "args": words[3:]}

@@ -18,6 +18,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from speclaunch.cli import app
+from speclaunch.engine.argv import parse_argv
+from speclaunch.engine.catalogue import load
+from speclaunch.report import console
+
 SECONDS = 60
 
 VERBS = ("migrate", "import", "render", "launch", "lint")
@@ -34,8 +39,6 @@ class Said:
 
 def load_verbs() -> None:
     """Import what the verbs need, once, before the forks: by running them here."""
-    from speclaunch.cli import app
-
     for verb in VERBS:
         app._register([verb])
     with tempfile.TemporaryDirectory() as name:
@@ -48,19 +51,17 @@ def load_verbs() -> None:
             ["launch", "recipe=ngram_qwen7b", "--dry-run", "--force"],
         ):
             said, quiet = io.StringIO(), io.StringIO()
-            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(quiet):
-                try:
-                    app.app(words, standalone_mode=False)
-                except SystemExit:
-                    pass
+            with (
+                contextlib.redirect_stdout(said),
+                contextlib.redirect_stderr(quiet),
+                contextlib.suppress(SystemExit),
+            ):
+                app.app(words, standalone_mode=False)
 
 
 @cache
 def load_version(version: str) -> None:
     """Load what is known of a version, and build its parsers."""
-    from speclaunch.engine.argv import parse_argv
-    from speclaunch.engine.catalogue import load
-
     parse_argv(["--model-path", "m"], load(version))
 
 
@@ -87,9 +88,6 @@ def speclaunch(words: Sequence[str], directory: Path) -> Said:
 
 
 def _become(words: Sequence[str], directory: Path, out: Path, err: Path) -> int:
-    from speclaunch.cli import app
-    from speclaunch.report import console
-
     os.chdir(directory)
     home = directory / ".home"
     home.mkdir(exist_ok=True)
