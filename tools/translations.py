@@ -48,15 +48,14 @@ def texts(args: argparse.Namespace) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """The campaign."""
-    chosen = generate(args.count, args.seed)
-    if args.cases:
-        chosen += published(args.cases, args.seed)
-    chosen += recipes(REPOSITORY / "recipes", args.seed)
+    others = [*published(args.cases, args.seed)] if args.cases else []
+    others += recipes(REPOSITORY / "recipes", args.seed)
+    chosen = others[args.begin :: args.step]
+    chosen += generate(args.count, args.seed, begin=args.begin, step=args.step)
     chosen = [t for t in chosen if not args.select or args.select in t.id]
     if args.versions:
         only = args.versions.split(",")
         chosen = [t for t in chosen if t.version in only and t.to in only]
-    chosen = chosen[args.begin :: args.step]
     counts: Counter[str] = Counter()
     defects: list[Defect] = []
     load_verbs()
@@ -73,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
                 args.report.write_text("\n".join(line for d in defects for line in shown(d)) + "\n")
             if number % 20 == 0:
                 print(f"{number} of {len(chosen)}: {len(defects)} defects", flush=True)
+                if args.store:
+                    store(args.store, part(args, counts, defects))
     report(counts, defects, args.report)
     if args.store:
         store(args.store, part(args, counts, defects))

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from speclaunch.engine.argument import Argument, ArgumentKind
-from speclaunch.engine.catalogue import Ambiguous, Unknown, held_versions, load
+from speclaunch.engine.catalogue import held_versions, load
 
 LEFT_OUT = frozenset(
     {"--help", "--config", "--model-path", "--version", "--api-key", "--admin-api-key"}
@@ -78,18 +78,21 @@ def _some() -> tuple[str, ...]:
     return (held[0], held[len(held) // 2], held[-1])
 
 
+@cache
+def _shorter(flag: str, version: str) -> tuple[str, ...]:
+    """The beginnings of a flag that this version takes for it."""
+    every = [f for a in load(version).arguments.values() for f in a.flags]
+    return tuple(
+        flag[:length]
+        for length in range(5, len(flag))
+        if not flag[:length].endswith("-") and flag[:length] not in every
+        if [f for f in every if f.startswith(flag[:length])] == [flag]
+    )
+
+
 def abbreviation(flag: str, version: str, dice: random.Random) -> str:
     """A shorter spelling that this version takes for the same argument, or the flag itself."""
-    catalogue = load(version)
-    meant = catalogue.resolve_flag(flag)
-    found = []
-    for length in range(5, len(flag)):
-        short = flag[:length]
-        if short.endswith("-"):
-            continue
-        said = catalogue.resolve_flag(short)
-        if not isinstance(said, Ambiguous | Unknown) and said == meant:
-            found.append(short)
+    found = _shorter(flag, version)
     return dice.choice(found) if found else flag
 
 

@@ -39,13 +39,20 @@ class Text:
 
 
 def generate(
-    count: int = COUNT, seed: int = SEED, *, versions: Container[str] | None = None
+    count: int = COUNT,
+    seed: int = SEED,
+    *,
+    versions: Container[str] | None = None,
+    begin: int = 0,
+    step: int = 1,
 ) -> list[Text]:
     """That many texts; the first of a longer list are those of a shorter one.
 
-    With `versions` only those of them that go from one of these, or to one.
+    With `versions` only those of them that go from one of these, or to one; with `step` every so
+    many, from `begin` on.
     """
-    return [text for number in range(count) if (text := _one(number, seed, versions))]
+    numbers = range(begin, count, step)
+    return [text for number in numbers if (text := _one(number, seed, versions))]
 
 
 def digest(texts: Iterable[Text]) -> str:
