@@ -23,7 +23,7 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load
 from speclaunch.report import console
 
-SECONDS = 60
+SECONDS = 300
 
 VERBS = ("migrate", "import", "render", "launch", "lint")
 
