@@ -94,6 +94,8 @@ def _migrated(file: str, path: Path, to: str, source: str | None) -> tuple[str, 
     if path.suffix in (".yaml", ".yml") and is_recipe(text):
         return text, migrate_recipe(path, shown, to)
     reading = read_text(text, shown, path.suffix or None)
+    if not reading.invocations and reading.unread:
+        raise InputError(reading.unread)
     if not reading.invocations:
         raise NothingFoundError(Problem(f"no SGLang server command in {shown}"))
     if any(found.kind is InvocationKind.CONFIG for found in reading.invocations):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
+from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.errors import Place, Problem, SpeclaunchError
@@ -16,6 +15,7 @@ from speclaunch.facts.engines import at_hand, declared
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.importer.deployment import recipe_name
+from speclaunch.importer.images import image_version
 from speclaunch.importer.interface import Invocation
 from speclaunch.lint.collect import Source
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
@@ -25,8 +25,6 @@ from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.rules.examine import Lookup, examine, examine_together
 from speclaunch.rules.interface import Finding, Fix, Rule, Severity, Unjudged
 from speclaunch.rules.registry import all_rules
-
-_TAG = re.compile(r"sglang[^:@]*:v?(?P<version>\d+\.\d+\.\d+(?:\.post\d+)?)(?![\d.])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,8 @@ def lint(sources: Iterable[Source], options: Options) -> Report:
     """Check every source. Never raises for what a source holds."""
     tasks: list[_Task] = []
     ignores: dict[str, list[Ignore]] = {}
-    for source in sources:
+    for given in sources:
+        source = replace(given, recipe=given.recipe or given.rest)
         ignores[source.path] = read_ignores(source.text, source.path, source.commands)
         try:
             parts = _parts(source, options)
@@ -184,17 +183,6 @@ def _parts(source: Source, options: Options) -> list[tuple[Source, str]]:
             for part, version in parts[1:]
         ]
     )
-
-
-def image_version(image: str | None) -> str | None:
-    """The release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`, where we know it."""
-    found = _TAG.search(image or "")
-    if found is None:
-        return None
-    try:
-        return resolve_version(found["version"]).held
-    except UnknownVersion:
-        return None
 
 
 def _version(source: Source) -> str:

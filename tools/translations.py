@@ -1,0 +1,163 @@
+"""Ask whether speclaunch's translations keep the meaning; the judge is not our own parser.
+
+    python tools/translations.py texts [--count N]             print the generated texts
+    python tools/translations.py run --python PY --wheels DIR  the campaign, stored for the tests
+    python tools/translations.py merge PART …                  parts of a campaign (--step, --store)
+
+`migrate`, `import`, `render` and `launch --dry-run` are run over generated texts, all recipes, and
+the commands of a JSONL file (`--cases`). Every text, before and after, is run by a real bash with
+recording stand-ins (translating/bash.py), and the recorded words are given to the release's own
+argparse (translating/oracle.py). The results are stored for tests/translations.
+
+PY is an interpreter with msgspec and PyYAML, such as that of `speclaunch engine install cpu`; DIR
+holds the unpacked wheel of each release, `DIR/0.5.23/sglang`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+RESULTS = REPOSITORY / "tests/translations/results.json"
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
+
+from translating.bash import sandbox  # noqa: E402
+from translating.campaign import Campaign, Defect, shown  # noqa: E402
+from translating.meaning import Reader  # noqa: E402
+from translating.releases import releases  # noqa: E402
+from translating.sources import published, recipes  # noqa: E402
+from translating.texts import COUNT, SEED, digest, generate  # noqa: E402
+from translating.verbs import load_verbs  # noqa: E402
+
+from speclaunch.engine.catalogue import held_versions  # noqa: E402
+
+
+def texts(args: argparse.Namespace) -> int:
+    """Print generated texts."""
+    for text in generate(args.count, args.seed):
+        print(f"##### {text.id}: {text.version} → {text.to}\n{text.text}")
+    return 0
+
+
+def run(args: argparse.Namespace) -> int:
+    """The campaign."""
+    others = [*published(args.cases, args.seed)] if args.cases else []
+    others += recipes(REPOSITORY / "recipes", args.seed)
+    chosen = others[args.begin :: args.step]
+    chosen += generate(args.count, args.seed, begin=args.begin, step=args.step)
+    chosen = [t for t in chosen if not args.select or args.select in t.id]
+    if args.versions:
+        only = args.versions.split(",")
+        chosen = [t for t in chosen if t.version in only and t.to in only]
+    counts: Counter[str] = Counter()
+    defects: list[Defect] = []
+    load_verbs()
+    with sandbox() as box, releases(args.python, str(args.wheels / "{version}")) as held:
+        campaign = Campaign(Reader(box, held), args.rarely)
+        for number, text in enumerate(chosen, 1):
+            outcome = campaign.judge(text)
+            counts["texts: generated"] += text.id[:7] not in ("recipe-", "publish")
+            counts += outcome.counts
+            defects += outcome.defects
+            for defect in outcome.defects:
+                print(f"{defect.group}: {defect.text.id}: {defect.detail[:160]}", flush=True)
+            if outcome.defects and args.report:
+                args.report.write_text("\n".join(line for d in defects for line in shown(d)) + "\n")
+            if number % 20 == 0:
+                print(f"{number} of {len(chosen)}: {len(defects)} defects", flush=True)
+                if args.store:
+                    store(args.store, part(args, counts, defects))
+    report(counts, defects, args.report)
+    if args.store:
+        store(args.store, part(args, counts, defects))
+    return bool(defects)
+
+
+def part(args: argparse.Namespace, counts: Counter[str], defects: list[Defect]) -> dict[str, Any]:
+    """What is kept of a campaign."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "seed": args.seed,
+        "digest": digest(generate(60, args.seed)),
+        "versions": list(held_versions()),
+        "generated": counts["texts: generated"],
+        "counts": {k: n for k, n in sorted(counts.items()) if not k.startswith("defaults")},
+        "open": [{"id": d.text.id, "group": d.group, "detail": d.detail[:200]} for d in defects],
+    }
+
+
+def store(path: Path, found: dict[str, Any]) -> None:
+    """Write results."""
+    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+def merge(args: argparse.Namespace) -> int:
+    """The parts of one campaign together."""
+    parts = [json.loads(path.read_text()) for path in args.parts]
+    whole = parts[0]
+    for other in parts[1:]:
+        if any(other[key] != whole[key] for key in ("seed", "digest", "versions")):
+            raise SystemExit("the parts are of different campaigns")
+        whole["generated"] += other["generated"]
+        counts = Counter(whole["counts"]) + Counter(other["counts"])
+        whole["counts"] = dict(sorted(counts.items()))
+        whole["open"] += other["open"]
+    store(RESULTS, whole)
+    print(
+        f"{RESULTS.relative_to(REPOSITORY)}: {whole['generated']} texts, {len(whole['open'])} open"
+    )
+    return 0
+
+
+def report(counts: Counter[str], defects: Iterable[Defect], path: Path | None) -> None:
+    """Print the counts, and the defects by group."""
+    for key in sorted(k for k in counts if not k.startswith("defaults")):
+        print(f"{counts[key]:6} {key}")
+    groups: dict[str, list[Defect]] = {}
+    for defect in defects:
+        groups.setdefault(defect.group, []).append(defect)
+    for group, found in sorted(groups.items(), key=lambda item: -len(item[1])):
+        print(f"{len(found):6} DEFECT {group}: {found[0].text.id}: {found[0].detail[:200]}")
+    if path:
+        lines = [line for found in groups.values() for d in found for line in shown(d)]
+        told = [f"{n} {k}" for k, n in counts.most_common() if k.startswith("defaults")]
+        path.write_text("\n".join([*lines, *told]) + "\n")
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    verbs = parser.add_subparsers(required=True)
+    show = verbs.add_parser("texts", help="print generated texts")
+    show.set_defaults(verb=texts)
+    ask = verbs.add_parser("run", help="the campaign")
+    ask.set_defaults(verb=run)
+    join = verbs.add_parser("merge", help="the parts of a campaign, stored for the tests")
+    join.set_defaults(verb=merge)
+    join.add_argument("parts", type=Path, nargs="+")
+    for verb in (show, ask):
+        verb.add_argument("--count", type=int, default=COUNT)
+        verb.add_argument("--seed", type=int, default=SEED)
+    ask.add_argument("--python", type=Path, required=True)
+    ask.add_argument("--wheels", type=Path, required=True)
+    ask.add_argument("--cases", type=Path, help="commands of others, JSONL")
+    ask.add_argument("--select", help="part of an id")
+    ask.add_argument("--versions", help="only texts from and to these")
+    ask.add_argument("--begin", type=int, default=0)
+    ask.add_argument("--step", type=int, default=1)
+    ask.add_argument("--rarely", type=int, default=1, help="import one text in so many only")
+    ask.add_argument("--store", type=Path, help="write counts and open defects here, for `merge`")
+    ask.add_argument("--report", type=Path, help="write every defect with its text here")
+    args = parser.parse_args()
+    return int(args.verb(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
