@@ -200,7 +200,7 @@ def _substituted(source: Source, env: Mapping[str, Field]) -> Field:
 
 def _filled_in(source: Source, mark: re.Match[str]) -> Piece:
     why = f"a template fills in `{mark[0]}`"
-    return replace(_exact(source, mark.start(), mark.end()), unknown=why)
+    return replace(_exact(source, mark.start(), mark.end()), unknown=why, inside=True)
 
 
 def _exact(source: Source, start: int, end: int) -> Piece:

@@ -33,6 +33,7 @@ class ServerArgs:
     @staticmethod
     def add_cli_args(parser: argparse.ArgumentParser):
         parser.add_argument("--model-path", type=str, required=True)
+        parser.add_argument("--host", type=str, default="127.0.0.1")
         parser.add_argument("--port", type=int, default=30000)
         parser.add_argument("--attention-backend", type=str, choices=BACKENDS)
         parser.add_argument("--ours", type=int, default=3)

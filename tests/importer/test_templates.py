@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_text, read_yaml
 from speclaunch.importer.sglang_yaml import looks_like
 from speclaunch.importer.templates import TemplateError, template_of
@@ -117,6 +118,7 @@ def test_marks_in_quoted_words_are_unknown_values() -> None:
     (invocation,) = read_yaml(text, "compose.yaml").invocations
     assert [word.text for word in invocation.words] == ["--tp-size", "{{ tp }}", "--port", "1"]
     assert [word.evaluated for word in invocation.words] == [True, False, True, True]
+    assert to_deployment(invocation, "x", "0.5.23").args["tp_size"].value == "???"
 
 
 @pytest.mark.parametrize(
