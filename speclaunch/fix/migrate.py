@@ -6,7 +6,7 @@ one (`planned.py`), the file is edited (`rewrite.py`), and the result proves its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.renames import dead_variable
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.fix import proof
-from speclaunch.fix.edits import Change, Edit, apply
+from speclaunch.fix.edits import Change, Edit, Insertion, apply
 from speclaunch.fix.origin import Origin, origin, refused
 from speclaunch.fix.planned import Planned, plan
 from speclaunch.fix.rewrite import Rewriting, conflicts, rewrite, touched_lines, with_variable
@@ -60,7 +60,8 @@ class _Job:
     invocation: Invocation
     origin: Origin
     planned: Planned
-    rewriting: Rewriting
+    rewritings: list[Rewriting]
+    """Ways to edit it, the better one first."""
     variable: Edit | None = None
 
     @property
@@ -90,7 +91,7 @@ def migrate_commands(
             problems, steps = follow(job.invocation, job.planned)
             migration.problems += problems
             migration.steps += steps
-    migration.problems += conflicts([job.rewriting for job in jobs])
+    migration.problems += conflicts([job.rewritings[0] for job in jobs])
     migration.problems = list(dict.fromkeys(migration.problems))
     if not migration.problems:
         migration.text = _proven(text, reading, jobs, to)
@@ -129,11 +130,14 @@ def _job(
     migration.problems += [
         Problem(problem.message, place(problem.index), problem.help) for problem in planned.problems
     ]
-    done = rewrite(invocation, planned, text) if not planned.problems else Rewriting()
-    migration.problems += done.problems
-    migration.steps += [Step(*told) for told in done.told]
+    ways = [rewrite(invocation, planned, text, uses=uses) for uses in (True, False)]
+    if planned.problems:
+        ways = [Rewriting()]
+    ways = [way for way in ways if not way.problems] or ways[:1]
+    migration.problems += ways[0].problems
+    migration.steps += [Step(*told) for told in ways[0].told]
     migration.steps += [Step(place(index), note) for index, note in planned.notes]
-    job = _Job(invocation, start, planned, done)
+    job = _Job(invocation, start, planned, ways)
     _spec_v2(job, target, migration)
     return job
 
@@ -154,29 +158,38 @@ def _proven(
         proof.Expected(tuple(word for word, _ in job.planned.words), to, job.planned.after, job.env)
         for job in jobs
     ]
-    edits = [edit for job in jobs for edit in job.rewriting.edits]
-    edits += [job.variable for job in jobs if job.variable is not None]
-    above = [insertion for job in jobs for insertion in job.rewriting.above]
-    if not edits:
-        return text
     found: list[str] = []
     made = text
-    for comments in [above, []] if above else [[]]:
-        changes: list[Change] = [*dict.fromkeys(edits), *dict.fromkeys(comments)]
+    for changes in _ways(jobs):
+        edits = [change for change in changes if isinstance(change, Edit)]
+        inserted = [change.text for change in changes if isinstance(change, Insertion)]
+        if not edits:
+            return text
         try:
             made = apply(text, changes)
             again, _ = _settled(_read(made, shown), to)
             found = list(proof.unproven_commands(reading, again, expected))
         except (ValueError, InputError) as error:
             found = [str(error)]
-        inserted = {insertion.text for insertion in comments}
-        touched = touched_lines(text, edits)
-        found += list(proof.unproven_text(text, made, shown, touched, inserted))
+        found += proof.unproven_text(text, made, shown, touched_lines(text, edits), inserted)
         if not found:
             return made
     hidden = proof.secrets_of(reading.invocations, to)
     proof.refuse("migrate", found, text, made, hidden)
     return text
+
+
+def _ways(jobs: Sequence[_Job]) -> Iterator[list[Change]]:
+    """The changes that may do it, the best first: with comments, where a comment can stand."""
+    variables = [job.variable for job in jobs if job.variable is not None]
+    for number in range(max((len(job.rewritings) for job in jobs), default=0)):
+        chosen = [job.rewritings[min(number, len(job.rewritings) - 1)] for job in jobs]
+        edits: list[Change] = [edit for way in chosen for edit in way.edits]
+        edits += variables
+        above = [insertion for way in chosen for insertion in way.above]
+        yield list(dict.fromkeys([*edits, *above]))
+        if above:
+            yield list(dict.fromkeys(edits))
 
 
 def _settled(reading: Reading, to: str) -> tuple[Reading, list[Problem]]:

@@ -16,6 +16,9 @@ from speclaunch.importer.slime import bare, prefixed
 
 _ITEM = re.compile(r"\s*(?P<item>-\s+([\"']?)(?P<text>.*?)\2\s*(?:\s#.*)?)")
 """A line of a block list in YAML."""
+_BEFORE = re.compile(r"(?:(?P<comma>,)|\[)\s*[\"']?\Z")
+_AFTER = re.compile(r"(?P<quote>[\"']?)\s*[],]")
+"""What stands around an item of a list on one line."""
 
 
 @dataclass(slots=True)
@@ -30,19 +33,12 @@ class Rewriting:
     """What has to be changed by hand."""
 
 
-def rewrite(invocation: Invocation, planned: Planned, text: str) -> Rewriting:
+def rewrite(invocation: Invocation, planned: Planned, text: str, *, uses: bool = True) -> Rewriting:
     """The edits for every argument that does not stay as it is.
 
-    A removed word goes where it is written; where that would leave a definition without a value,
-    the use of the variable goes instead.
+    A removed word that comes out of a variable goes where the variable is used, if nothing else
+    comes out of it there; without `uses` it goes where it is written.
     """
-    done = _rewrite(invocation, planned, text, uses=False)
-    if done.edits and empties(text, apply(text, set(done.edits))):
-        done = _rewrite(invocation, planned, text, uses=True)
-    return done
-
-
-def _rewrite(invocation: Invocation, planned: Planned, text: str, *, uses: bool) -> Rewriting:
     done = Rewriting()
     lines = lines_of(text)
     for said in planned.said:
@@ -104,40 +100,37 @@ def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
 def _removal(
     invocation: Invocation, said: Said, planned: Planned, text: str, *, uses: bool
 ) -> list[Edit] | None:
-    """The words taken away where they are written, or where the variable that holds nothing but
-    them is used: a definition is never emptied."""
+    """The words taken away; None where that would leave a definition without a value."""
     leaving = {index for one in planned.said if one.verdict.removed for index in one.indices}
     words = invocation.words
     edits: list[Edit] = []
     for index in said.indices:
         word = words[index]
-        edit = _whole(text, word.place, word)
-        emptied = edit is not None and empties(text, apply(text, [edit]))
         together = [at for at, one in enumerate(words) if one.used_at == word.used_at]
-        if word.used_at is not None and leaving.issuperset(together):
-            group = [_whole(text, words[at].place, words[at]) for at in together]
-            known = {one for one in group if one is not None}
-            if uses or emptied or None in group or empties(text, apply(text, known)):
-                edit, emptied = _whole(text, word.used_at, None), False
-        if edit is None or emptied:
+        if uses and word.used_at is not None and leaving.issuperset(together):
+            edit = _whole(text, word.used_at, None)
+        else:
+            edit = _whole(text, word.place, word)
+        if edit is None:
             return None
         edits.append(edit)
-    return list(dict.fromkeys(edits))
+    edits = list(dict.fromkeys(edits))
+    return None if empties(text, apply(text, edits)) else edits
 
 
 def _whole(text: str, place: Place, word: Word | None) -> Edit | None:
     """The removal of what stands at a place; None where that is not just the word."""
-    lines = lines_of(text)
-    if not 1 <= place.line <= len(lines):
-        return None
-    line = lines[place.line - 1].rstrip("\r\n")
-    before = line[: place.column - 1].rstrip()[-1:]
-    after = line[place.column - 1 + place.length :].lstrip()[:1]
-    if before in ("[", ",") or after in ("]", ","):  # in a list of YAML or JSON on one line
-        return None
+    line = (lines_of(text)[place.line - 1 : place.line] or [""])[0].rstrip("\r\n")
     source = line[place.column - 1 : place.column - 1 + place.length]
     if word is not None and not _is_word(source, word):
         return None
+    end = place.column - 1 + place.length
+    first, last = _BEFORE.search(line[: place.column - 1]), _AFTER.match(line[end:])
+    if first is not None or last is not None:  # in a list of YAML or JSON on one line
+        if first is None or last is None or first["comma"] is None:
+            return None
+        end += len(last["quote"])
+        return Edit(place.line, first.start() + 1, end - first.start(), "")
     item = _ITEM.fullmatch(line)
     if item is not None and item["text"] == source:  # the quotes go with it, and a comment
         return Edit(place.line, item.start("item") + 1, len(line) - item.start("item"), "")

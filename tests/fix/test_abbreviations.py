@@ -192,3 +192,22 @@ def test_an_array_of_nothing_but_what_goes_is_not_used_any_more() -> None:
     assert f"{SERVER} --tp 2\n" in migration.text and migration.text.startswith("V=int4\nA=(\n  --")
     (told,) = [step.text for step in migration.steps if "removed" in step.text]
     assert told.startswith("removed --torchao-config (written --torchao): 0.5.18 removed")
+
+
+def test_what_a_function_is_given_stays_where_it_is_counted() -> None:
+    text = (
+        f'serve() {{\n  {SERVER} --torchao-config "$2" --port "$1" "${{@:3}}"\n}}\n'
+        "serve 80 int4 --tp 2\n"
+    )
+    migration = migrate(text)
+    assert not migration.problems
+    assert migration.text.endswith("serve 80 int4 --tp 2\n")
+    assert f'  {SERVER} --port "$1" "${{@:3}}"\n' in migration.text
+
+
+def test_what_else_an_array_holds_is_not_lost() -> None:
+    text = f'R="--tp 2"\nA=(--torchao-config=int4 $R)\n{SERVER} "${{A[@]}}"\n'
+    migration = migrate(text)
+    assert not migration.problems
+    assert "A=($R)\n# removed --torchao-config" in migration.text
+    assert f'{SERVER} "${{A[@]}}"\n' in migration.text

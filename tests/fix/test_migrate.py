@@ -129,14 +129,24 @@ def test_a_manifest_stays_a_manifest() -> None:
     assert "# the model" in migration.text
 
 
-def test_a_list_on_one_line_is_not_cut() -> None:
+def test_items_of_a_list_on_one_line_go_with_their_comma() -> None:
     text = MANIFEST.replace("            - --torchao-config\n            - int4\n", "").replace(
         "command: [python3, -m, sglang.launch_server]",
         "command: [python3, -m, sglang.launch_server, --torchao-config, int4]",
     )
     migration = migrate(text, "0.5.23", name="x.yaml")
-    assert "--torchao-config, int4]" in migration.text
-    assert "is gone" in migration.problems[0].message
+    assert "command: [python3, -m, sglang.launch_server]" in migration.text
+    assert not migration.problems
+
+
+def test_quotes_go_with_an_item_of_a_list_on_one_line() -> None:
+    text = (
+        'kind: Pod\nspec:\n  containers:\n  - name: a\n    args: ["python3","-m",\n'
+        '      "sglang.launch_server","--model-path","m","--torchao-config", \'int4\',"--tp","2"]\n'
+    )
+    migration = migrate(text, "0.5.23", name="x.yaml")
+    assert not migration.problems
+    assert '"m","--tp","2"]' in migration.text
 
 
 def test_a_recipe_has_its_arguments_renamed(tmp_path: Path) -> None:
