@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from speclaunch.engine.catalogue import resolve_version
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.facts.declared import declare
+from speclaunch.facts.engines import named as named_engine
 from speclaunch.lint.notices import NOTICES
 from speclaunch.recipe.names import suggest
 from speclaunch.report.console import err
@@ -22,8 +22,9 @@ EngineVersions = Annotated[
     typer.Option(
         "--engine",
         metavar="VERSION[,VERSION…]",
-        help="SGLang versions to check for. Default: the recipe's, else the installed engine's, "
-        "else the newest known.",
+        help="SGLang versions to check for; `installed`, or the path of a package, checkout or "
+        "wheel for an engine that is no release. Default: the recipe's, else the installed "
+        "engine's, else the newest known.",
     ),
 ]
 ModelDirs = Annotated[
@@ -52,7 +53,7 @@ def engine_versions(text: str | None) -> tuple[str, ...]:
     named = [part.strip() for part in (text or "").split(",") if part.strip()]
     if text is not None and not named:
         raise InputError(Problem("--engine: no version was given"))
-    resolved = [resolve_version(version) for version in named]
+    resolved = [named_engine(version) for version in named]
     for version in resolved:
         if version.note:
             err().print(f"note: {version.note}", markup=False)

@@ -10,10 +10,12 @@ from typing import Annotated
 import typer
 
 from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
+from speclaunch.facts.engines import named
 from speclaunch.fix.edits import write_atomically
 from speclaunch.fix.proof_import import prove_import
 from speclaunch.importer.deployment import Imported, recipe_name, to_deployment
 from speclaunch.importer.files import read_file, read_text, read_words
+from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import Reading
 from speclaunch.report.console import err
 from speclaunch.report.problems import show_problems
@@ -45,24 +47,28 @@ def import_(
     to_dir: Annotated[
         Path | None,
         typer.Option(
-            "--to-dir", help="Write every command of the file as a recipe in this directory."
+            "--to-dir",
+            help="Write every command of the file as a recipe in this directory; it is made.",
         ),
     ] = None,
 ) -> None:
     """Write the recipe of an existing server command to standard output. Nothing is executed."""
+    engine = named(engine).held if engine is not None else None
     reading, source, stem = read(words)
     show_problems(err(), reading.problems, "warning")
+    if not reading.invocations and reading.unread:
+        raise InputError(reading.unread)
     if not reading.invocations:
         raise NothingFoundError(Problem(f"no SGLang server command in {source}"))
     if to_dir is not None:
-        _write_all(reading, source, stem, engine, to_dir)
+        _conclude(_write_all(reading, source, stem, engine, to_dir), reading)
         return
     number = _chosen(reading, source, command)
     imported = to_deployment(reading.invocations[number - 1], recipe_name(stem), engine)
     text = imported.recipe(source)
     prove_import(reading.invocations[number - 1], imported, text)
     typer.echo(text, nl=False)
-    _conclude([imported])
+    _conclude([imported], reading)
 
 
 class NothingFoundError(SpeclaunchError):
@@ -74,9 +80,10 @@ class NothingFoundError(SpeclaunchError):
 def read(words: Sequence[str]) -> tuple[Reading, str, str]:
     """What the words name: a file, standard input or a command; its source and its stem."""
     if len(words) > 1:
-        return read_words(words), "the command line", "imported"
+        return followed(read_words(words), None), "the command line", "imported"
     if words[0] == STDIN:
-        return read_text(sys.stdin.buffer.read(), "<stdin>"), "standard input", "imported"
+        reading = read_text(sys.stdin.buffer.read(), "<stdin>")
+        return followed(reading, None), "standard input", "imported"
     path = Path(words[0])
     return read_file(path, words[0]), words[0], path.stem
 
@@ -101,9 +108,11 @@ def _chosen(reading: Reading, source: str, command: int | None) -> int:
 
 def _write_all(
     reading: Reading, source: str, stem: str, engine: str | None, directory: Path
-) -> None:
-    if not directory.is_dir():
-        raise InputError(Problem(f"--to-dir {directory}: no such directory"))
+) -> list[Imported]:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(Problem(f"cannot make --to-dir {directory}: {error.strerror}")) from error
     several = len(reading.invocations) > 1
     written: list[Imported] = []
     for number, invocation in enumerate(reading.invocations, 1):
@@ -117,12 +126,17 @@ def _write_all(
         write_atomically(target, text)
         typer.echo(str(target))
         written.append(imported)
-    _conclude(written)
+    return written
 
 
-def _conclude(imported: Sequence[Imported]) -> None:
-    """Warn about what the recipe cannot carry; exit 1 when it is not the same deployment."""
+def _conclude(imported: Sequence[Imported], reading: Reading) -> None:
+    """Tell what the recipes cannot carry, and what of the file could not be read.
+
+    Exit 1 when a recipe is not the same deployment, 2 when a part of the file was not read.
+    """
     problems = [problem for one in imported for problem in one.problems]
-    if problems:
-        show_problems(err(), problems)
+    show_problems(err(), [*problems, *reading.misread, *reading.unread])
+    if reading.unread:
+        raise typer.Exit(ExitCode.USAGE)
+    if problems or reading.misread:
         raise typer.Exit(ExitCode.FAILED)

@@ -28,7 +28,7 @@ from speclaunch.cli.options import (
     Overrides,
 )
 from speclaunch.cli.running import run_detached, run_here, show_command
-from speclaunch.cli.soundness import here, require_hope, require_sound
+from speclaunch.cli.soundness import absent_paths, here, require_hope, require_sound
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.heartbeat import beating, duration
 from speclaunch.launch.about import shown_overrides
@@ -99,8 +99,10 @@ def launch(
     facts = here(
         lookup(models, hardware, online=online), recipe, probe=not dry_run, cpu=bool(prepared.cpu)
     )
+    # where a dry run's command will run, nobody knows
+    absent = [] if dry_run else absent_paths(prepared)
     rules = chosen_rules(select, ignore)
-    require_sound(prepared, facts, rules, force=force)
+    require_sound(prepared, facts, rules, force=force, absent=absent)
     session = Session(
         prepared,
         facts.facts(prepared.request(os.environ)),

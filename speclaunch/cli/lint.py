@@ -21,9 +21,10 @@ from speclaunch.cli.checking import (
 from speclaunch.cli.options import ConfigDirs, HardwareName, OutputFormat
 from speclaunch.errors import ExitCode, Problem, SpeclaunchError
 from speclaunch.lint.collect import STDIN, collect
+from speclaunch.lint.progress import following
 from speclaunch.lint.run import Options, Report
 from speclaunch.lint.run import lint as run_lint
-from speclaunch.report.console import out
+from speclaunch.report.console import err, out
 from speclaunch.report.findings import show_report, show_templates
 from speclaunch.report.findings_json import report_json
 from speclaunch.rules.interface import Severity
@@ -65,7 +66,9 @@ def lint(
     )
     named = paths or ["."]
     stdin = sys.stdin.buffer.read() if STDIN in named else b""
-    report = run_lint(collect(named, stdin, tuple(config_dir or ())), options)
+    found = collect(named, stdin, tuple(config_dir or ()))
+    with following(found, lambda text: err().print(text, style="dim", markup=False)) as sources:
+        report = run_lint(sources, options)
     nothing = not (report.deployments or report.unreadable or _skipped(report))
     templates = any(file.template for file in report.files)
     if output_format is OutputFormat.JSON and (templates or not nothing):

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from speclaunch.cli.import_ import STDIN, NothingFoundError
-from speclaunch.engine.catalogue import UnknownVersion, resolve_version
+from speclaunch.engine.catalogue import UnknownVersion
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
+from speclaunch.facts.engines import named
 from speclaunch.fix.config_file import migrate_config
 from speclaunch.fix.edits import diff, write_atomically
 from speclaunch.fix.followed import following
@@ -68,7 +69,7 @@ def migrate(
 
 def _version(text: str, option: str) -> str:
     try:
-        return resolve_version(text).held
+        return named(text).held
     except UnknownVersion as error:
         raise InputError(
             Problem(str(error), Place(COMMAND_LINE, text=f"{option} {text}"))
@@ -93,6 +94,8 @@ def _migrated(file: str, path: Path, to: str, source: str | None) -> tuple[str, 
     if path.suffix in (".yaml", ".yml") and is_recipe(text):
         return text, migrate_recipe(path, shown, to)
     reading = read_text(text, shown, path.suffix or None)
+    if not reading.invocations and reading.unread:
+        raise InputError(reading.unread)
     if not reading.invocations:
         raise NothingFoundError(Problem(f"no SGLang server command in {shown}"))
     if any(found.kind is InvocationKind.CONFIG for found in reading.invocations):

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,6 +33,9 @@ from speclaunch.report.plan.view import Planned, planned
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.interface import Rule, Severity
 
+if TYPE_CHECKING:
+    from speclaunch.report.plan.best import Wish
+
 
 def plan(
     words: Annotated[
@@ -57,6 +60,32 @@ def plan(
     fit: Annotated[
         bool, typer.Option("--fit", help="Propose the settings that fit with the least loss.")
     ] = False,
+    best: Annotated[
+        bool,
+        typer.Option(
+            "--best", help="The best-founded settings for --requests of --context tokens."
+        ),
+    ] = False,
+    requests: Annotated[
+        int | None,
+        typer.Option(
+            "--requests",
+            metavar="N",
+            min=1,
+            max=65536,
+            help="For --best: requests at the same time. Default: as many as run at a time.",
+        ),
+    ] = None,
+    context: Annotated[
+        int | None,
+        typer.Option(
+            "--context",
+            metavar="L",
+            min=1,
+            max=1 << 24,
+            help="For --best: tokens of each, prompt and answer. Default: the whole context.",
+        ),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
     html: Annotated[
         Path | None,
@@ -75,8 +104,9 @@ def plan(
     sides = _sides(words, _versions(engine), config_dir or [])
     if fit and len(sides) > 1:
         raise InputError(Problem("--fit is for one recipe and one version"))
+    wish = _wish(best, requests, context, fit=fit, several=len(sides) > 1)
     _hide_secrets(words)
-    plans = [_planned(side, found, rules, fit=fit) for side in sides]
+    plans = [_planned(side, found, rules, fit=fit, wish=wish) for side in sides]
     comparisons = compared_in_turn(plans)
     if html is not None:
         _write_page(html, plans, comparisons)
@@ -177,9 +207,32 @@ def _hide_secrets(words: list[str]) -> None:
         setproctitle.setproctitle(shlex.join(["speclaunch", "plan", *shown]))
 
 
-def _planned(side: _Side, found: Lookup, rules: tuple[Rule, ...], *, fit: bool) -> Planned:
+def _wish(
+    best: bool, requests: int | None, context: int | None, *, fit: bool, several: bool
+) -> Wish | None:
+    """The load of `--best`; None without it. Raises InputError."""
+    if not best:
+        if requests is not None or context is not None:
+            raise InputError(
+                Problem("--requests and --context say the load of --best", help="--best")
+            )
+        return None
+    if fit:
+        raise InputError(Problem("--fit and --best are two questions: ask one at a time"))
+    if several:
+        raise InputError(Problem("--best is for one recipe and one version"))
+    from speclaunch.report.plan.best import Wish
+
+    return Wish(requests, context)
+
+
+def _planned(
+    side: _Side, found: Lookup, rules: tuple[Rule, ...], *, fit: bool, wish: Wish | None
+) -> Planned:
     here, note = _hardware(side.prepared, found)
-    return planned(side.prepared, here, rules, label=side.label, hardware_note=note, fit=fit)
+    return planned(
+        side.prepared, here, rules, label=side.label, hardware_note=note, fit=fit, wish=wish
+    )
 
 
 def _hardware(prepared: Prepared, found: Lookup) -> tuple[Lookup, str]:
@@ -210,7 +263,7 @@ def _show(plans: Sequence[Planned], comparisons: Sequence[Comparison], *, everyt
     for number, comparison in enumerate(comparisons):
         if number:
             out().print()
-        show_comparison(out(), comparison)
+        show_comparison(out(), comparison, everything=everything)
 
 
 def _print_json(plans: Sequence[Planned], comparisons: Sequence[Comparison]) -> None:

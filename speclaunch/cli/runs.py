@@ -26,13 +26,17 @@ Format = Annotated[OutputFormat, typer.Option("--output-format", help="How the r
 @app.callback()
 def runs(ctx: typer.Context, directory: Directory = None) -> None:
     """List the launches when no verb is given."""
+    ctx.obj = directory
     if ctx.invoked_subcommand is None:
-        ls(directory)
+        ls(ctx, directory)
 
 
 @app.command()
-def ls(directory: Directory = None, output_format: Format = OutputFormat.TEXT) -> None:
+def ls(
+    ctx: typer.Context, directory: Directory = None, output_format: Format = OutputFormat.TEXT
+) -> None:
     """List the launches, the newest last."""
+    directory = directory or ctx.obj
     found = [run for run in list_runs(_checked(directory)) if run.document or run.holder]
     if output_format is OutputFormat.JSON:
         document = {"version": 1, "runs": [summary_json(run) for run in found]}
@@ -46,6 +50,7 @@ def ls(directory: Directory = None, output_format: Format = OutputFormat.TEXT) -
 
 @app.command()
 def show(
+    ctx: typer.Context,
     name: Annotated[
         str, typer.Argument(help="A run, its recipe's name (the newest), or `last`.")
     ] = "last",
@@ -53,7 +58,7 @@ def show(
     output_format: Format = OutputFormat.TEXT,
 ) -> None:
     """Tell what happened in a launch: attempts, milestones, causes, rungs, the end."""
-    run = find_run(name, _checked(directory))
+    run = find_run(name, _checked(directory or ctx.obj))
     if output_format is OutputFormat.JSON:
         out().print_json(json.dumps(run_json(run)))
         return
@@ -62,11 +67,12 @@ def show(
 
 @app.command("prune")
 def prune_(
+    ctx: typer.Context,
     keep: Annotated[int, typer.Option("--keep", min=0, help="Launches that are kept.")] = 20,
     directory: Directory = None,
 ) -> None:
     """Remove the logs and journals of all ended launches but the last ones."""
-    removed = prune(keep, _checked(directory))
+    removed = prune(keep, _checked(directory or ctx.obj))
     for run in removed:
         out().print(run.name, markup=False)
     err().print(f"{len(removed)} removed", style="dim")

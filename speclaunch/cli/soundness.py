@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from speclaunch.errors import Problem, SpeclaunchError
 from speclaunch.facts.declared import AUTO, declare
 from speclaunch.facts.hardware import Hardware
+from speclaunch.facts.missing import missing_paths
 from speclaunch.facts.probe import probe_hardware, probe_host
 from speclaunch.launch.foresight import foresee
 from speclaunch.launch.prepare import Prepared
@@ -18,6 +19,7 @@ from speclaunch.lint.ignores import kept, read_ignores
 from speclaunch.recipe.load import Recipe
 from speclaunch.report.console import err
 from speclaunch.report.findings import show_findings
+from speclaunch.report.problems import show_problems
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.interface import Rule, Severity
 
@@ -40,30 +42,55 @@ def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
     return replace(found, hardware=probed if isinstance(probed, Hardware) else None)
 
 
-def require_sound(prepared: Prepared, found: Lookup, rules: Iterable[Rule], *, force: bool) -> None:
+def require_sound(
+    prepared: Prepared,
+    found: Lookup,
+    rules: Iterable[Rule],
+    *,
+    force: bool,
+    absent: Sequence[Problem] = (),
+) -> None:
     """Show what the rules find in a recipe; raises UnsoundError where that is an error.
 
-    What the engine changes by itself (info) is left to `plan` and `lint`.
+    What the engine changes by itself (info) is left to `plan` and `lint`. `absent`: what is not
+    on this machine, which stops a launch as well.
     """
     judgement = examine(prepared.request(os.environ), found, rules).judgement
     ignores = read_ignores(_text(prepared.recipe.path), str(prepared.recipe.path))
     findings = kept(judgement.findings, ignores)
     shown = [finding for finding in findings if finding.severity is not Severity.INFO]
     show_findings(err(), shown)
+    show_problems(err(), absent)
     errors = [finding for finding in shown if finding.severity is Severity.ERROR]
-    if errors and not force:
+    what = []
+    if errors:
+        what.append(f"{len(errors)} finding{'s' * (len(errors) > 1)} of error severity")
+    if absent:
+        what.append(f"{len(absent)} path{'s' * (len(absent) > 1)} that {_are(absent)} not there")
+    if what and not force:
+        leave = "--ignore CODE leaves a finding out, " if errors else ""
         raise UnsoundError(
             Problem(
-                f"{prepared.recipe.deployment.name} was not started: "
-                f"{len(errors)} finding{'s' * (len(errors) > 1)} of error severity",
-                help="mend them; --ignore CODE leaves one out, --force starts all the same",
+                f"{prepared.recipe.deployment.name} was not started: {' and '.join(what)}",
+                help=f"mend {'it' if len(errors) + len(absent) == 1 else 'them'}; "
+                f"{leave}--force starts all the same",
             )
         )
-    if errors:
-        err().print(
-            f"--force: starting in spite of {len(errors)} finding(s) of error severity",
-            style="bold red",
-        )
+    if what:
+        err().print(f"--force: starting in spite of {' and '.join(what)}", style="bold red")
+
+
+def absent_paths(prepared: Prepared) -> list[Problem]:
+    """What the recipe names on this machine and is not there, each with its place."""
+    made = (prepared.cpu.models,) if prepared.cpu is not None else ()
+    return [
+        Problem(one.message, prepared.recipe.place("args", one.given), one.help)
+        for one in missing_paths(prepared.spelling, prepared.catalogue, made=made)
+    ]
+
+
+def _are(some: Sequence[object]) -> str:
+    return "are" if len(some) > 1 else "is"
 
 
 def require_hope(session: Session, rules: Iterable[Rule]) -> None:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from speclaunch.deploy.interface import Renderer, Rendering
 from speclaunch.engine.command import SpelledArgument
+from speclaunch.importer.slime import prefixed
 from speclaunch.report.shell import argument_words, exports
-
-PREFIX = "--sglang-"
 
 SET_BY_SLIME = {
     "model_path": "slime serves --hf-checkpoint",
@@ -68,4 +67,4 @@ def _taken(argument: SpelledArgument) -> bool:
 
 
 def _prefixed(argument: SpelledArgument) -> str:
-    return argument_words(argument, argument.flag.replace("--", PREFIX, 1))
+    return argument_words(argument, prefixed(argument.flag))

@@ -17,6 +17,7 @@ from speclaunch.doctor.checks import (
     memory,
     models,
     packages,
+    paths,
     port,
     proxy,
     python,
@@ -42,7 +43,7 @@ FAMILIES = (
     Family("Machine", (memory.check, budget.check, limits.check, disk.check)),
     Family("Processes", (engines.check, port.check)),
     Family("Environment", (variables.check, proxy.check)),
-    Family("Models", (models.check,)),
+    Family("Models", (models.check, paths.check)),
 )
 
 
@@ -52,7 +53,9 @@ def examine_machine(
     """All lines. Only what stops a launch from here is an error: without a recipe, or with
     hardware that is not this machine's, the worst is a warning."""
     if found.target is not None and found.target.elsewhere:
-        found = replace(found, target=None, models=())  # what it needs, it needs of another
+        found = replace(
+            found, target=None, models=(), missing=()
+        )  # what it needs, it needs of another
     soften = found.target is None
     sections: list[Section] = []
     for family in families:

@@ -47,17 +47,21 @@ from speclaunch.doctor.target import (
     versions_to_judge,
 )
 from speclaunch.engine.canonical import value_of
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.command import spell
 from speclaunch.engine.environment import unset_in
 from speclaunch.errors import LaunchError
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.declared import AUTO, declare
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.facts.missing import MissingPath, missing_paths
 from speclaunch.facts.probe import probe_hardware, probe_host
 from speclaunch.facts.runtime import Runtime, find_runtime, probe
 from speclaunch.launch.ports import require_free
 from speclaunch.plan.plan import Plan
 from speclaunch.recipe.load import Recipe
+from speclaunch.resources import recipes_dir
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
 
@@ -155,7 +159,26 @@ def gather(asked: Asked, home: Path) -> tuple[Surroundings, Judged | UnknownFact
     models: tuple[Model, ...] = ()
     if isinstance(judged, Judged) and isinstance(hub, Hub):
         models = _models(judged.plan, hub, cpu.models)
-    return replace(found, target=target, models=models), judged
+    target = replace(target, called=_called(recipe))
+    there = partial(_missing, recipe, versions[0], cpu)  # a disk may not answer
+    missing = at_once({"the paths": there})["the paths"]
+    return replace(found, target=target, models=models, missing=missing), judged
+
+
+def _called(recipe: Recipe) -> str:
+    """How the recipe is named in another command: ours by name, others by path."""
+    if recipe.path.parent == recipes_dir().resolve():
+        return recipe.path.stem
+    here = Path.cwd()
+    return str(recipe.path.relative_to(here) if recipe.path.is_relative_to(here) else recipe.path)
+
+
+def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath, ...]:
+    """The paths of a recipe that are not here, as this version is given them."""
+    catalogue = load_catalogue(version)
+    deployment = recipe.deployment
+    spelling = spell(deployment.args, deployment.engine.env, catalogue)
+    return missing_paths(spelling, catalogue, made=(cpu.models,))
 
 
 def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str], frozenset[str]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import Hardware
+from speclaunch.facts.missing import MissingPath
 from speclaunch.facts.runtime import Runtime
 from speclaunch.plan.budget import Budget
 
@@ -194,6 +195,9 @@ class Target:
     name: str
     version: str
     """The SGLang version that it is judged for."""
+    called: str | None = None
+    """What stands behind `recipe=` where it is asked for again: a path, unless it is one of ours.
+    """
     needs: str | None = None
     """`engine.version` of the recipe."""
     pinned: str | None = None
@@ -245,6 +249,8 @@ class Surroundings:
     limits: Limits | UnknownFact = NOT_LOOKED_AT
     hub: Hub | UnknownFact = NOT_LOOKED_AT
     models: tuple[Model, ...] = ()
+    missing: tuple[MissingPath, ...] | UnknownFact = ()
+    """Paths of the recipe that are not here."""
     port: Port | UnknownFact = NOT_LOOKED_AT
     tools: Tools | UnknownFact = NOT_LOOKED_AT
     env: Mapping[str, str] = field(default_factory=dict)

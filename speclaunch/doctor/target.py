@@ -12,6 +12,7 @@ from speclaunch.engine.catalogue import UnknownVersion, held_versions, resolve_v
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.facts.engines import declared
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.lint.ignores import kept, read_ignores
 from speclaunch.plan.memory.budget import budget
@@ -55,6 +56,9 @@ def versions_to_judge(
             raise InputError(Problem(message, Place(COMMAND_LINE, text=f"--engine {version}")))
     if asked:
         return asked
+    if wanted.catalogue is not None:
+        near = recipe.path.parent
+        return (declared(wanted.catalogue, wanted.python, wanted.pinned, near),)
     if wanted.pinned is not None:
         return (resolve_version(wanted.pinned).held,)
     if installed is not None and wanted.specifier.contains(installed):

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.engine import timeline
+from speclaunch.engine import forks, timeline
 from speclaunch.engine.argument import (
     Argument,
     ArgumentKind,
@@ -49,6 +49,7 @@ __all__ = [
     "Unknown",
     "UnknownVersion",
     "Variable",
+    "add_fork",
     "add_from_package",
     "held_versions",
     "history",
@@ -200,9 +201,28 @@ def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion
 
     A release that is not held is answered by the held one of its line (``0.5.13`` →
     ``0.5.13.post1``, a release candidate too), one newer than all by the newest, both with a
-    note.  ``newest`` is a version.  Raises :class:`UnknownVersion` for anything else.
+    note.  ``newest`` is a version.  A path (a package, a checkout, a wheel, a catalogue) is an
+    engine of its own, read there.  Raises :class:`UnknownVersion` for anything else.
     """
+    if forks.MARK in text and _may_read(forks.file_of(text, directory or _default_directory())):
+        return ResolvedVersion(text, text, exact=True)
+    if forks.is_path(text):
+        return ResolvedVersion(text, add_fork(Path(text), directory), exact=True)
     return resolve(text, held_versions(directory))
+
+
+def add_fork(source: Path, directory: Path | None = None, version: str | None = None) -> str:
+    """The name under which :func:`load` gives the arguments of an engine that is no release.
+
+    ``version`` is the release that it was made from, where it does not say so itself.  Raises
+    :class:`~speclaunch.errors.InputError`.
+    """
+
+    def base(public: str) -> tuple[Mapping[str, Argument], Mapping[str, Variable]]:
+        held = load(public, directory)
+        return held.arguments, held.variables
+
+    return forks.read_fork(source, directory or _default_directory(), base, version)
 
 
 def load(version: str, directory: Path | None = None) -> Catalogue:
@@ -214,7 +234,7 @@ def load(version: str, directory: Path | None = None) -> Catalogue:
     held = version
     if version not in _shipped_versions():
         held = resolve_version(version, place).held
-    own = place / f"{held}.json"
+    own = forks.file_of(held, place) if forks.MARK in held else place / f"{held}.json"
     return _load(held, str(own) if _may_read(own) else None)
 
 

@@ -140,7 +140,7 @@ def is_secret_variable(name: str) -> bool:
     return bool(_SECRET_VARIABLE.search(name))
 
 
-def is_secret_text(text: str | None) -> bool:
+def is_secret_text(text: object) -> bool:
     """Whether a text comes out of a variable whose value must not be shown."""
     return isinstance(text, FromEnvironment) and any(map(is_secret_variable, text.variables))
 

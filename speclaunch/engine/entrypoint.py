@@ -36,7 +36,7 @@ _PARSER_SINCE = "0.5.8"
 """Before, `boolean_actions` is always empty: no argparse action has an attribute `action`
 (server_args.py:4986 of 0.5.7), so that true is a flag and false nothing whatever the argument."""
 _JSON_SINCE = "0.5.14"
-"""server_args_config_parser.py:155 `json.dumps`; 0.5.13.post1 writes Python's `str` of a mapping."""
+"""server_args_config_parser.py:155 `json.dumps`; 0.5.13.post1 writes a mapping as Python does."""
 _SPELLINGS_SINCE = "0.5.23"
 """server_args_config_parser.py:18 `_config_keys`: before, a key counts by its `dest` alone."""
 

@@ -42,11 +42,12 @@ class Release:
     speculative: frozenset[str]
 
 
-def extract(path: Path, *, usage: bool = True) -> Release:
+def extract(path: Path, *, usage: bool = True, version: str | None = None) -> Release:
     """Read the package at ``path`` (a ``sglang`` directory, its parent, or a wheel).
 
     ``usage=False`` skips the search for readers, which is most of the work: then every argument
-    counts as read and there are no variables.  Raises :class:`ExtractError` when a file can't be
+    counts as read and there are no variables.  ``version`` is taken where the package does not say
+    which one it is.  Raises :class:`ExtractError` when a file can't be
     parsed or no arguments are found.
     """
     with PackageSource(path) as source:
@@ -55,7 +56,7 @@ def extract(path: Path, *, usage: bool = True) -> Release:
         names = {made.dest for made in arguments.values()}
         found = scan(reader, names) if usage else Usage(read=set(names))
         return Release(
-            version=source.version(),
+            version=source.version(version),
             arguments=MappingProxyType(arguments),
             variables=MappingProxyType(dict(sorted(found.variables.items()))),
             read=frozenset(found.read),

@@ -160,6 +160,14 @@ def dead_variable(name: str, version: str) -> LiveVariable | None:
     return None
 
 
+def forwarded_variable(name: str, version: str) -> str | None:
+    """The variable that a release makes of `SGL_…`, whatever follows: `SGLANG_…` (0.5.3 and later,
+    environ.py:218 of 0.5.3, :2299 of 0.5.23); None for another name or release."""
+    if not name.startswith("SGL_") or Version(_base(version)) < Version("0.5.3"):
+        return None
+    return name.replace("SGL_", "SGLANG_", 1)
+
+
 def _base(version: str) -> str:
     """0.5.13.post1 is 0.5.13, and so is a nightly of it."""
     return Version(version).base_version

@@ -6,12 +6,13 @@ its value behind it), so the file is read anew for each.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import yaml
 
-from speclaunch.engine.argv import ParsedArguments, parse_argv
+from speclaunch.engine.argv import ArgvProblem, ParsedArguments, parse_argv
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError, Place, Problem
@@ -26,6 +27,7 @@ from speclaunch.importer.interface import Invocation, Reading, Word
 from speclaunch.importer.sglang_yaml import read_sglang_yaml
 from speclaunch.importer.text import Document
 
+_KEY = re.compile(r"--[^\s:]+")
 _Pair = tuple[yaml.ScalarNode, yaml.Node]
 
 
@@ -51,7 +53,14 @@ class _File:
 
     def parse(self, catalogue: Catalogue) -> ParsedArguments:
         words = [word.text for word in self.words(catalogue.version)]
-        return parse_argv(words, catalogue, whole=False)
+        parsed = parse_argv(words, catalogue, whole=False)
+        refused_ = [ArgvProblem(0, one.message, one.help) for one in self.refused(catalogue)]
+        return replace(parsed, problems=(*parsed.problems, *refused_))
+
+    def refused(self, catalogue: Catalogue) -> tuple[Problem, ...]:
+        """The keys that the version takes on the command line only."""
+        found = self.invocation(catalogue.version)
+        return found.refused if found is not None else ()
 
 
 def migrate_config(text: str, path: str, to: str, source: str | None = None) -> Migration:
@@ -76,7 +85,8 @@ def migrate_config(text: str, path: str, to: str, source: str | None = None) -> 
         Problem(one.message, words[one.index].place if one.index is not None else None, one.help)
         for one in refusals
     ]
-    changes = [] if refusals else list(_changes(file, words, planned, migration))
+    migration.problems += file.refused(catalogue)
+    changes = [] if migration.problems else list(_changes(file, words, planned, migration))
     if migration.problems:
         return migration
     made = apply(text, changes)
@@ -216,11 +226,16 @@ def _refusals(
     version = planned.before.version if planned.before else to
     old = {word.text: word.place for word in file.words(version) if word.text[:2] == "--"}
     found = list(reading.problems)
-    words = after.words(to)
-    for problem in after.parse(load_catalogue(to)).problems:
+    words = [word.text for word in after.words(to)]
+    target = load_catalogue(to)
+    for one in after.refused(target):
+        key = (_KEY.search(one.message) or [""])[0]
+        at = old.get(place.get(key, key), Place(file.path))
+        found.append(Problem(f"SGLang {to} refuses this: {one.message}", at, one.help))
+    for problem in parse_argv(words, target, whole=False).problems:
         if problem.index is None:
             continue
-        flag = words[problem.index].text
+        flag = words[problem.index]
         at = old.get(place.get(flag, flag), Place(file.path))
         said = f"SGLang {to} refuses this: {problem.message}"
         found.append(Problem(said, at, problem.help))

@@ -39,7 +39,7 @@ def apply(text: str, changes: Iterable[Change]) -> str:
     A line that an edit leaves with nothing but a continuation (`\\`) goes away, and with it the
     continuation that led to it if it was the last one. Raises ValueError when edits overlap.
     """
-    lines = text.splitlines(keepends=True)
+    lines = lines_of(text)
     edits = sorted(
         {change for change in changes if isinstance(change, Edit)},
         key=lambda edit: (edit.line, edit.column),
@@ -70,6 +70,12 @@ def apply(text: str, changes: Iterable[Change]) -> str:
         end = "\r\n" if text.count("\r\n") > text.count("\n") // 2 else "\n"
         lines[number - 1 : number - 1] = [f"{indent}{added}{end}" for added in inserted[number]]
     return "".join(lines)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines with their ends, as an editor and the readers count them: at line feeds only."""
+    *whole, last = text.split("\n")
+    return [*(f"{line}\n" for line in whole), *([last] if last else [])]
 
 
 def _drop_emptied(lines: list[str], emptied: set[int]) -> None:

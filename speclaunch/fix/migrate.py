@@ -7,7 +7,7 @@ one (`planned.py`), the file is edited (`rewrite.py`), and the result proves its
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from speclaunch.engine.argv import ParsedArguments, parse_argv
@@ -21,7 +21,9 @@ from speclaunch.fix.edits import Change, Edit, apply
 from speclaunch.fix.origin import Origin, origin, refused
 from speclaunch.fix.planned import Planned, plan
 from speclaunch.fix.rewrite import Rewriting, conflicts, rewrite, touched_lines, with_variable
+from speclaunch.importer.effective import settled
 from speclaunch.importer.files import read_text
+from speclaunch.importer.images import image_version
 from speclaunch.importer.interface import Invocation, Reading
 
 _SPECULATES_IN_V2 = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
@@ -79,12 +81,15 @@ def migrate_commands(
     `follow` judges the files that a command names. Raises UnprovenError where the result does not
     mean what was announced.
     """
-    migration = Migration(text, problems=list(reading.problems))
+    migration = Migration(text, problems=[*reading.problems, *reading.unread, *reading.misread])
+    reading, refusals = _settled(reading, to)
+    migration.problems += refusals
     jobs = [_job(invocation, text, to, source, migration) for invocation in reading.invocations]
-    for job in jobs if follow is not None else ():
-        problems, steps = follow(job.invocation, job.planned)
-        migration.problems += problems
-        migration.steps += steps
+    if follow is not None:
+        for job in jobs:
+            problems, steps = follow(job.invocation, job.planned)
+            migration.problems += problems
+            migration.steps += steps
     migration.problems += conflicts([job.rewriting for job in jobs])
     migration.problems = list(dict.fromkeys(migration.problems))
     if not migration.problems:
@@ -101,7 +106,11 @@ def _job(
     def parse(catalogue: Catalogue) -> ParsedArguments:
         return parse_argv(words, catalogue, opaque=opaque, whole=False)
 
-    start = origin(parse, to, source, _image(invocation))
+    image = _image(invocation)
+    if image is not None and image != to:
+        note = f"its image {invocation.image} has SGLang {image}: change it, too"
+        migration.steps.append(Step(invocation.place, note))
+    start = origin(parse, to, source, image)
     target = load_catalogue(to)
     if source is not None and not start.whole and not refused(parse(target)):
         note = f"SGLang {source} refuses this command and {to} takes it: it was left as it is"
@@ -130,8 +139,6 @@ def _job(
 
 
 def _image(invocation: Invocation) -> str | None:
-    from speclaunch.lint.run import image_version  # noqa: PLC0415  it brings the rules along
-
     return image_version(invocation.image) if invocation.image else None
 
 
@@ -158,7 +165,8 @@ def _proven(
         changes: list[Change] = [*dict.fromkeys(edits), *dict.fromkeys(comments)]
         try:
             made = apply(text, changes)
-            found = list(proof.unproven_commands(reading, _read(made, shown), expected))
+            again, _ = _settled(_read(made, shown), to)
+            found = list(proof.unproven_commands(reading, again, expected))
         except (ValueError, InputError) as error:
             found = [str(error)]
         inserted = {insertion.text for insertion in comments}
@@ -169,6 +177,14 @@ def _proven(
     hidden = proof.secrets_of(reading.invocations, to)
     proof.refuse("migrate", found, text, made, hidden)
     return text
+
+
+def _settled(reading: Reading, to: str) -> tuple[Reading, list[Problem]]:
+    """The commands with the words that the parser gets, and what `to` refuses before it."""
+    catalogue = load_catalogue(to)
+    found = [settled(invocation, catalogue) for invocation in reading.invocations]
+    problems = [problem for _, refused in found for problem in refused]
+    return replace(reading, invocations=tuple(one for one, _ in found)), problems
 
 
 def _read(text: str, shown: str) -> Reading:

@@ -8,7 +8,7 @@ from typing import Any
 
 from speclaunch.engine.argv import ArgvProblem, ParsedArgument, parse_argv
 from speclaunch.engine.canonical import canonical
-from speclaunch.engine.catalogue import Argument, Catalogue, held_versions
+from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.renames import conversion
 from speclaunch.fix.meaning import MISSING, Difference, Meaning, differences, meaning_of
@@ -23,6 +23,13 @@ class Said:
     verdict: Verdict
     token: str
     """The flag's word as the command has it."""
+
+    @property
+    def name(self) -> str:
+        """The flag, in full where it is written short."""
+        written, full = self.token.partition("=")[0], self.item.argument.flag
+        known = written.startswith("--no-") or written in self.item.argument.flags
+        return written if known else f"{full} (written {written})"
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -74,8 +81,8 @@ def plan(
         found.said.append(Said(item, becomes, token))
         found.words += _words(found.said[-1], words)
         if becomes.unknown:
-            written = token.partition("=")[0]
-            found.problems.append(ArgvProblem(item.index, f"{written}: {becomes.why}"))
+            said = found.said[-1].name if token[:1] == "-" else token
+            found.problems.append(ArgvProblem(item.index, f"{said}: {becomes.why}"))
     if not found.problems:
         others = [item for item, version in items if version is not source]
         _account(found, words, opaque, source, target, others)
@@ -112,6 +119,8 @@ def _from_another(
         argument = catalogue.by_name(flag)
         if argument is None or flag not in argument.flags:
             continue
+        if argument.kind is ArgumentKind.REFUSED and conversion(argument.name) is not None:
+            return ParsedArgument(argument, True, flag, index, (), True), catalogue
         end = next(
             (at for at in range(index + 1, len(words)) if words[at].startswith("--")), len(words)
         )

@@ -24,14 +24,15 @@ from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import is_secret_argument, is_secret_variable
 from speclaunch.engine.secrets import masked
 from speclaunch.errors import ExitCode, Problem, SpeclaunchError
+from speclaunch.fix.edits import lines_of
 from speclaunch.fix.meaning import Meaning, differences, meaning_of
 from speclaunch.home import speclaunch_home
 from speclaunch.importer.interface import Invocation, Reading, Word
 
 _EMPTY = re.compile(
-    r"(?<![-\w$])([A-Za-z_]\w*)\+?=(?:\"\"|''|\(\s*\))?(?=[ \t]*(?:[;#\n\r]|\Z))", re.M
+    r"(?<![-\w$])([A-Za-z_]\w*)=(?:\"\"|''|\(\s*\))?(?=[ \t]*(?:[;#\n\r]|\Z))", re.M
 )
-"""A definition without a value: `NAME=`, `NAME=""`, `NAME=()`."""
+"""A definition without a value: `NAME=`, `NAME=""`, `NAME=()`; `NAME+=()` only adds nothing."""
 _YAML = (".yaml", ".yml", ".json")
 
 
@@ -102,14 +103,16 @@ def unproven_text(
 ) -> Iterator[str]:
     """In what the rest of a file is not as it was. `touched` are lines that may differ."""
     untouched = [
-        line for number, line in enumerate(before.splitlines(), 1) if number not in touched
+        line.rstrip("\r\n")
+        for number, line in enumerate(lines_of(before), 1)
+        if number not in touched
     ]
-    lines = iter(after.splitlines())
+    lines = iter([line.rstrip("\r\n") for line in lines_of(after)])
     for line in untouched:
         if all(line != other for other in lines):  # consumes `lines` up to the match
             yield f"a line that nothing asked to change is gone: {line.strip()[:60]}"
             return
-    if len(after.splitlines()) > len(before.splitlines()) + len(inserted):
+    if len(lines_of(after)) > len(lines_of(before)) + len(inserted):
         yield "it has more lines than were announced"
     emptied = Counter(_EMPTY.findall(after)) - Counter(_EMPTY.findall(before))
     if emptied:

@@ -18,6 +18,7 @@ from speclaunch.errors import InputError
 from speclaunch.fix import proof
 from speclaunch.fix.meaning import Meaning, differences, meaning_of
 from speclaunch.importer.deployment import Imported
+from speclaunch.importer.effective import effective
 from speclaunch.importer.interface import Invocation, InvocationKind
 from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.schema import Deployment
@@ -25,7 +26,8 @@ from speclaunch.recipe.schema import Deployment
 _IN_SHELL = re.compile(
     r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?[-?+=][^{}]*)?\}|\(([A-Za-z_]\w*)\))"
 )
-_IN_RECIPE = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)")
+_DEFAULT = re.compile(r"\$\{[A-Za-z_]\w*:?-([^{}$]*)\}")
+_IN_RECIPE = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)\s*([,}])")
 _OPEN = re.compile(r"\?\?\?(?=\s|$)")
 _ASKED_FOR = "speclaunch-open"
 _SLIMES = ("model_path", "tp_size")
@@ -61,7 +63,7 @@ def _unlike(
     wanted = _asked(invocation, catalogue)
     if wanted is None:
         return  # the parser said more than could be imported, and the import says so
-    got = _said(spelling, catalogue)
+    got = _said(spelling, catalogue, _unevaluated(invocation))
     if got is None:
         yield f"SGLang {catalogue.version} refuses it"
         return
@@ -73,20 +75,39 @@ def _unlike(
     named = (*wanted.given, *(name for name in _SLIMES if name in given))
     expected = Meaning(wanted.version, values, dict.fromkeys(named, ()))
     for difference in differences(expected, got):
-        if difference.name == "model_path" and difference.after == _ASKED_FOR:
+        if difference.after in (
+            _ASKED_FOR,
+            [_ASKED_FOR],
+        ):  # left open, with a word, for the reader to fill in
             continue
         yield f"{difference.name} is {difference.after!r}, not {difference.before!r}"
-    env = {name: _plain(word.text) for name, word in invocation.env.items()}
-    mine = {name: _plain(value or "") for name, value in deployment.engine.env.items()}
+    env = {
+        name: word.text if word.evaluated else _plain(word.text)
+        for name, word in invocation.env.items()
+    }
+    kept = {word.text for word in invocation.env.values() if not word.evaluated}
+    mine = {
+        name: _plain(value) if value in kept else value or ""
+        for name, value in deployment.engine.env.items()
+    }
     for name in dict.fromkeys((*env, *mine)):
-        if env.get(name) != mine.get(name):
+        if env.get(name) != mine.get(name) and mine.get(name) != _ASKED_FOR:
             yield f"the variable {name} is not what it was"
 
 
 def _asked(invocation: Invocation, catalogue: Catalogue) -> Meaning | None:
     """What the command asks, without what is announced as left out."""
-    words = [word.text for word in invocation.words]
-    opaque = {index for index, word in enumerate(invocation.words) if not word.evaluated}
+    found = effective(invocation, catalogue)
+    words = [word.text for word in found.words]
+    if found.config is not None:  # it stays a file of its own
+        words = ["--config", found.config.text, *words]
+    opaque = {
+        index + len(words) - len(found.words)
+        for index, word in enumerate(found.words)
+        if not word.evaluated
+    }
+    if found.config is not None and not found.config.evaluated:
+        opaque.add(1)
     parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
     kept: list[int] = []
     for item in parsed.parsed:
@@ -97,14 +118,20 @@ def _asked(invocation: Invocation, catalogue: Catalogue) -> Meaning | None:
     return meaning_of(texts, catalogue, {at for at, i in enumerate(kept) if i in opaque})
 
 
-def _said(spelling: Spelling, catalogue: Catalogue) -> Meaning | None:
+def _unevaluated(invocation: Invocation) -> frozenset[str]:
+    """The words that could not be evaluated, and their values: a recipe may keep them as texts."""
+    words = [word.text for word in invocation.words if not word.evaluated]
+    return frozenset((*words, *(word.partition("=")[2] for word in words)))
+
+
+def _said(spelling: Spelling, catalogue: Catalogue, unevaluated: frozenset[str]) -> Meaning | None:
     """What the recipe says, its stand-ins carried through unchecked."""
     words = [token for argument in spelling.arguments for token in argument.tokens]
-    plain = [_plain(word) for word in words]
+    plain = [_plain(word) if word in unevaluated else word for word in words]
     opaque = {
         index
         for index, (word, bare) in enumerate(zip(words, plain, strict=True))
-        if _stands_in(bare) or word != bare or "$" in word or "`" in word
+        if _stands_in(bare) or word in unevaluated
     }
     return meaning_of(plain, catalogue, opaque)
 
@@ -117,7 +144,9 @@ def _plain(value: Any) -> Any:
     """A text with its variables replaced as the composition replaces them."""
     if not isinstance(value, str):
         return value
-    return _IN_SHELL.sub(lambda found: _stand_in(found[1] or found[2] or found[3]), value)
+    text = _DEFAULT.sub(r"\1", value)
+    text = _IN_SHELL.sub(lambda found: _stand_in(found[1] or found[2] or found[3]), text)
+    return _DEFAULT.sub(r"\1", text)
 
 
 def _stand_in(name: str) -> str:
@@ -125,28 +154,32 @@ def _stand_in(name: str) -> str:
 
 
 def _composed(text: str) -> Deployment:
-    """The recipe composed as a launch does it, every variable set to a stand-in."""
+    """The recipe composed as a launch does it: variables that have a default are not set, every
+    other is a stand-in."""
     from speclaunch.recipe.load import load  # noqa: PLC0415  Hydra is slow to import
 
-    names = set(_IN_RECIPE.findall(text))
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        _variables({name: _stand_in(name) for name in names}),
-    ):
+    found = _IN_RECIPE.findall(text)
+    values: dict[str, str | None] = {name: None for name, end in found if end == ","}
+    values |= {name: _stand_in(name) for name, end in found if end == "}"}
+    with tempfile.TemporaryDirectory() as directory, _variables(values):
         path = Path(directory) / "imported.yaml"
         path.write_text(_OPEN.sub(_ASKED_FOR, text), encoding="utf-8")
         return load(str(path)).deployment
 
 
 @contextmanager
-def _variables(values: Mapping[str, str]) -> Iterator[None]:
+def _variables(values: Mapping[str, str | None]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
     try:
+        _set(values)
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        _set(before)
+
+
+def _set(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

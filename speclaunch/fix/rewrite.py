@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from speclaunch.errors import Place, Problem
-from speclaunch.fix.edits import Edit, Insertion, apply
+from speclaunch.fix.edits import Edit, Insertion, apply, lines_of
 from speclaunch.fix.planned import Planned, Said
 from speclaunch.fix.proof import empties
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
+from speclaunch.importer.slime import bare, prefixed
+
+_ITEM = re.compile(r"\s*(?P<item>-\s+([\"']?)(?P<text>.*?)\2\s*(?:\s#.*)?)")
+"""A line of a block list in YAML."""
 
 
 @dataclass(slots=True)
@@ -26,16 +31,28 @@ class Rewriting:
 
 
 def rewrite(invocation: Invocation, planned: Planned, text: str) -> Rewriting:
-    """The edits for every argument that does not stay as it is."""
+    """The edits for every argument that does not stay as it is.
+
+    A removed word goes where it is written; where that would leave a definition without a value,
+    the use of the variable goes instead.
+    """
+    done = _rewrite(invocation, planned, text, uses=False)
+    if done.edits and empties(text, apply(text, set(done.edits))):
+        done = _rewrite(invocation, planned, text, uses=True)
+    return done
+
+
+def _rewrite(invocation: Invocation, planned: Planned, text: str, *, uses: bool) -> Rewriting:
     done = Rewriting()
-    lines = text.splitlines()
+    lines = lines_of(text)
     for said in planned.said:
         becomes = said.verdict
         word = invocation.words[said.item.index]
         written = said.token.partition("=")[0]
         name = _shown(written, invocation)
         if becomes.removed:
-            gone = _removal(invocation, said, planned, text)
+            gone = _removal(invocation, said, planned, text, uses=uses)
+            name = _shown(said.name, invocation)
             if gone is None:
                 done.problems.append(
                     Problem(f"{name} is gone: {becomes.why}", word.place, "remove it by hand")
@@ -73,7 +90,7 @@ def with_variable(invocation: Invocation, name: str, value: str) -> Edit | None:
 
 def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
     """The lines that edits may change: their own, and one above that loses its continuation."""
-    lines = text.splitlines()
+    lines = lines_of(text)
     found = {edit.line for edit in edits}
     for line in sorted(found):
         above = line - 1
@@ -84,7 +101,9 @@ def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
     return found
 
 
-def _removal(invocation: Invocation, said: Said, planned: Planned, text: str) -> list[Edit] | None:
+def _removal(
+    invocation: Invocation, said: Said, planned: Planned, text: str, *, uses: bool
+) -> list[Edit] | None:
     """The words taken away where they are written, or where the variable that holds nothing but
     them is used: a definition is never emptied."""
     leaving = {index for one in planned.said if one.verdict.removed for index in one.indices}
@@ -98,7 +117,7 @@ def _removal(invocation: Invocation, said: Said, planned: Planned, text: str) ->
         if word.used_at is not None and leaving.issuperset(together):
             group = [_whole(text, words[at].place, words[at]) for at in together]
             known = {one for one in group if one is not None}
-            if emptied or None in group or empties(text, apply(text, known)):
+            if uses or emptied or None in group or empties(text, apply(text, known)):
                 edit, emptied = _whole(text, word.used_at, None), False
         if edit is None or emptied:
             return None
@@ -108,10 +127,10 @@ def _removal(invocation: Invocation, said: Said, planned: Planned, text: str) ->
 
 def _whole(text: str, place: Place, word: Word | None) -> Edit | None:
     """The removal of what stands at a place; None where that is not just the word."""
-    lines = text.splitlines()
+    lines = lines_of(text)
     if not 1 <= place.line <= len(lines):
         return None
-    line = lines[place.line - 1]
+    line = lines[place.line - 1].rstrip("\r\n")
     before = line[: place.column - 1].rstrip()[-1:]
     after = line[place.column - 1 + place.length :].lstrip()[:1]
     if before in ("[", ",") or after in ("]", ","):  # in a list of YAML or JSON on one line
@@ -119,14 +138,17 @@ def _whole(text: str, place: Place, word: Word | None) -> Edit | None:
     source = line[place.column - 1 : place.column - 1 + place.length]
     if word is not None and not _is_word(source, word):
         return None
+    item = _ITEM.fullmatch(line)
+    if item is not None and item["text"] == source:  # the quotes go with it, and a comment
+        return Edit(place.line, item.start("item") + 1, len(line) - item.start("item"), "")
     return Edit(place.line, place.column, place.length, "") if _balanced(source) else None
 
 
 def _is_word(source: str, word: Word) -> bool:
     if not word.evaluated:
         return True
-    bare = source.strip("\"'").removeprefix("--sglang-").removeprefix("--")
-    return bare == word.text.removeprefix("--") or _split(source) == [word.text] or "$" in source
+    inner = source.strip("\"'")
+    return word.text in (inner, bare(inner)) or _split(source) == [word.text] or "$" in source
 
 
 def _balanced(source: str) -> bool:
@@ -155,18 +177,18 @@ def _respelled(lines: Sequence[str], place: Place, written: str, said: Said) -> 
     if not 1 <= place.line <= len(lines) or becomes.flag is None:
         return None
     source = lines[place.line - 1][place.column - 1 : place.column - 1 + place.length]
-    old = written.lstrip("-")
-    # `=` holds in a shell and in a list of YAML alike
-    new = "=".join([becomes.flag.lstrip("-"), *(becomes.values or ())])
-    at = source.find(f"-{old}")
-    if at < 0:
-        return None
-    return Edit(place.line, place.column + at + 1, len(old), new)
+    for old in dict.fromkeys((written, prefixed(written))):
+        at = source.find(old)
+        if at >= 0:
+            flag = becomes.flag if old == written else prefixed(becomes.flag)
+            # `=` holds in a shell and in a list of YAML alike
+            new = "=".join([flag, *(becomes.values or ())])
+            return Edit(place.line, place.column + at, len(old), new)
+    return None
 
 
 def _shown(flag: str, invocation: Invocation) -> str:
-    slime = invocation.kind is InvocationKind.SLIME
-    return flag.replace("--", "--sglang-", 1) if slime else flag
+    return prefixed(flag) if invocation.kind is InvocationKind.SLIME else flag
 
 
 def conflicts(rewritings: Sequence[Rewriting]) -> Iterator[Problem]:

@@ -64,7 +64,7 @@ def look(words: Sequence[Field]) -> Found:
             image=found.wrapping.image,
         )
         return found
-    if any(word.text.startswith(slime.PREFIX) for word in words):
+    if any(slime.is_engines(word.text) for word in words):
         return _slime(words, found)
     for index, word in enumerate(words):
         text = "".join(piece.text for piece in word.pieces)

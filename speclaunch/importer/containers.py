@@ -28,6 +28,9 @@ _COMPOSE = re.compile(
 _KUBERNETES = re.compile(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
 _COMMENT = re.compile(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
 
+_READ_OF_SERVICES = frozenset({"image", "entrypoint", "command", "environment", "env_file"})
+_READ_OF_CONTAINERS = frozenset({"name", "image", "command", "args", "env", "envFrom"})
+
 Env = dict[str, Field]
 
 
@@ -37,7 +40,10 @@ def read_compose(root: yaml.Node, document: Document) -> Reading:
     for name, service in nodes.entries(nodes.entries(root).get("services")).items():
         keys = nodes.entries(service)
         env, passed = _compose_environment(keys.get("environment"), document)
-        dropped = _noted(keys, ("env_file",), document, "the variables in that file are not read")
+        dropped = (
+            *_noted(keys, ("env_file",), document, "the variables in that file are not read"),
+            *_left_out(keys, _READ_OF_SERVICES, document),
+        )
         words = [
             *_compose_words(keys.get("entrypoint"), document),
             *_compose_words(keys.get("command"), document),
@@ -106,7 +112,10 @@ def _container(
     ]
     own = nodes.text(keys.get("name"))
     name = "/".join(part for part in (owner, own) if part) or None
-    dropped = _noted(keys, ("envFrom",), document, "the variables in there are not read")
+    dropped = (
+        *_noted(keys, ("envFrom",), document, "the variables in there are not read"),
+        *_left_out(keys, _READ_OF_CONTAINERS, document),
+    )
     with reading.within(_image(keys, document)):
         reading.command(words, env, {}, name, dropped)
 
@@ -146,6 +155,16 @@ def _noted(
     return tuple(
         Dropped(name, nodes.place(keys[name], document), why) for name in names if name in keys
     )
+
+
+def _left_out(
+    keys: Mapping[str, yaml.Node], read: frozenset[str], document: Document
+) -> Iterator[Dropped]:
+    """How the container is set up (`volumes`, `shm_size`, `ports`, …), in one remark."""
+    rest = [name for name in keys if name not in read]
+    if rest:
+        why = "how the container is set up is up to who starts it"
+        yield Dropped(", ".join(rest), nodes.place(keys[rest[0]], document), why)
 
 
 def _substituted(source: Source, env: Mapping[str, Field]) -> Field:

@@ -6,19 +6,24 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from speclaunch.engine.argv import ParsedArguments, args_of, parse_argv
+from speclaunch.engine.argument import ArgumentKind
+from speclaunch.engine.argv import ParsedArgument, ParsedArguments, args_of, parse_argv
 from speclaunch.engine.canonical import canonical
-from speclaunch.engine.catalogue import Catalogue, held_versions
+from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.errors import Place, Problem
-from speclaunch.importer.interface import Invocation, InvocationKind, Word
-from speclaunch.importer.recipe_text import Interpolation, Line, recipe_text
+from speclaunch.engine.versions import is_version
+from speclaunch.errors import Problem
+from speclaunch.importer.effective import Effective, effective
+from speclaunch.importer.images import tagged_version
+from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, Word
+from speclaunch.importer.interpolate import value_of
+from speclaunch.importer.recipe_text import OPEN, Interpolation, Line, recipe_text
 
-_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
-_CLUSTER = re.compile(r"\$\(([A-Z_][A-Z0-9_]*)\)")
-_OPEN = "???"
-"""OmegaConf's word for a value that has to be given."""
 _SLIME_GPUS, _SLIME_MODEL = "--rollout-num-gpus-per-engine", "--hf-checkpoint"
+_OF_SLIME = "an option of slime itself"
+_FEW = 2
+"""So many things that are left out for one reason have a line each."""
+_COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,8 @@ class Imported:
     """What was left out or could not be evaluated, with its place."""
     problems: tuple[Problem, ...] = ()
     """What no version, or not the version asked for, can take."""
+    model: str | None = None
+    """The model as a reader knows it."""
 
     def recipe(self, source: str) -> str:
         """The recipe, its header naming `source` and every remark."""
@@ -41,51 +48,128 @@ class Imported:
         if self.remarks:
             header += ["", *self.remarks]
         algorithm = self.args.get("speculative_algorithm")
-        model = self.args.get("model_path")
-        description = f"{algorithm.value if algorithm else 'No speculation'} on " + (
-            str(model.value) if model and model.value != _OPEN else "a model to be named"
+        said = str(algorithm.value) if algorithm else "No speculation"
+        description = f"{said} on {self.model or 'a model to be named'}"
+        if "config" in self.args:  # it may say either
+            description = f"What {self.args['config'].value} says, and more"
+        return recipe_text(
+            header=header,
+            description=description,
+            args=self.args,
+            env=self.env,
+            version=self.version,
         )
-        return recipe_text(header=header, description=description, args=self.args, env=self.env)
 
 
 def to_deployment(invocation: Invocation, name: str, version: str | None = None) -> Imported:
-    """Read a command's arguments as `version`, else as the newest version that takes them all."""
-    catalogue, parsed = _parsed(invocation, version)
-    problems = tuple(
-        Problem(problem.message, _place(invocation, problem.index), problem.help)
-        for problem in parsed.problems
-        if problem.index is not None  # what is missing (the model) is left open in the recipe
-    )
-    comments = _comments(invocation, parsed)
-    unknown = {
-        argument.name
-        for argument in parsed.parsed
-        for index in argument.value_indices or (argument.index,)
-        if not invocation.words[index].evaluated
-    }
-    args = {
-        argument: Line(
-            _from_environment(value) if argument in unknown else value, comments.get(argument)
-        )
-        for argument, value in args_of(parsed).items()
-    }
-    remarks = [
-        f"{dropped.place}: left out `{dropped.text}`: {dropped.why}"
-        for dropped in invocation.dropped
+    """Read a command's arguments as `version`, else as its image's release, else as the newest
+    version that takes them all."""
+    version = version or tagged_version(invocation.image)
+    catalogue, found, parsed = _parsed(invocation, version)
+    words = found.words
+    problems = [
+        *found.refused,
+        *(
+            Problem(problem.message, words[problem.index].place, problem.help)
+            for problem in parsed.problems
+            if problem.index is not None  # a missing model is left open in the recipe
+        ),
     ]
-    remarks += _config_file(parsed, invocation, args)
-    if invocation.kind is InvocationKind.SLIME:
-        args, more = _from_slime(invocation, args)
-        remarks += more
-    args.setdefault("model_path", Line(_OPEN, "not in the command: name it"))
-    env = {
-        variable: Line(
-            word.text if word.evaluated else _from_environment(word.text),
-            None if word.evaluated else word.why,
-        )
-        for variable, word in invocation.env.items()
+    lines = {argument.name: _line(argument, words) for argument in parsed.parsed}
+    args = {
+        name: lines[name] or Line(value, _assumed(name, parsed, words))
+        for name, value in args_of(parsed).items()
     }
-    return Imported(name, catalogue.version, args, env, tuple(remarks), problems)
+    remarks = _remarks(invocation)
+    remarks += [f"{word.place}: left out `{word.text}`: {word.why}" for word in found.elided]
+    remarks += _config_file(parsed, found, invocation, args)
+    if invocation.kind is InvocationKind.SLIME:
+        args = _from_slime(invocation, args)
+    if found.unseen is None:
+        args.setdefault("model_path", Line(OPEN, "not in the command: name it"))
+    env = {variable: value_of(word) for variable, word in invocation.env.items()}
+    model = args.get("model_path")
+    named = [
+        words[index].text
+        for argument in parsed.parsed
+        for index in argument.value_indices
+        if argument.name == "model_path" and words[index].evaluated
+    ]
+    plain = model is not None and not isinstance(model.value, Interpolation) and model.value != OPEN
+    return Imported(
+        name,
+        _pinned(version, catalogue),
+        args,
+        env,
+        tuple(remarks),
+        tuple(problems),
+        str(model.value) if model is not None and plain else next(iter(named), None),
+    )
+
+
+def _pinned(asked: str | None, catalogue: Catalogue) -> str:
+    """The version to write down: the one that was asked for, where another answers for it."""
+    if asked is not None:
+        resolved = resolve_version(asked)
+        if not resolved.exact and is_version(asked):
+            return asked.strip().removeprefix("v")
+    return catalogue.version
+
+
+def _line(argument: ParsedArgument, words: Sequence[Word]) -> Line | None:
+    """The value of an argument that the file alone does not say; None for any other."""
+    flag = words[argument.index]
+    if not argument.value_indices:
+        start = len(flag.text.partition("=")[0]) + 1
+        known = flag.evaluated and not any(one[0] >= start for one in flag.defaults)
+        return None if known or start > len(flag.text) else value_of(flag, start)
+    values = [words[index] for index in argument.value_indices]
+    if len(values) == 1 and argument.argument.kind is not ArgumentKind.LIST:
+        (value,) = values
+        return value_of(value) if value.defaults or not value.evaluated else None
+    if all(value.evaluated for value in values):
+        return None
+    lines = [value_of(value) for value in values]
+    left = next((line for line in lines if line.value == OPEN), None)
+    return left or Line([line.value for line in lines])
+
+
+def _assumed(name: str, parsed: ParsedArguments, words: Sequence[Word]) -> str | None:
+    """What a value depends on that the file does not decide (the condition of an `if`)."""
+    whys = (
+        words[index].why
+        for argument in parsed.parsed
+        if argument.name == name
+        for index in (argument.index, *argument.value_indices)
+    )
+    return next((why for why in whys if why), None)
+
+
+def _remarks(invocation: Invocation) -> list[str]:
+    """What was left out: one line for each thing, or for each reason that many share."""
+    by_reason: dict[str, list[Dropped]] = {}
+    for dropped in invocation.dropped:
+        by_reason.setdefault(dropped.why, []).append(dropped)
+    if invocation.kind is InvocationKind.SLIME:
+        by_reason.setdefault(_OF_SLIME, []).extend(
+            Dropped(option, word.place, _OF_SLIME)
+            for option, word in invocation.extras.items()
+            if option not in (_SLIME_GPUS, _SLIME_MODEL)
+        )
+    return [
+        line
+        for why, dropped in by_reason.items()
+        for line in (_together(why, dropped) if len(dropped) > _FEW else _apart(dropped))
+    ]
+
+
+def _apart(dropped: Sequence[Dropped]) -> list[str]:
+    return [f"{one.place}: left out `{one.text}`: {one.why}" for one in dropped]
+
+
+def _together(why: str, dropped: Sequence[Dropped]) -> list[str]:
+    names = " ".join(one.text.partition(" ")[0].partition("=")[0] for one in dropped)
+    return [f"{dropped[0].place}: left out {len(dropped)} times {why}: {names}"]
 
 
 def recipe_name(stem: str, number: int | None = None) -> str:
@@ -94,104 +178,78 @@ def recipe_name(stem: str, number: int | None = None) -> str:
     return name if number is None else f"{name}_{number}"
 
 
-def _parsed(invocation: Invocation, version: str | None) -> tuple[Catalogue, ParsedArguments]:
-    words = [word.text for word in invocation.words]
-    opaque = {index for index, word in enumerate(invocation.words) if not word.evaluated}
+def _parsed(
+    invocation: Invocation, version: str | None
+) -> tuple[Catalogue, Effective, ParsedArguments]:
     if version is not None:
-        catalogue = load_catalogue(version)
-        return catalogue, parse_argv(words, catalogue, opaque=opaque)
-    best: tuple[Catalogue, ParsedArguments] | None = None
+        return _parsed_as(invocation, load_catalogue(version))
+    best: tuple[Catalogue, Effective, ParsedArguments] | None = None
     for held in reversed(held_versions()):
-        catalogue = load_catalogue(held)
-        parsed = parse_argv(words, catalogue, opaque=opaque)
-        if not parsed.problems:
-            return catalogue, parsed
-        if best is None or len(parsed.problems) < len(best[1].problems):
-            best = catalogue, parsed
+        read = _parsed_as(invocation, load_catalogue(held))
+        wrong = len(read[1].refused) + len(read[2].problems)
+        if not wrong:
+            return read
+        if best is None or wrong < len(best[1].refused) + len(best[2].problems):
+            best = read
     if best is None:
         raise LookupError("no catalogue is held")
     return best
 
 
-def _place(invocation: Invocation, index: int | None) -> Place:
-    if index is None or not 0 <= index < len(invocation.words):
-        return invocation.place
-    return invocation.words[index].place
-
-
-def _comments(invocation: Invocation, parsed: ParsedArguments) -> dict[str, str]:
-    """For each argument whose value could not be evaluated: why."""
-    comments: dict[str, str] = {}
-    for argument in parsed.parsed:
-        for index in (argument.index, *argument.value_indices):
-            word: Word = invocation.words[index]
-            if not word.evaluated and not _VARIABLE.fullmatch(word.text):
-                comments[argument.name] = (
-                    f"not evaluated: {word.why}" if word.why else "not evaluated"
-                )
-    return comments
-
-
-def _from_environment(value: object) -> object:
-    """`$MODEL` of a script becomes `${oc.env:MODEL}`: the recipe takes it from the same place.
-
-    So does Kubernetes' `$(MODEL)`, whose value comes from the cluster.
-    """
-    if isinstance(value, str) and (found := _CLUSTER.fullmatch(value)):
-        return Interpolation(f"${{oc.env:{found[1]}}}")
-    if (
-        isinstance(value, str)
-        and _VARIABLE.search(value)
-        and "$(" not in value
-        and "`" not in value
-    ):
-        return Interpolation(_VARIABLE.sub(lambda m: f"${{oc.env:{m[1] or m[2]}}}", value))
-    if isinstance(value, list):
-        return [_from_environment(item) for item in value]
-    return value
+def _parsed_as(
+    invocation: Invocation, catalogue: Catalogue
+) -> tuple[Catalogue, Effective, ParsedArguments]:
+    found = effective(invocation, catalogue)
+    opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
+    words = [word.text for word in found.words]
+    return catalogue, found, parse_argv(words, catalogue, opaque=opaque)
 
 
 def _config_file(
-    parsed: ParsedArguments, invocation: Invocation, args: dict[str, Line]
+    parsed: ParsedArguments, found: Effective, invocation: Invocation, args: dict[str, Line]
 ) -> list[str]:
     """SGLang reads `--config FILE` before its parser does, and only as two words
     (server_args.py: `if "--config" in argv`)."""
+    if found.config is not None:
+        args["config"] = value_of(found.config)
+        return [
+            f"{found.config.place}: the arguments in that file are not in this recipe; import it,"
+            " too"
+        ]
+    config = invocation.config
+    if config is not None and config.text is not None and invocation.kind in _COMMANDS:
+        return [f"{invocation.place}: the arguments in {config.shown} are part of this recipe"]
     remarks = []
     for argument in parsed.parsed:
-        if argument.name != "config":
-            continue
-        word = invocation.words[argument.index]
-        if word.text.startswith("--config="):
+        if argument.name == "config":
+            word = found.words[argument.index]
             del args["config"]
             remarks.append(f"{word.place}: left out `{word.text}`: the engine ignores this form")
-        else:
-            remarks.append(
-                f"{word.place}: the arguments in that file are not in this recipe; import it, too"
-            )
     return remarks
 
 
-def _from_slime(
-    invocation: Invocation, args: Mapping[str, Line]
-) -> tuple[dict[str, Line], Sequence[str]]:
+def _from_slime(invocation: Invocation, args: Mapping[str, Line]) -> dict[str, Line]:
     """slime says the model and the GPUs of an engine with options of its own."""
     found = dict(args)
-    remarks = []
     for option, word in invocation.extras.items():
-        if option == _SLIME_GPUS and word.text.isdigit():
+        if option == _SLIME_GPUS:
             sizes = {canonical(name): line.value for name, line in found.items()}
             stages = sizes.get("pp_size", 1)
-            size = int(word.text) // max(1, stages if isinstance(stages, int) else 1)
-            for name in [name for name in found if canonical(name) == "tp_size"]:
-                del found[name]  # slime does not look at it
-            if size > 1:
-                found["tp_size"] = Line(size, f"slime's {option}")
+            said = value_of(word)
+            if word.text.isdigit() and isinstance(stages, int):
+                said = Line(int(word.text) // max(1, stages))
+            elif "pp_size" in sizes:
+                said = Line(OPEN, f"`{word.text}` of {option} over pp_size")
+            _instead(found, "tp_size")  # slime does not look at it
+            if said.value not in (0, 1):
+                found["tp_size"] = Line(said.value, said.comment or f"slime's {option}")
         elif option == _SLIME_MODEL:
-            for name in [name for name in found if canonical(name) == "model_path"]:
-                del found[name]
-            found["model_path"] = Line(
-                word.text if word.evaluated else _from_environment(word.text), f"slime's {option}"
-            )
-        else:
-            remarks.append(f"{word.place}: left out `{option}`: an option of slime itself")
-    return found, remarks
+            _instead(found, "model_path")
+            line = value_of(word)
+            found["model_path"] = Line(line.value, line.comment or f"slime's {option}")
+    return found
+
+
+def _instead(args: dict[str, Line], field: str) -> None:
+    for name in [name for name in args if canonical(name) == field]:
+        del args[name]

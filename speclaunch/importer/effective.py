@@ -12,7 +12,7 @@ from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.entrypoint import CONFIG, CONFIG_SINCE, CONFIG_SUFFIXES, dispatch, since
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer import placeholders
-from speclaunch.importer.interface import ConfigFile, Invocation, InvocationKind, Word
+from speclaunch.importer.interface import ConfigFile, Dropped, Invocation, InvocationKind, Word
 from speclaunch.importer.sglang_yaml import read_sglang_yaml
 
 _MANY = re.compile(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
@@ -24,14 +24,19 @@ class Effective:
     """What one version's parser is given.
 
     `refused` is what the program says before its parser has a look. `unseen` says why there may be
-    arguments that nobody here can see; `elided` that the writer left some out.
+    arguments that nobody here can see.
     """
 
     words: tuple[Word, ...]
     refused: list[Problem] = field(default_factory=list)
     remarks: list[Problem] = field(default_factory=list)
     unseen: str | None = None
-    elided: bool = False
+    elided: list[Word] = field(default_factory=list)
+    """Words that may stand for any number of arguments, and for none: `"$@"`, `...`."""
+    config: Word | None = None
+    """The file of `--config` that was not read."""
+    model: Word | None = None
+    """The model path that `sglang serve` takes without a flag."""
 
 
 def effective(invocation: Invocation, catalogue: Catalogue) -> Effective:
@@ -48,6 +53,27 @@ def effective(invocation: Invocation, catalogue: Catalogue) -> Effective:
     return found
 
 
+def settled(invocation: Invocation, catalogue: Catalogue) -> tuple[Invocation, list[Problem]]:
+    """A command with the words that its text itself gives the parser, and what stands in the way.
+
+    What the program takes before, and what may be any number of arguments, is among the dropped:
+    whoever edits the text leaves it as it is. Files that the command names are not looked into.
+    """
+    found = Effective(invocation.words)
+    if invocation.kind is InvocationKind.SERVE:
+        _serve(found, invocation, catalogue)
+    given = {id(word) for word in invocation.words}
+    words = tuple(word for word in _without_strays(found, catalogue) if id(word) in given)
+    kept = {id(word) for word in words}
+    apart = [word for word in invocation.words if id(word) not in kept]
+    if found.model is not None:
+        words = tuple(word for word in words if word is not found.model)
+        apart.append(found.model)
+    why = "it does not reach the server's parser as it stands"
+    rest = (Dropped(word.text, word.place, why) for word in apart)
+    return replace(invocation, words=words, dropped=(*invocation.dropped, *rest)), found.refused
+
+
 def _serve(found: Effective, invocation: Invocation, catalogue: Catalogue) -> None:
     words = found.words
     several = [not w.evaluated and _MANY.search(w.text) is not None for w in words]
@@ -62,10 +88,11 @@ def _serve(found: Effective, invocation: Invocation, catalogue: Catalogue) -> No
     for index, said in read.refused:
         place = invocation.place if index is None else words[first + index].place
         found.refused.append(Problem(said, place))
-    found.elided = first > 0
+    found.elided += words[:first]
     given: list[Word] = []
     for index, word in enumerate(words[first:]):
         if index == read.model:
+            found.model = word
             given.append(replace(word, text="--model-path", evaluated=True, placeholder=False))
         if index not in read.own:
             given.append(word)
@@ -82,10 +109,12 @@ def _config(found: Effective, invocation: Invocation, catalogue: Catalogue) -> N
         many = "Multiple config files specified! Only one allowed."
         said = many if len(at) > 1 else "No config file specified after --config flag!"
         found.refused.append(Problem(f"argument --config: {said}", words[at[-1]].place))
+        found.words = words[:-1] if len(at) == 1 else words  # the parser never sees it
         return
     path = words[index + 1]
     found.words = (*words[:index], *words[index + 2 :])
     if not path.evaluated:
+        found.config = path
         found.unseen = f"the file `{path.text}` of --config is not known"
     elif PurePath(path.text).suffix.lower() not in CONFIG_SUFFIXES:
         suffix = PurePath(path.text).suffix
@@ -94,6 +123,7 @@ def _config(found: Effective, invocation: Invocation, catalogue: Catalogue) -> N
         found.unseen = "the engine does not read the file of --config"
     elif invocation.config is None or invocation.config.text is None:
         why = invocation.config.why if invocation.config is not None else "it is not read here"
+        found.config = path
         found.unseen = f"{path.text} of --config: {why}"
     else:
         _merge(found, invocation.config, path.place, catalogue)
@@ -126,7 +156,7 @@ def _without_strays(found: Effective, catalogue: Catalogue) -> tuple[Word, ...]:
         if word.text.startswith("-") and (word.evaluated or "=" in word.text):
             room = _room(word, catalogue)
         elif not word.evaluated and room == 0:
-            found.elided = True
+            found.elided.append(word)
             continue
         else:
             room = max(room - 1, 0)
@@ -139,6 +169,7 @@ def _room(flag: Word, catalogue: Catalogue) -> int:
     argument = catalogue.resolve_flag(flag.text)
     if "=" in flag.text:
         return 0
-    if not isinstance(argument, Argument) or argument.nargs in ("+", "*"):
+    if isinstance(argument, Argument) and argument.nargs in ("+", "*"):
         return sys.maxsize
-    return 1 if argument.kind.takes_value else 0
+    takes = not isinstance(argument, Argument) or argument.kind.takes_value
+    return 1 if takes else 0

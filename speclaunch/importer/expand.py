@@ -83,7 +83,7 @@ class Expander:
         self.document.spend(1 + len(pieces))
         if size > MAX_TEXT or len(pieces) > MAX_WORDS:
             return self._whole(word, f"it is longer than {MAX_TEXT} characters").pieces
-        return tuple(piece for piece in pieces if piece.text)
+        return tuple(piece for piece in pieces if piece.text or piece.variable)
 
     def plain(self, word: ShellWord) -> str | None:
         """The text of a word if all of it is known."""
@@ -111,11 +111,13 @@ class Expander:
             case Opaque():
                 return self.unknown(part, source, part.why)
 
-    def unknown(self, part: Part, source: Source, why: str) -> tuple[Piece, ...]:
+    def unknown(
+        self, part: Part, source: Source, why: str, *, inside: bool = False
+    ) -> tuple[Piece, ...]:
         """A part that stays as it is written."""
         end = getattr(part, "end", part.start)
         raw = source.text[part.start : end]
-        return (Piece(raw, source, part.start, quoted=True, unknown=why),)
+        return (Piece(raw, source, part.start, quoted=True, unknown=why, inside=inside),)
 
     def _derived(self, text: str, part: Part, source: Source) -> Piece:
         return Piece(text, source, part.start, exact=False)
@@ -170,7 +172,7 @@ class Expander:
             return self.unknown(part, source, f"`{part.name}` comes from outside of this file")
         value = self.scope.get(part.name)
         if value is not None and value.why is not None:
-            return self.unknown(part, source, f"`${part.name}`: {value.why}")
+            return self.unknown(part, source, f"`${part.name}`: {value.why}", inside=True)
         if part.prefix == "!":
             return self.unknown(part, source, "an indirect expansion is not evaluated")
         if part.operator or part.prefix:

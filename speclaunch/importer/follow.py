@@ -7,7 +7,7 @@ finding never quotes a line from elsewhere on the machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,11 +21,10 @@ from speclaunch.importer.interface import (
 )
 
 
-def followed(reading: Reading, file: Path | None, *, anywhere: bool = False) -> Reading:
+def followed(reading: Reading, file: Path | None) -> Reading:
     """A reading with the ``--config`` files of its commands.
 
     `file` is where the commands were written, None for standard input or a command line.
-    `anywhere`: the words are the user's own, and so is every file that they name.
     """
     if not any(word.text == CONFIG for found in reading.invocations for word in found.words):
         return reading
@@ -33,11 +32,16 @@ def followed(reading: Reading, file: Path | None, *, anywhere: bool = False) -> 
     places = [*around, Path()]
     return replace(
         reading,
-        invocations=tuple(_with_config(found, places, anywhere) for found in reading.invocations),
+        invocations=tuple(_with_config(found, places) for found in reading.invocations),
     )
 
 
-def _with_config(invocation: Invocation, places: Iterable[Path], anywhere: bool) -> Invocation:
+def config_file(name: str) -> ConfigFile:
+    """The file that the engine opens for ``--config NAME`` when it is started here."""
+    return _read(name, [Path()])
+
+
+def _with_config(invocation: Invocation, places: Sequence[Path]) -> Invocation:
     if invocation.kind in (InvocationKind.CONFIG, InvocationKind.SLIME):
         return invocation
     words = [word for word in invocation.words if word.evaluated]
@@ -48,18 +52,18 @@ def _with_config(invocation: Invocation, places: Iterable[Path], anywhere: bool)
     if invocation.image is not None:
         found = ConfigFile(name, why="it is in the container")
     else:
-        found = _read(name, places, anywhere)
+        found = _read(name, places)
     return replace(invocation, config=found)
 
 
-def _read(name: str, places: Iterable[Path], anywhere: bool) -> ConfigFile:
+def _read(name: str, places: Sequence[Path]) -> ConfigFile:
     outside = False
     for place in places:
         file = place / name
         try:
             if not file.is_file():
                 continue
-            if not anywhere and not _below(file, places):
+            if not _below(file, places):
                 outside = True
                 continue
             if file.stat().st_size > MAX_BYTES:
@@ -74,6 +78,6 @@ def _read(name: str, places: Iterable[Path], anywhere: bool) -> ConfigFile:
     return ConfigFile(name, why="there is no such file here")
 
 
-def _below(file: Path, places: Iterable[Path]) -> bool:
+def _below(file: Path, places: Sequence[Path]) -> bool:
     real = file.resolve()
     return any(real.is_relative_to(place.resolve()) for place in places)

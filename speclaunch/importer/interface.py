@@ -33,6 +33,10 @@ class Word:
     used_at: Place | None = None
     placeholder: bool = False
     """It stands for a value that the reader of a document has to fill in."""
+    defaults: tuple[tuple[int, int, str], ...] = ()
+    """Where `text` is the default of a variable of the environment: start, end and its name."""
+    inside: bool = False
+    """What is not known is decided in the file itself: the environment does not say it."""
 
 
 @dataclass(frozen=True, slots=True)

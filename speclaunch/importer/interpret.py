@@ -283,7 +283,7 @@ class Interpreter:
         fields = value.items
         if fields is None and value.pieces is not None and "--sglang-" in _text(value):
             fields = tuple(self.expander.resplit(value))
-        if fields and any(field.text.startswith(slime.PREFIX) for field in fields):
+        if fields and any(slime.is_engines(field.text) for field in fields):
             held = self._slime.setdefault(name, [])
             if append and held:
                 held.pop()
@@ -322,7 +322,7 @@ class Interpreter:
 
     def _end_fragment(self) -> None:
         fields, self._fragment = self._fragment, []
-        if any(field.text.startswith(slime.PREFIX) for field in fields):
+        if any(slime.is_engines(field.text) for field in fields):
             reading = slime.read_options(fields, fragment=True)
             spans = [field.span for field in (fields[0], fields[-1]) if field.span is not None]
             whole = [Span(spans[0].source, spans[0].start, spans[-1].end)] if spans else []

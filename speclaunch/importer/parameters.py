@@ -51,12 +51,16 @@ def expand(  # noqa: PLR0911
 
 def default(expander: Expander, part: Parameter, source: Source) -> tuple[Piece, ...]:
     """The word after ``:-``: what holds when the variable is not set."""
-    if part.operand is None:
-        return ()
+    variable = None if part.name.isdigit() or part.name in "@*" else part.name
     note = f"the default of `{part.name}`, which this file does not set"
-    if any(piece.unknown for piece in expander.text(part.operand)):
+    if part.name.isdigit():
+        note = f"the default of argument {part.name} of the script"
+    written = expander.text(part.operand) if part.operand is not None else ()
+    if not written and variable is not None:  # no text, but a place for one
+        return (Piece("", source, part.start, exact=False, note=note, variable=variable),)
+    if any(piece.unknown for piece in written):
         return expander.unknown(part, source, f"the default of `{part.name}` cannot be evaluated")
-    return tuple(replace(piece, note=piece.note or note) for piece in expander.text(part.operand))
+    return tuple(replace(piece, note=piece.note or note, variable=variable) for piece in written)
 
 
 def _conditional(
@@ -73,10 +77,14 @@ def _conditional(
     if sign == "?":
         return expander.unset(part, source)
     pieces = default(expander, part, source)
+    if value is not None:  # set in the file, to nothing
+        pieces = tuple(replace(piece, note=None, variable=None) for piece in pieces)
     if sign == "=" and part.operand is not None and not any(piece.unknown for piece in pieces):
         span = Span(source, part.operand.start, part.operand.end)
         exported = value is not None and value.exported
         expander.scope.set(part.name, Value(span, pieces, exported=exported))
+    if sign == "=":  # what is substituted is the variable: quotes of the default are gone
+        return tuple(replace(piece, quoted=bool(piece.unknown)) for piece in pieces)
     return pieces
 
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
-_NAME = r"<[^\W_](?:[^<>\n$`\"\\]{0,78}[^<>\s$`\"\\])?(?<!\s\d)>"
+_NAME = r"<[^\W_](?:[^<>\n$`\"\\]{0,78}[^<>\s$`\"\\])?(?:(?<!\s\d)>|>(?=\s|\Z))"
 _ANGLE = re.compile(rf"{_NAME}(?![&>|])")
 _ANGLE_ENDS = re.compile(r"[\s\"';)\\]|/<|\Z")
 """What may follow a placeholder in a script: after `<in>out` the shell is meant."""
@@ -55,8 +55,8 @@ def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Mar
                 (begins or at > start) and angle and _ANGLE_ENDS.match(text, angle.end())
             )
             if angle and due:
-                shell = f"it redirects from the file `{angle[0][1:-1]}`"
-                return Mark(at, angle.end(), angle[0], at, None if lenient else shell)
+                from_file = f"it redirects from the file `{angle[0][1:-1]}`"
+                return Mark(at, angle.end(), angle[0], at, None if lenient else from_file)
         elif char == "{" and (braces := _BRACES.match(text, at)):
             return Mark(at, braces.end(), braces[0], at)
         elif char == "[":

@@ -13,6 +13,8 @@ import yaml
 from speclaunch.resources import conf_dir
 
 _PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
+OPEN = "???"
+"""OmegaConf's word for a value that has to be given."""
 _ARGS_GROUPS = ("model", "speculation", "serving")
 """Groups whose options give server arguments (`# @package args`)."""
 _BASE = {"serving": "local", "engine": "default"}

@@ -77,7 +77,23 @@ class Field:
             placeholder = placeholders.why(text, lenient=lenient, quoted=quoted)
             if placeholder is not None:
                 return Word(text, self.place, False, placeholder, used, placeholder=True)
-        return Word(text, self.place, unknown is None, why, used)
+        if unknown is not None:
+            inside = any(piece.inside for piece in self.pieces)
+            return Word(text, self.place, False, why, used, inside=inside)
+        return Word(text, self.place, True, why, used, defaults=self._defaults())
+
+    def _defaults(self) -> tuple[tuple[int, int, str], ...]:
+        found: list[tuple[int, int, str]] = []
+        at = 0
+        for piece in self.pieces:
+            end = at + len(piece.text)
+            if piece.variable is not None:
+                if found and found[-1][1:] == (at, piece.variable):
+                    found[-1] = (found[-1][0], end, piece.variable)
+                else:
+                    found.append((at, end, piece.variable))
+            at = end
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

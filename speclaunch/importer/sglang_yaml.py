@@ -43,13 +43,18 @@ def looks_like(root: yaml.Node) -> bool:
     """Whether a mapping looks like arguments of the server rather than anything else.
 
     Only whole names count, of any release: `image` shortens a flag, and is in every other YAML.
+    A mapping below a key that is none (`resources:`) is nothing that the engine could take.
     """
-    keys = [key for key, _, _ in nodes.pairs(root)]
-    if not keys:
-        return False
+    pairs = nodes.pairs(root)
     known = catalogue.load("newest")
-    hits = sum(known.by_name(key) is not None or catalogue.history(key) is not None for key in keys)
-    return hits * 2 > len(keys)
+    others = [
+        value
+        for key, _, value in pairs
+        if known.by_name(key) is None and catalogue.history(key) is None
+    ]
+    if any(isinstance(value, yaml.MappingNode) for value in others):
+        return False
+    return len(others) * 2 < len(pairs)
 
 
 def read_root(root: yaml.Node, document: Document, version: str | None = None) -> Reading:

@@ -14,11 +14,16 @@ from speclaunch.importer.text import Piece, joined
 from speclaunch.importer.wrappers import cut
 
 PREFIX = "--sglang-"
+NEGATED = "--no-sglang-"
+"""How the `--no-` half of a pair is written: argparse makes it of the name that slime gives it."""
+_MISNEGATED = f"{PREFIX}no-"
 
-_OWN = re.compile(
-    r"--sglang-(?:router-(?:ip|port|request-timeout-secs)|server-concurrency|config)(?:=|\Z)"
-)
-"""Options that begin like SGLang's and are slime's."""
+_OWN = re.compile(r"--sglang-(?:router-[a-z-]+|server-concurrency|config)(?:=|\Z)")
+"""Options that begin like SGLang's and are the trainer's own: slime has `router-ip`, `router-port`,
+`router-request-timeout-secs`, `server-concurrency` and `config` (slime at 624b824,
+slime/backends/sglang_utils/arguments.py), miles `router-policy`, too (miles at 31f1ca9,
+miles/backends/sglang_utils/arguments.py).  No release of SGLang has a server argument `--router-…`:
+whatever begins so is the router's."""
 _ROLLOUT = re.compile(
     r"--(?:rollout-num-gpus|rollout-num-gpus-per-engine|rollout-num-gpus-per-node|hf-checkpoint"
     r"|debug-rollout-only|colocate|offload|prefill-num-servers|actor-num-nodes"
@@ -53,7 +58,9 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
         head = words[start]
         text = head.text
         group = words[start:end]
-        if text.startswith(PREFIX) and not _OWN.match(text):
+        if is_engines(text) and not _OWN.match(text):
+            if text.startswith(_MISNEGATED):
+                problems.append(_misnegated(head))
             server.append(_stripped(head))
             server.extend(word.word() for word in group[1:])
             continue
@@ -74,13 +81,38 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
         else:
             why = head.unknown or "an option of slime that does not concern the engine"
             dropped.append(Dropped(whole, head.place, why))
-    place = next((w.place for w in words if w.text.startswith(PREFIX)), words[0].place)
+    place = next((w.place for w in words if is_engines(w.text)), words[0].place)
     return SlimeReading(
         Invocation(
             InvocationKind.SLIME, tuple(server), place, dropped=tuple(dropped), extras=extras
         ),
         problems,
     )
+
+
+def is_engines(text: str) -> bool:
+    """Whether a word of slime's is an argument for the engine."""
+    return text.startswith((PREFIX, NEGATED))
+
+
+def prefixed(flag: str) -> str:
+    """A flag of the engine as slime has it."""
+    if flag.startswith("--no-"):
+        return flag.replace("--no-", NEGATED, 1)
+    return flag.replace("--", PREFIX, 1)
+
+
+def bare(flag: str) -> str:
+    """A flag of slime's as the engine has it."""
+    if flag.startswith(NEGATED):
+        return flag.replace(NEGATED, "--no-", 1)
+    return flag.replace(PREFIX, "--", 1)
+
+
+def _misnegated(word: Field) -> Problem:
+    name = word.text.partition("=")[0]
+    now = prefixed(bare(name))
+    return Problem(f"slime does not take `{name}`", word.place, f"write {now}")
 
 
 def unprefixed(word: Field) -> Problem:
@@ -115,14 +147,14 @@ def _neighbours(words: Sequence[Field]) -> frozenset[int]:
         if word.used is not None:
             used.setdefault((id(word.used.source), word.used.start), []).append(index)
     for indexes in used.values():
-        if any(words[index].text.startswith(PREFIX) for index in indexes):
+        if any(is_engines(words[index].text) for index in indexes):
             found.update(indexes)
     return frozenset(found)
 
 
 def _stripped(word: Field) -> Word:
     whole = word.word()
-    return replace(whole, text="--" + whole.text.removeprefix(PREFIX))
+    return replace(whole, text=bare(whole.text))
 
 
 def runtime_environment(words: Sequence[Field]) -> dict[str, Field]:

@@ -136,6 +136,10 @@ class Piece:
     unknown: str | None = None
     note: str | None = None
     owner: Span | None = None
+    variable: str | None = None
+    """The variable of the environment around whose default this is."""
+    inside: bool = False
+    """What is not known is decided in the file itself (a loop, a condition), not around it."""
 
     def offset(self, index: int) -> int:
         """Where the character `index` stands in the document."""
@@ -152,6 +156,8 @@ class Piece:
             self.unknown,
             self.note,
             self.owner,
+            self.variable,
+            self.inside,
         )
 
 

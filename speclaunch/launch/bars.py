@@ -31,6 +31,7 @@ _COUNTED = (
     (re.compile(r"^(?:Capturing|Compiling) num tokens\b"), "numbers of tokens", False),
     (re.compile(r"^Capturing prefill shape\b"), "prefill shapes", False),
 )
+_FACTORS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _DETAIL = re.compile(r" \(.*\)$")
 
 
@@ -79,7 +80,7 @@ def read_bar(line: str, now: float) -> Bar | None:
 
 def _number(digits: str, unit: str) -> float | None:
     try:
-        return float(digits) * float(1000 ** " kMGT".index(unit or " "))
+        return float(digits) * _FACTORS[unit]
     except ValueError:
         return None
 

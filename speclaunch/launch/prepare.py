@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
+from speclaunch.engine import forks
 from speclaunch.engine.canonical import canonical, value_of
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
@@ -19,6 +20,7 @@ from speclaunch.engine.check import check_values
 from speclaunch.engine.command import MODULE, Spelling, is_secret_text, is_secret_variable, spell
 from speclaunch.engine.environment import unset_in
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
+from speclaunch.facts.engines import at_hand, declared, named
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.client import Address
@@ -138,6 +140,7 @@ def prepare(
     cpu = CpuEngine(speclaunch_home()) if wanted == CPU else None
     if engine_version is not None:
         engine_version = _normal(engine_version)
+    fork = _fork(recipe, wanted, engine_version)
     asked = engine_version or deployment.engine.pinned
     if cpu is not None:
         python, version = str(cpu.python), SGLANG_VERSION
@@ -145,6 +148,10 @@ def prepare(
             raise InputError(
                 _version_problem(f"the CPU engine is SGLang {version}", engine_version)
             )
+    elif fork is not None:
+        python, version = wanted or _UNKNOWN_PYTHON, fork
+        if not dry_run:
+            python, _ = _installed(recipe, wanted, None, dry_run)
     elif dry_run and asked:
         python, version = wanted or _UNKNOWN_PYTHON, asked
     else:
@@ -215,7 +222,7 @@ def write_secrets(prepared: Prepared, directory: Path) -> Path | None:
 def _normal(version: str) -> str:
     """`v0.5.11` is 0.5.11; what is no version is refused."""
     try:
-        resolved = resolve_version(version)
+        resolved = named(version)
     except UnknownVersion as error:
         raise InputError(_version_problem(str(error), version)) from error
     return resolved.held if resolved.exact else resolved.asked.strip().removeprefix("v")
@@ -242,7 +249,23 @@ def _installed(
             f"SGLang {asked} was asked for, {runtime.interpreter} has {installed}",
             help="install that version there, or name another interpreter: engine.python=…",
         )
-    return str(runtime.interpreter), installed
+    held = at_hand(runtime) or installed
+    return str(runtime.interpreter), held if forks.MARK in held else installed
+
+
+def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str | None:
+    """The catalogue of the engine that is declared to be no release: by `--engine`, else by the
+    recipe's `engine.catalogue`."""
+    if engine_version is not None:
+        return engine_version if forks.MARK in engine_version else None
+    wanted = recipe.deployment.engine
+    if wanted.catalogue is None or python == CPU:
+        return None
+    try:
+        return declared(wanted.catalogue, python, wanted.pinned, recipe.path.parent)
+    except InputError as error:
+        place = recipe.place("engine", "catalogue")
+        raise InputError(replace(one, place=place) for one in error.problems) from error
 
 
 def _require_served(recipe: Recipe, version: str, engine_version: str | None) -> None:

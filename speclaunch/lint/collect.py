@@ -44,6 +44,8 @@ class Source:
     """Why it, or a part of it, could not be read."""
     remarks: tuple[Problem, ...] = field(default=())
     """What a reader could not make sense of, without giving up."""
+    rest: Recipe | None = None
+    """What can be judged of a recipe that has problems."""
     template: str | None = None
     """Why it is not judged: another program fills it in before anything is started."""
     misread: tuple[Problem, ...] = ()
@@ -127,7 +129,9 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
         if _is_recipe(text, Path(path).suffix):
             if file is None:
                 raise InputError(Problem("a recipe cannot come from standard input: name its file"))
-            return Source(path, text, _recipe(path, config_dirs))
+            recipe, refused = _recipe(path, config_dirs)
+            sound, rest = (None, recipe) if refused else (recipe, None)
+            return Source(path, text, sound, problems=refused, rest=rest)
         reading = followed(read_text(data, path), file)
     except InputError as error:
         return Source(path, text, problems=error.problems)
@@ -187,10 +191,11 @@ def _composes(defaults: yaml.Node | None) -> bool:
     return "base" in names and bool(groups & {"model", "speculation"})
 
 
-def _recipe(path: str, config_dirs: Sequence[Path]) -> Recipe:
-    from speclaunch.recipe.load import load  # noqa: PLC0415  Hydra is slow to import
+def _recipe(path: str, config_dirs: Sequence[Path]) -> tuple[Recipe | None, tuple[Problem, ...]]:
+    """The recipe as far as it can be judged, and what is wrong with its sections."""
+    from speclaunch.recipe.load import load_sound_part  # noqa: PLC0415  Hydra is slow to import
 
-    return load(path if path.endswith(".yaml") else f"./{path}", (), config_dirs)
+    return load_sound_part(path if path.endswith(".yaml") else f"./{path}", config_dirs)
 
 
 def _extent(invocation: Invocation, path: str) -> Extent:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
+from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
-from speclaunch.errors import Place, Problem
+from speclaunch.errors import Place, Problem, SpeclaunchError
 from speclaunch.facts.declared import AUTO, declare
+from speclaunch.facts.engines import at_hand, declared
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.importer.deployment import recipe_name
+from speclaunch.importer.images import image_version
 from speclaunch.importer.interface import Invocation
 from speclaunch.lint.collect import Source
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
@@ -24,8 +25,6 @@ from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.rules.examine import Lookup, examine, examine_together
 from speclaunch.rules.interface import Finding, Fix, Rule, Severity, Unjudged
 from speclaunch.rules.registry import all_rules
-
-_TAG = re.compile(r"sglang[^:@]*:v?(?P<version>\d+\.\d+\.\d+(?:\.post\d+)?)(?![\d.])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +79,23 @@ def lint(sources: Iterable[Source], options: Options) -> Report:
     """Check every source. Never raises for what a source holds."""
     tasks: list[_Task] = []
     ignores: dict[str, list[Ignore]] = {}
-    for source in sources:
+    for given in sources:
+        source = replace(given, recipe=given.recipe or given.rest)
         ignores[source.path] = read_ignores(source.text, source.path, source.commands)
-        tasks += [_checked(part, version, options) for part, version in _parts(source, options)]
+        try:
+            parts = _parts(source, options)
+        except SpeclaunchError as error:  # the engine that a recipe declares cannot be read
+            parts = [(_unread(source, error), held_versions()[-1])]
+        tasks += [_checked(part, version, options) for part, version in parts]
     _compare(tasks, options)
     reports = [_report(task, ignores.get(task.source.path, [])) for task in tasks]
     return Report(tuple(_with_complaints(reports, ignores, options)))
+
+
+def _unread(source: Source, error: SpeclaunchError) -> Source:
+    place = source.recipe.place("engine", "catalogue") if source.recipe else Place(source.path)
+    problems = tuple(replace(problem, place=place) for problem in error.problems)
+    return replace(source, recipe=None, problems=problems)
 
 
 @dataclass(slots=True)
@@ -175,22 +185,14 @@ def _parts(source: Source, options: Options) -> list[tuple[Source, str]]:
     )
 
 
-def image_version(image: str | None) -> str | None:
-    """The release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`, where we know it."""
-    found = _TAG.search(image or "")
-    if found is None:
-        return None
-    try:
-        return resolve_version(found["version"]).held
-    except UnknownVersion:
-        return None
-
-
 def _version(source: Source) -> str:
     """The file's own version: the recipe's pin, the installed engine where it fits, the newest
     that fits."""
     if source.recipe is not None:
         wanted = source.recipe.deployment.engine
+        if wanted.catalogue is not None:
+            near = source.recipe.path.parent
+            return declared(wanted.catalogue, wanted.python, wanted.pinned, near)
         if wanted.pinned is not None:
             return resolve_version(wanted.pinned).held
         installed = _installed()
@@ -203,10 +205,9 @@ def _version(source: Source) -> str:
 
 @cache
 def _installed() -> str | None:
-    """The version of the engine on this machine, where we know that version."""
+    """The version of the engine on this machine; where it is no release, its own catalogue."""
     try:
-        version = find_runtime(None).sglang
-        return None if version is None else resolve_version(version).held
+        return at_hand(find_runtime(None))
     except Exception:  # none is installed, or one that nobody knows: the newest is assumed
         return None
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from speclaunch.engine.catalogue import Catalogue
-from speclaunch.engine.renames import other_names
+from speclaunch.engine.renames import forwarded_variable, other_names
 from speclaunch.errors import Place
 from speclaunch.facts.facts import Facts
 from speclaunch.plan.request import Given, Request
 
 EAGLE_FAMILY = frozenset({"EAGLE", "EAGLE3", "STANDALONE", "FROZEN_KV_MTP"})
 """The algorithms of the engine's EAGLE handler; NEXTN is EAGLE by the time it gets there."""
+
+
+@lru_cache(maxsize=8192)
+def _within(version: str, specifier: str) -> bool:
+    """Asked some two hundred times for each plan."""
+    return SpecifierSet(specifier, prereleases=True).contains(version)
 
 
 class UnknownValueError(LookupError):
@@ -77,7 +83,7 @@ class Plan:
 
     def in_versions(self, specifier: str) -> bool:
         """Whether the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
-        return SpecifierSet(specifier, prereleases=True).contains(self.version)
+        return _within(self.request.version, specifier)
 
     def is_given(self, name: str) -> bool:
         """Whether the user set the argument, to whatever value.
@@ -140,8 +146,14 @@ class Plan:
         return name
 
     def env(self, name: str) -> str | None:
-        """An environment variable of the engine; None when not set. Raises UnknownValueError."""
+        """An environment variable of the engine; None when not set. Raises UnknownValueError.
+
+        `SGL_X` stands for `SGLANG_X` in the releases that rename it (`forwarded_variable`).
+        """
+        older = name.replace("SGLANG_", "SGL_", 1)
         found = self.request.env.get(name)
+        if older in self.request.env and forwarded_variable(older, self.request.version) == name:
+            found = self.request.env[older]  # the engine writes it over the newer name
         if found is None:
             return None
         if not found.known:

@@ -7,7 +7,7 @@ built from the catalogue) types their values, so that nothing here depends on th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from speclaunch.engine.command import Spelling
 from speclaunch.engine.environment import FromEnvironment, unset_in
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.importer.effective import Effective, effective
+from speclaunch.importer.follow import config_file
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.plan.unread import is_exact, meant_by
 
@@ -110,28 +111,27 @@ def from_recipe(
     `inherited` is the environment that the engine gets from us; its own variables count, where
     the recipe does not set them.
     """
-    words: list[str] = []
-    names: list[str] = []
-    unset: set[str] = set()
-    literals: dict[str, str | None] = {}
-    for spelled in spelling.arguments:
-        literals[spelled.given] = _literal(*spelled.values)
-        unset |= {spelled.given} if spelled.unset else set()
-        words += spelled.tokens
-        names += [spelled.given] * len(spelled.tokens)
+    found, unset = _spelled(recipe, spelling, catalogue)
+    names = {recipe.place("args", one.given): one.given for one in spelling.arguments}
+    literals = {one.given: _literal(*one.values) for one in spelling.arguments}
 
     def place(index: int | None) -> Place:
-        return recipe.place("args") if index is None else recipe.place("args", names[index])
+        return recipe.place("args") if index is None else found.words[index].place
 
-    parsed = parse_argv(words, catalogue, opaque=spelling.unset, whole=False)
+    def name(index: int) -> str:
+        return names.get(place(index), found.words[index].text)
+
+    words = [word.text for word in found.words]
+    opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
+    parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
     given = {
         canonical(item.dest): Given(
             canonical(item.dest),
             item.stored,
-            names[item.index],
+            name(item.index),
             place(item.index),
-            names[item.index] not in unset,
-            literals[names[item.index]],
+            name(item.index) not in unset,
+            literals.get(name(item.index)),
         )
         for item in parsed.parsed
     }
@@ -141,12 +141,14 @@ def from_recipe(
         Problem(
             p.message
             if p.index is None
-            else f"SGLang {catalogue.version} refuses `{names[p.index]}`: {p.message}",
+            else f"SGLang {catalogue.version} refuses `{name(p.index)}`: {p.message}",
             place(p.index),
             p.help,
         )
         for p in parsed.problems
+        if p.index is not None or found.unseen is None
     ]
+    problems += found.refused
     own = recipe.deployment.engine.env
     env = {
         name: Given(name, text, name, Place(COMMAND_LINE, text=f"{name} of the environment"))
@@ -173,15 +175,18 @@ def from_recipe(
         given,
         env,
         tuple(problems),
-        tuple(
-            Problem(h.message, place(h.index) if h.index is not None else None, h.help)
-            for h in parsed.hints
+        (
+            *found.remarks,
+            *(
+                Problem(h.message, place(h.index) if h.index is not None else None, h.help)
+                for h in parsed.hints
+            ),
         ),
         unread=_unread(
             [
                 *((p.name, f"--{p.name.replace('_', '-')}") for p in spelling.problems),
                 *(
-                    (names[p.index], words[p.index])
+                    (name(p.index), words[p.index])
                     for p in parsed.problems
                     if p.index is not None and words[p.index].startswith("--")
                 ),
@@ -189,7 +194,31 @@ def from_recipe(
             given,
             catalogue,
         ),
+        unseen=found.unseen,
     )
+
+
+def _spelled(
+    recipe: Recipe, spelling: Spelling, catalogue: Catalogue
+) -> tuple[Effective, set[str]]:
+    """A recipe's words, and those of the file that its `config` names, as the launch opens it; and
+    the arguments whose values are not known."""
+    words = [
+        Word(token, recipe.place("args", spelled.given))
+        for spelled in spelling.arguments
+        for token in spelled.tokens
+    ]
+    for index in spelling.unset:
+        words[index] = replace(words[index], evaluated=False)
+    path = spelling.value("config")
+    invocation = Invocation(
+        InvocationKind.LAUNCH_SERVER,
+        tuple(words),
+        recipe.place("args"),
+        config=config_file(path) if isinstance(path, str) else None,
+    )
+    unset = {spelled.given for spelled in spelling.arguments if spelled.unset}
+    return effective(invocation, catalogue), unset
 
 
 def _literal(*values: str) -> str | None:
@@ -273,7 +302,7 @@ def _open(invocation: Invocation, found: Effective) -> bool:
     """Whether the model may be named where nobody looks, or was missed already."""
     elsewhere = invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG)
     missed = any("arguments are required" in problem.message for problem in found.refused)
-    return elsewhere or missed or found.elided or found.unseen is not None
+    return elsewhere or missed or bool(found.elided) or found.unseen is not None
 
 
 def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[str, Given]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,49 @@ class Recipe:
 def load(recipe: str, overrides: Sequence[str] = (), config_dirs: Sequence[Path] = ()) -> Recipe:
     """Compose and validate. Raises InputError that names every problem."""
     return validate(compose(recipe, overrides, config_dirs))
+
+
+def load_sound_part(
+    recipe: str, config_dirs: Sequence[Path] = ()
+) -> tuple[Recipe | None, tuple[Problem, ...]]:
+    """The recipe without what its schema refuses, and what that is; so all of it can be checked.
+
+    None where too little is left. Raises InputError where it cannot be composed at all.
+    """
+    composition = compose(recipe, (), config_dirs)
+    try:
+        return validate(composition), ()
+    except InputError as error:
+        refused = error.problems
+    try:
+        return validate(replace(composition, values=_pruned(composition.values))), refused
+    except InputError:
+        return None, refused
+
+
+def _pruned(values: dict[str, Any]) -> dict[str, Any]:
+    """Without every value that the schema refuses."""
+    left = copy.deepcopy(values)
+    try:
+        Deployment.model_validate(_knowable({"name": "unknown", **left}))
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            path = _existing(tuple(part for part in detail["loc"] if part != "[key]"), left)
+            if path:
+                del _at(left, path[:-1])[path[-1]]
+    return left
+
+
+def _existing(path: KeyPath, values: object) -> KeyPath:
+    while path and not _exists(values, path):
+        path = path[:-1]
+    return path
+
+
+def _at(values: Any, path: KeyPath) -> Any:
+    for part in path:
+        values = values[part]
+    return values
 
 
 def validate(composition: Composition) -> Recipe:

@@ -69,6 +69,9 @@ class Engine(_Section):
     """The engine versions that can serve this: `0.5.23` (a pin) or a specifier (`>=0.5.11`)."""
     python: str | None = None
     """The interpreter that has sglang: a path, a name on PATH, or `cpu` for the CPU engine."""
+    catalogue: str | None = None
+    """Where the arguments of an engine that is no release are read: `installed` (from the
+    interpreter), or the path of a package, a checkout, a wheel or a catalogue."""
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Environment variables of the engine; null takes one away."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
@@ -57,6 +56,9 @@ def render(finding: Finding, *, name_engine: bool = False) -> Text:
     return text
 
 
+_MANY_CODES = 40
+
+
 def show_findings(
     console: Console, findings: Iterable[Finding], unjudged: Sequence[Unjudged] = ()
 ) -> None:
@@ -104,9 +106,15 @@ def _unknown(facts: Sequence[UnknownFact]) -> list[str]:
 
 def _reasons(unjudged: Sequence[Unjudged]) -> list[str]:
     """The rules that had no verdict, by their reason."""
-    counted = Counter(one.reason for one in unjudged)
+    by_reason: dict[str, list[str]] = {}
+    for one in unjudged:
+        by_reason.setdefault(one.reason, []).append(one.code)
     return [
-        f"not judged, because {reason}: "
-        + ", ".join(dict.fromkeys(one.code for one in unjudged if one.reason == reason))
-        for reason in counted
+        f"not judged, because {reason}: {_codes(list(dict.fromkeys(codes)))}"
+        for reason, codes in by_reason.items()
     ]
+
+
+def _codes(codes: Sequence[str]) -> str:
+    """Rules by their codes; very many (nothing is known of a deployment) by their number."""
+    return ", ".join(codes) if len(codes) <= _MANY_CODES else f"{len(codes)} rules"

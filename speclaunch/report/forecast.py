@@ -32,7 +32,7 @@ def show_forecast(console: Console, forecast: Forecast, known: LastGood | None) 
             details.append(f"predicted: {rung.predicted.fit.value}, {rung.predicted.why}")
         for detail in details:
             console.print(Text(f"#      {detail}", "dim"))
-    console.print(f"# {'then: ' if rungs else ''}{end}", markup=False)
+    console.print(f"# {'then' if rungs else 'if the memory were not enough'}: {end}", markup=False)
 
 
 def forecast_json(forecast: Forecast) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.facts import Facts
+from speclaunch.facts.facts import Facts, UnknownFact
 from speclaunch.facts.gather import gather
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.runtime import Runtime
@@ -31,7 +31,7 @@ class Lookup:
     def facts(self, request: Request) -> Facts:
         """The facts of a request, as far as they can be told."""
         algorithm = _text(request.given.get("speculative_algorithm"))
-        return gather(
+        found = gather(
             _text(request.given.get("model_path")),
             _text(request.given.get("speculative_draft_model_path")),
             target_revision=_text(request.given.get("revision")),
@@ -42,6 +42,10 @@ class Lookup:
             hardware=self.hardware,
             runtime=self.runtime,
         )
+        if request.unseen is None:
+            return found
+        unseen = UnknownFact("the other arguments", request.unseen)
+        return replace(found, unknown=(*found.unknown, unseen))
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,9 +186,10 @@ _SPEC_V2_ARCHITECTURES = {
 def spec_v2_requested(plan: Plan) -> bool:
     """Whether the V2 worker is switched on, by the flag, the variable or its default.
 
-    0.5.3 has `enable_beta_spec`, 0.5.4 to 0.5.13 SGLANG_ENABLE_SPEC_V2 (on by default from 0.5.11).
+    Up to 0.5.4 there is `enable_beta_spec`, then to 0.5.13 SGLANG_ENABLE_SPEC_V2 (on by default
+    from 0.5.11).
     """
-    if plan.in_versions("<0.5.4"):
+    if plan.in_versions("<0.5.4.post1"):
         return bool(plan.value("enable_beta_spec"))
     if plan.env_flag("SGLANG_ENABLE_SPEC_V2", plan.in_versions(">=0.5.11")):
         return True

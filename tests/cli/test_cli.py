@@ -297,6 +297,34 @@ def test_migrate_in_place_and_as_a_patch(tmp_path: Path) -> None:
     assert run("migrate", "none.sh", "--to", "0.5.23", cwd=tmp_path).returncode == 2
 
 
+def test_migrate_writes_nothing_that_the_target_refuses(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    text = "sglang serve --model-path x --attention-backend nope --cuda-graph-max-bs 8\n"
+    script.write_text(text)
+    done = run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
+    assert done.returncode == 1 and "run.sh was left as it is" in done.stderr
+    assert "invalid choice: 'nope'" in done.stderr and "is --cuda-graph" not in done.stderr
+    assert script.read_text() == text
+    shown = run("migrate", "run.sh", "--to", "0.5.23", "--diff", cwd=tmp_path)
+    assert shown.returncode == 1 and not shown.stdout
+
+
+def test_migrate_follows_a_config_file_and_says_what_it_was_read_for(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(
+        "python -m sglang.launch_server --config c.yaml --speculative-draft d\n"
+    )
+    (tmp_path / "c.yaml").write_text("model-path: x\ncollect-tokens-histogram: true\n")
+    done = run("migrate", "run.sh", "--to", "0.5.23", "--from", "0.5.9", cwd=tmp_path)
+    assert done.returncode == 1 and "ambiguous option: --speculative-draft" in done.stderr
+    (tmp_path / "run.sh").write_text("python -m sglang.launch_server --config c.yaml\n")
+    done = run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
+    assert done.returncode == 1 and "needs no change" not in done.stderr
+    assert "speclaunch migrate c.yaml --to 0.5.23" in done.stderr
+    done = run("migrate", "c.yaml", "--to", "0.5.23", cwd=tmp_path)
+    assert done.returncode == 0 and "read as a file for SGLang" in done.stderr
+    assert run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path).returncode == 0
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_cannot_be_written(unbuffered: str) -> None:
     full = subprocess.run(

@@ -36,7 +36,11 @@ def test_a_bare_name_is_a_recipe_for_every_verb(verb: tuple[str, ...]) -> None:
     assert "no recipe was given" not in said.stderr
     assert said.returncode in (0, 1)
     asked = run(name, "recipe=mtp_glm46", "args.port=30123", *options)
-    assert (said.returncode, said.stdout) == (asked.returncode, asked.stdout)
+    assert said.returncode == asked.returncode
+    if name == "doctor":  # how much memory is free changes from one look to the next
+        assert said.stdout.splitlines()[-1] == asked.stdout.splitlines()[-1]
+    else:
+        assert said.stdout == asked.stdout
 
 
 @pytest.mark.parametrize("verb", ["launch", "doctor", "render"])

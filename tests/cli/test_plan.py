@@ -285,3 +285,32 @@ def test_a_mistake_in_the_budget_hides_nothing_else(
     assert found["budget"]["fit"] == "unknown"
     assert "a bug in the memory budget" in found["budget"]["why"]
     assert found["argv"] and found["hardware"] == "h100-80gb:1"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--best", "--requests", "0"], "--requests"),
+        (["--best", "--context", "-5"], "--context"),
+        (["--best", "--requests", "many"], "--requests"),
+        (["--requests", "4"], "--best"),
+        (["--context", "4"], "--best"),
+        (["--best", "--fit"], "one at a time"),
+        (["--best", "ngram_qwen7b"], "one recipe"),
+        (["--best", "--engine", "0.5.9,0.5.23"], "one version"),
+    ],
+)
+def test_a_load_that_makes_no_sense(words: list[str], said: str) -> None:
+    done = plan(RECIPE, "--hardware", "h100", *words)
+    assert done.returncode == 2 and said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_more_ranks_than_gpus_fail_the_plan() -> None:
+    words = (RECIPE, "args.tp_size=16", "--engine", "0.5.23")
+    found = plan_json(*words, "--hardware", "h200:8", code=1)
+    assert "SPL506" in {one["code"] for one in found["findings"]}
+    assert found["budget"]["fit"] == "fails" and "needs 16 GPUs" in found["budget"]["why"]
+    kind = plan_json(*words, "--hardware", "h200")
+    assert "SPL506" not in {one["code"] for one in kind["findings"]}
+    assert kind["hardware"] == "h200:16", "as many as are needed"

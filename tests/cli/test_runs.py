@@ -120,7 +120,7 @@ def test_recovery_that_is_off_and_attempts_that_are_limited(
     assert "Not enough memory. Please try to increase" in off.stderr
     assert "recovery is off" in off.stderr and "attempt 2" not in off.stderr
     listed = run("runs", "ls").stdout
-    assert "the weights and what was taken before leave too little" in listed
+    assert "failed: the memory fraction is too small" in listed
     assert "recovery is off" not in listed
     told = run("runs", "show").stdout
     assert "no further attempt: recovery is off" in told
@@ -249,6 +249,7 @@ def test_a_launch_is_diagnosed_by_its_name(run: Run, recipe: str, port: int) -> 
     assert "fak: neither a file nor a recorded launch" in wrong.stderr
 
 
+@pytest.mark.timeout(300)  # five launches
 def test_a_start_in_between_does_not_lose_what_served(run: Run, recipe: str, port: int) -> None:
     words = [recipe, f"args.port={port}", "--smoke", "recovery=default"]
     short = {"FAKE_FRACTIONS": "0.58:0.8"}
@@ -266,3 +267,29 @@ def test_a_start_in_between_does_not_lose_what_served(run: Run, recipe: str, por
     assert again.returncode == 0
     assert "beginning with what served last" in again.stderr
     assert "attempt 2" not in again.stderr
+
+
+def test_a_path_that_is_not_there_is_refused_before_the_engine_starts(
+    run: Run, recipe: str, port: int
+) -> None:
+    words = [recipe, f"args.port={port}", "--smoke", "args.model_path=/nope/model"]
+    refused = run(*words, "args.chat_template=./nope.jinja")
+    assert refused.returncode == 1
+    assert "model_path: /nope/model is not on this machine" in refused.stderr
+    assert "--> command line: args.model_path=/nope/model" in refused.stderr
+    assert "chat_template: ./nope.jinja is not on this machine" in refused.stderr
+    assert "was not started: 2 paths that are not there" in refused.stderr
+    assert "engine started" not in refused.stderr
+    assert run("runs", "ls").stdout == "", "nothing was begun"
+    forced = run(*words, "--force")
+    assert forced.returncode == 0, forced.stderr
+    assert "--force: starting in spite of 1 path that is not there" in forced.stderr
+
+
+def test_a_path_that_is_not_there_is_nothing_to_whoever_does_not_start(
+    run: Run, recipe: str, port: int
+) -> None:
+    words = [recipe, f"args.port={port}", "--smoke", "args.model_path=/nope/model"]
+    assert run(*words, "--dry-run").returncode == 0, "another machine may have it"
+    examined = run("doctor", recipe, "args.chat_template=./nope.jinja")
+    assert "chat_template: ./nope.jinja is not on this machine" in examined.stdout

@@ -6,8 +6,13 @@ failure prints the disagreements; `python -m tests.conformance.report` looks clo
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pickle
 import sys
+from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 
@@ -27,14 +32,36 @@ KNOWN: dict[str, str] = {}
 """Configurations that the engine refuses and we do not, and why: nothing else may be missed."""
 
 
-@lru_cache
-def found(version: str) -> tuple[Comparison, ...]:
-    return tuple(comparisons(version))
+Found = Callable[[str], tuple[Comparison, ...]]
+
+
+@pytest.fixture(scope="session")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """The comparisons of a release, made once for all workers: they take half a minute each."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own
+
+    @lru_cache
+    def of(version: str) -> tuple[Comparison, ...]:
+        return _made_once(shared / f"conformance-{version}.pickle", version)
+
+    return of
+
+
+def _made_once(file: Path, version: str) -> tuple[Comparison, ...]:
+    with file.open("a+b") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        if not file.stat().st_size:
+            stream.write(pickle.dumps(tuple(comparisons(version))))
+            stream.flush()
+        stream.seek(0)
+        made: tuple[Comparison, ...] = pickle.loads(stream.read())
+        return made
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_the_engine_refuses_is_an_error(version: str) -> None:
+def test_what_the_engine_refuses_is_an_error(found: Found, version: str) -> None:
     missed = [c for c in found(version) if c.outcome == "missed" and c.said.id not in KNOWN]
     table = confusion_text(confusion(found(version)))
     assert not missed, f"\n{table}\n{grouped(missed, 'missed')}"
@@ -42,7 +69,7 @@ def test_what_the_engine_refuses_is_an_error(version: str) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_the_engine_accepts_is_no_error(version: str) -> None:
+def test_what_the_engine_accepts_is_no_error(found: Found, version: str) -> None:
     alarms = [c for c in found(version) if c.outcome == "false alarm"]
     table = confusion_text(confusion(found(version)))
     assert not alarms, f"\n{table}\n{grouped(alarms, 'false alarm')}"
@@ -50,7 +77,7 @@ def test_what_the_engine_accepts_is_no_error(version: str) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_plan_has_the_values_of_the_engine(version: str) -> None:
+def test_the_plan_has_the_values_of_the_engine(found: Found, version: str) -> None:
     """Every field, in every configuration that both accept; but for what compare.EXPLAINED says."""
     wrong = [
         (c.said.id, c.said.machine, d)
@@ -62,7 +89,7 @@ def test_the_plan_has_the_values_of_the_engine(version: str) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_every_exception_is_needed() -> None:
+def test_every_exception_is_needed(found: Found) -> None:
     idle = list(exceptions().entries)
     for version in VERSIONS:
         for comparison in found(version):
@@ -76,7 +103,7 @@ def test_every_exception_is_needed() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_every_explanation_is_needed() -> None:
+def test_every_explanation_is_needed(found: Found) -> None:
     seen = {
         d.explained(c.said) for version in VERSIONS for c in found(version) for d in c.differences
     }
@@ -84,7 +111,7 @@ def test_every_explanation_is_needed() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_the_table_of_agreement_is_the_generated_one() -> None:
+def test_the_table_of_agreement_is_the_generated_one(found: Found) -> None:
     everything = [c for version in VERSIONS for c in found(version)]
     assert agreement.DOCUMENT.read_text() == agreement.document(everything), (
         "run python -m tests.conformance.report --agreement"
@@ -92,7 +119,7 @@ def test_the_table_of_agreement_is_the_generated_one() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_the_plan_tells_values_in_enough_configurations() -> None:
+def test_the_plan_tells_values_in_enough_configurations(found: Found) -> None:
     """The fields of the issue, each in at least 400 configurations of an NVIDIA GPU or a CPU."""
     counts = agreement.counts([c for version in VERSIONS for c in found(version)])
     for field in agreement.FIELDS:

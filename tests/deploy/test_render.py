@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.interface import Rendering
-from speclaunch.deploy.slime import PREFIX, SET_BY_SLIME
+from speclaunch.deploy.proof import prove_rendering
+from speclaunch.deploy.shell import ShellRenderer
+from speclaunch.deploy.slime import SET_BY_SLIME, SlimeRenderer
 from speclaunch.engine.catalogue import held_versions
+from speclaunch.fix.proof import UnprovenError
 from speclaunch.launch.prepare import prepare
 from speclaunch.recipe.compose import recipe_names
 from speclaunch.recipe.load import load
@@ -68,7 +73,7 @@ def test_a_slime_array_holds_every_argument_that_slime_takes(name: str) -> None:
             assert f"# left out: {argument.flag} (" in text
         elif argument.name != "tp_size":
             first, *rest = argument.tokens
-            expected += [first.replace("--", PREFIX, 1), *rest]
+            expected += [first.replace("--", "--sglang-", 1), *rest]
     assert words[2:] == expected
     assert "--debug-rollout-only" in text
 
@@ -100,3 +105,51 @@ def test_slime_gets_the_gpus_of_an_engine_at_every_version(version: str, tmp_pat
     assert "tensor-parallel" not in text and "--sglang-tp" not in text
     assert text.count("--sglang-p") == 1  # slime reads the pipeline from it
     assert "(slime serves --hf-checkpoint)" in text
+
+
+class _Sizes(SlimeRenderer):
+    """What it once wrote for engines up to 0.5.13."""
+
+    def render(self, deployment: Rendering) -> str:
+        text = super().render(deployment)
+        size = "   --rollout-num-gpus-per-engine 1\n   --sglang-tensor-parallel-size 4\n"
+        return re.sub(r"   --rollout-num-gpus-per-engine \d+\n", size, text)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda one: _Sizes().render(one),
+        lambda one: SlimeRenderer().render(one).replace("--sglang-mem-fraction-static", "--x"),
+        lambda one: ShellRenderer().render(one).replace("export HF_HOME=", "export HF_HOME=x"),
+        lambda one: ShellRenderer().render(one).replace("--tp-size 4", "--tp-size 2"),
+        lambda one: ShellRenderer().render(one) + "sglang serve\n",
+    ],
+)
+def test_a_text_that_is_another_deployment_is_refused(
+    broken: Callable[[Rendering], str], tmp_path: Path
+) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(
+        "defaults: [base]\nengine: {env: {HF_HOME: /h, API_TOKEN: t}}\n"
+        "args: {model_path: x, tp_size: 4, mem_fraction_static: 0.5, api_key: sk-1}\n"
+    )
+    prepared = prepare(load(str(recipe)), "0.5.14", dry_run=True)
+    wanted = Rendering("mine", "", prepared.program, prepared.spelling, prepared.overlay)
+    for target, renderer in RENDERERS.items():
+        prove_rendering(target, renderer().render(wanted), wanted, prepared.catalogue)
+    with pytest.raises(UnprovenError):
+        prove_rendering("x", broken(wanted), wanted, prepared.catalogue)
+
+
+def test_slime_has_the_negation_before_its_prefix(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("defaults: [base]\nargs: {model_path: x, enable_tf32_matmul: false}\n")
+    prepared = prepare(load(str(recipe)), "0.5.23", dry_run=True)
+    wanted = Rendering("mine", "", prepared.program, prepared.spelling, prepared.overlay)
+    text = SlimeRenderer().render(wanted)
+    assert "   --no-sglang-enable-tf32-matmul\n" in text
+    prove_rendering("slime", text, wanted, prepared.catalogue)
+    wrong = text.replace("--no-sglang-", "--sglang-no-")
+    with pytest.raises(UnprovenError):
+        prove_rendering("slime", wrong, wanted, prepared.catalogue)

@@ -34,3 +34,9 @@ def test_the_verdict(found: Budget, state: State, said: str, why: str) -> None:
 def test_without_a_recipe_there_is_none() -> None:
     assert not list(checked.check(replace(HEALTHY, target=None)))
     assert not list(checked.check(replace(HEALTHY, target=TARGET)))
+
+
+def test_a_recipe_of_ones_own_is_named_by_its_path() -> None:
+    target = replace(TARGET, called="mine/r.yaml", budget=Budget(Fit.FAILS, "2 GiB missing"))
+    (line,) = checked.check(replace(HEALTHY, target=target))
+    assert line.fix == "speclaunch plan recipe=mine/r.yaml --fit"

@@ -564,7 +564,13 @@ def release(make: Make) -> Release:
                         names = ["listed"]
                         if os.getenv("SGLANG_REMOVED") is not None:
                             logger.warning("it has been removed")
+                        if get_bool_env_var("SGLANG_LOGS_MORE"):
+                            logger.info("the layout is ...")
                         envs.SGLANG_ONLY_SET.set(True)
+                        ENDPOINT = "SGLANG_IN_A_CONSTANT"
+                        align = {"triton": ("SGLANG_IN_A_TABLE", 4096)}
+                        if lora_envs.SGLANG_OF_OTHERS.get():
+                            return
                         os.environ["SGLANG_STORED"] = "1"
                         size = int(os.environ.get("SGLANG_SIZE", "8"))
                         fast = get_bool_env_var("SGLANG_FAST", "true")
@@ -599,6 +605,9 @@ def release(make: Make) -> Release:
                         SGLANG_NEW = EnvBoolWithAlias(True, deprecated_name="SGLANG_OLD")
                     envs = Envs()
                     class _DeprecatedEnv: ...
+                    def _convert():
+                        for old, new in {"SGLANG_SIZE_MS": "SGLANG_SIZE"}.items():
+                            os.environ[new] = os.environ[old]
                     _DEPRECATED_ENVS = {
                         "SGLANG_RENAMED": _DeprecatedEnv("SGLANG_DESCRIBED"),
                         "SGLANG_NOW_A_FLAG": _DeprecatedEnv(note="Please use '--loaded' instead."),
@@ -623,6 +632,7 @@ def test_variables(release: Release) -> None:
     } == {
         "SGLANG_DESCRIBED": ("bool", True),
         "SGLANG_FAST": ("bool", True),
+        "SGLANG_LOGS_MORE": ("bool", False),
         "SGLANG_NEW": ("bool", True),
         "SGLANG_NGRAM_UNREAD": ("int", 8),
         "SGLANG_ONLY_SET": ("bool", False),
@@ -632,9 +642,15 @@ def test_variables(release: Release) -> None:
         "SGLANG_SLOW": ("bool", False),
         "SGLANG_VERSATILE": ("int", 0),
     }
-    assert found["SGLANG_MACHINE"].dynamic
+    assert {name for name, made in found.items() if made.dynamic} == {
+        "SGLANG_MACHINE",
+        "SGLANG_IN_A_CONSTANT",
+        "SGLANG_IN_A_TABLE",
+        "SGLANG_OF_OTHERS",
+    }
     assert {name: made.replacement for name, made in found.items() if made.deprecated} == {
         "SGLANG_OLD": "SGLANG_NEW",
+        "SGLANG_SIZE_MS": "SGLANG_SIZE",
         "SGLANG_RENAMED": "SGLANG_DESCRIBED",
         "SGLANG_NOW_A_FLAG": "--loaded",
     }
@@ -644,11 +660,26 @@ def test_readers_of_variables(release: Release) -> None:
     assert release.variables.keys() & release.read == {
         "SGLANG_DESCRIBED",
         "SGLANG_FAST",
+        "SGLANG_IN_A_CONSTANT",
+        "SGLANG_IN_A_TABLE",
+        "SGLANG_LOGS_MORE",
+        "SGLANG_OF_OTHERS",
         "SGLANG_RENAMED",  # forwarded to one that is read
         "SGLANG_SIZE",
+        "SGLANG_SIZE_MS",  # copied to one that is read
         "SGLANG_SLOW",
         "SGLANG_VERSATILE",
     }
+
+
+def test_a_variable_that_only_cuda_reads(make: Make) -> None:
+    root = make(server_args('parser.add_argument("--x")', "x: int = 1"))
+    kernels = root / "kernels"
+    kernels.mkdir()
+    (kernels / "log.h").write_text('auto level = std::getenv("SGLANG_JIT_LEVEL");\n')
+    found = extract(root)
+    assert "SGLANG_JIT_LEVEL" in found.variables
+    assert "SGLANG_JIT_LEVEL" in found.read
 
 
 def test_variables_that_steer_speculation(release: Release) -> None:

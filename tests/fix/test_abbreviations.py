@@ -146,3 +146,49 @@ def test_commands_that_share_a_definition_stay_one(tmp_path: Path) -> None:
     text = f'A=(--cuda-graph-max-bs 8)\n{SERVER} "${{A[@]}}"\n{SERVER} --port 1 "${{A[@]}}"\n'
     migration = migrate(text)
     assert migration.text == text.replace("-bs", "-bs-decode")
+
+
+@pytest.mark.parametrize("note", ["", "  # note"])
+@pytest.mark.parametrize("quote", ["", '"', "'"])
+def test_items_of_a_list_go_with_their_line(quote: str, note: str) -> None:
+    kept = (
+        "services:\n  s:\n    command:\n      - python3\n      - -m\n      - sglang.launch_server\n"
+        "      - --model-path\n      - m\n"
+    )
+    gone = "".join(
+        f"      - {quote}{item}{quote}{note}\n"
+        for item in ("--torchao-config", "int4", "--ds-channel-config-path=a")
+    )
+    text = f"{kept}{gone}      - --tp\n      - '2'\n"
+    migration = migrate_commands(text, read_text(text, "x.yaml", ".yaml"), "0.5.23")
+    assert not migration.problems
+    lines = [line for line in migration.text.splitlines() if "# removed" not in line]
+    assert "\n".join(lines) + "\n" == f"{kept}      - --tp\n      - '2'\n"
+
+
+def test_what_is_added_to_a_definition_may_go() -> None:
+    text = f'A=(--tp 2)\nA+=(--torchao-config int4)\n{SERVER} "${{A[@]}}"\n'
+    migration = migrate(text)
+    assert not migration.problems
+    assert "A=(--tp 2)\nA+=()\n" in migration.text
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_end_where_the_shell_ends_them(end: str) -> None:
+    above = f"echo a\x0cb\u2028c{end}"
+    text = f"{above}{SERVER} --torchao-config int4 --attention triton{end}echo \x0b{end}"
+    migration = migrate(text)
+    assert not migration.problems
+    reason = "# removed --torchao-config: 0.5.18 removed torchao quantisation"
+    assert migration.text == (
+        f"{above}{reason}{end}{SERVER} --attention-backend triton{end}echo \x0b{end}"
+    )
+
+
+def test_an_array_of_nothing_but_what_goes_is_not_used_any_more() -> None:
+    text = f'V=int4\nA=(\n  --torchao "$V"\n)\n{SERVER} "${{A[@]}}" --tp 2\n'
+    migration = migrate(text)
+    assert not migration.problems
+    assert f"{SERVER} --tp 2\n" in migration.text and migration.text.startswith("V=int4\nA=(\n  --")
+    (told,) = [step.text for step in migration.steps if "removed" in step.text]
+    assert told.startswith("removed --torchao-config (written --torchao): 0.5.18 removed")

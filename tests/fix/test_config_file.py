@@ -66,7 +66,7 @@ def carried(directory: Path, text: str) -> Migration:
 
 
 def test_the_file_that_a_command_names_belongs_to_it(tmp_path: Path) -> None:
-    text = "sglang serve --config c.yaml --port 3\n"
+    text = "python3 -m sglang.launch_server --config c.yaml --port 3\n"
     (tmp_path / "c.yaml").write_text(CONFIG)
     (problem,) = carried(tmp_path, text).problems
     assert problem.message.startswith("c.yaml has to be carried over, too: removed collect-tokens")
@@ -77,6 +77,6 @@ def test_the_file_that_a_command_names_belongs_to_it(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told() -> None:
-    done = carried(Path("nowhere"), "sglang serve --config c.yaml --port 3\n")
+    done = carried(Path("nowhere"), "python3 -m sglang.launch_server --config c.yaml --port 3\n")
     assert not done.problems
     assert "c.yaml was not looked into" in done.steps[0].text

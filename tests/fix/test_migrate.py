@@ -153,3 +153,37 @@ def test_a_recipe_has_its_arguments_renamed(tmp_path: Path) -> None:
         "  # removed torchao_config: 0.5.18 removed torchao quantisation\n"
         "  # torchao_config: x\n"
     )
+
+
+RECIPE = "defaults: [base]\nengine:\n  version: '{version}'\nargs:\n  model_path: x\n  {line}\n"
+
+
+def recipe(tmp_path: Path, line: str, version: str = "0.5.10.post1") -> Migration:
+    path = tmp_path / "mine.yaml"
+    path.write_text(RECIPE.format(line=line, version=version))
+    return migrate_recipe(path, "mine.yaml", "0.5.23")
+
+
+def test_a_pin_goes_along_and_a_range_has_to_hold_the_version(tmp_path: Path) -> None:
+    migration = recipe(tmp_path, "tp_size: 2")
+    assert migration.text == RECIPE.format(line="tp_size: 2", version="0.5.23")
+    ranged = recipe(tmp_path, "tp_size: 2", ">=0.5.9,<0.5.14")
+    (problem,) = ranged.problems
+    assert "leaves SGLang 0.5.23 out" in problem.message
+    assert problem.place is not None and problem.place.line == 3
+
+
+@pytest.mark.parametrize("line", ["attention_backend: nope", "tp_size: two", "my_fork_arg: 1"])
+def test_a_recipe_that_the_target_refuses_is_left_as_it_is(tmp_path: Path, line: str) -> None:
+    migration = recipe(tmp_path, line)
+    (problem,) = migration.problems
+    assert migration.text == RECIPE.format(line=line, version="0.5.10.post1")
+    assert problem.place is not None and problem.place.line == 6
+
+
+def test_a_switch_that_was_off_does_not_come_on(tmp_path: Path) -> None:
+    migration = recipe(tmp_path, "enable_breakable_cuda_graph: false")
+    assert "breakable" not in migration.text.replace("# removed enable_breakable", "").replace(
+        "# enable_breakable", ""
+    )
+    assert "it was off" in migration.text and not migration.problems

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.importer.deployment import recipe_name, to_deployment
-from speclaunch.importer.files import read_text, read_words
+from speclaunch.importer.files import read_file, read_text, read_words
 from speclaunch.recipe.compose import recipe_names
 from speclaunch.recipe.load import load
 
@@ -85,14 +86,14 @@ def test_variables_are_taken_from_the_environment_and_the_rest_is_named(
     assert not imported.problems
     text = imported.recipe("run.sh")
     assert "left out `| tee log`" in text
-    assert "$(hostname)" in text and "not evaluated" in text
+    assert "served_model_name: ???  # `$(hostname)` is not run" in text
     path = tmp_path / "x.yaml"
-    path.write_text(text)
+    path.write_text(text.replace("???", "named"))
     monkeypatch.setenv("MODEL", "/models")
     monkeypatch.setenv("TP", "4")
     args = load(str(path)).deployment.args
     assert (args["model_path"], args["tp_size"]) == ("/models/x", "4")
-    assert args["served_model_name"] == "$(hostname)"
+    assert "not set in this file" not in text
 
 
 def test_the_version_is_the_newest_that_takes_the_command() -> None:
@@ -121,6 +122,7 @@ def test_the_engines_own_config_file() -> None:
     (invocation,) = read_words(["sglang", "serve", "--config", "a.yaml"]).invocations
     imported = to_deployment(invocation, "x", "0.5.23")
     assert imported.args["config"].value == "a.yaml" and "import it" in imported.remarks[0]
+    assert "model_path" not in imported.args  # it may be in that file
 
 
 def test_a_secret_of_the_cluster_is_taken_from_the_environment() -> None:
@@ -133,6 +135,158 @@ def test_a_secret_of_the_cluster_is_taken_from_the_environment() -> None:
     assert "HF_TOKEN: ${oc.env:HF_TOKEN}" in to_deployment(invocation, "x", "0.5.23").recipe("p")
 
 
+DEFAULTS = r"""MODEL=${MODEL:-meta-llama/Llama-3.1-8B-Instruct}
+: ${TP:=8}
+if [ -n "$BIG" ]; then PORT=1; else PORT=2; fi
+SGLANG_X=${X:-true} python -m sglang.launch_server --model-path "$MODEL" --tp $TP \
+  --mem-fraction-static=${MEM:-0.80} --port $PORT --dtype ${1:-auto} --host ${HOST-0.0.0.0} \
+  --speculative-draft-model-path ${DRAFT:-${BASE}/it_is} --served-model-name "a-${N:-it's, {b}}" \
+  --dist-init-addr $(head):1 "$@"
+"""
+
+
+def imported_defaults() -> str:
+    (invocation,) = read_text(DEFAULTS, "run.sh").invocations
+    imported = to_deployment(invocation, "x", "0.5.23")
+    assert not imported.problems
+    return imported.recipe("run.sh")
+
+
+def test_a_default_of_a_variable_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = imported_defaults()
+    assert "model_path: ${oc.env:MODEL,meta-llama/Llama-3.1-8B-Instruct}\n" in text
+    assert "description: No speculation on meta-llama/Llama-3.1-8B-Instruct\n" in text
+    path = tmp_path / "x.yaml"
+    path.write_text(text.replace("???", "3"))
+    monkeypatch.setenv("BASE", "/base")
+    args = load(str(path)).deployment.args
+    assert args["model_path"] == "meta-llama/Llama-3.1-8B-Instruct"
+    assert (args["tp_size"], args["mem_fraction_static"], args["host"]) == ("8", "0.80", "0.0.0.0")
+    assert args["served_model_name"] == "a-it's, {b}"
+    assert args["speculative_draft_model_path"] == "/base/it_is"
+    assert load(str(path)).deployment.engine.env["SGLANG_X"] == "true"
+    for name in ("MODEL", "TP", "MEM", "DRAFT", "N", "X"):
+        monkeypatch.setenv(name, "7")
+    other = load(str(path)).deployment
+    assert {other.args[n] for n in ("model_path", "tp_size", "mem_fraction_static")} == {"7"}
+    assert (other.args["served_model_name"], other.engine.env["SGLANG_X"]) == ("a-7}", "7")
+
+
+def test_what_only_a_run_could_tell_is_left_open() -> None:
+    text = imported_defaults()
+    assert "port: ???  # `$PORT`: its value depends on a condition (1, 2)\n" in text
+    assert "dist_init_addr: ???  # `$(head)` is not run\n" in text
+    assert "dtype: auto  # the default of argument 1 of the script\n" in text
+    assert "left out `$@`: the arguments of the script" in text
+
+
+def test_no_constant_carries_a_remark_about_a_variable() -> None:
+    for line in imported_defaults().splitlines():
+        if "not evaluated" in line or "not set in this file" in line:
+            assert "???" in line or line.startswith("#"), line
+
+
+def test_placeholders_are_left_open() -> None:
+    text = (
+        "```bash\npython3 -m sglang.launch_server --model <target-model-path> \\\n"
+        "  --speculative-algorithm EAGLE3 --speculative-draft-model-path <draft> \\\n"
+        "  --cuda-graph-bs 1 2 ... 64 --speculative-num-steps 3 ...\n```\n"
+    )
+    (invocation,) = read_text(text, "x.md").invocations
+    recipe = to_deployment(invocation, "x", "0.5.14").recipe("x.md")
+    assert "model_path: ???  # fill in `<target-model-path>`\n" in recipe
+    assert "speculative_draft_model_path: ???  # fill in `<draft>`\n" in recipe
+    assert "cuda_graph_bs: ???" in recipe and "speculative_num_steps: 3\n" in recipe
+    assert "description: EAGLE3 on a model to be named\n" in recipe
+
+
+@pytest.mark.parametrize(
+    ("script", "asked", "version"),
+    [
+        ("sglang serve --model-path x", "0.5.10", "0.5.10"),
+        ("sglang serve --model-path x", "v0.5.12", "0.5.12"),
+        ("sglang serve --model-path x", None, "0.5.23"),
+        ("sglang serve --model-path x --cuda-graph-max-bs 8", None, "0.5.19"),
+        ("docker run lmsysorg/sglang:v0.5.9-cu129 sglang serve --model-path x", None, "0.5.9"),
+        ("docker run lmsysorg/sglang:latest sglang serve --model-path x", None, "0.5.23"),
+    ],
+)
+def test_the_recipe_says_the_version_it_was_read_for(
+    script: str, asked: str | None, version: str, tmp_path: Path
+) -> None:
+    (invocation,) = read_text(script, "run.sh").invocations
+    path = tmp_path / "x.yaml"
+    path.write_text(to_deployment(invocation, "x", asked).recipe("run.sh"))
+    assert load(str(path)).deployment.engine.pinned == version
+
+
+def test_what_is_left_out_for_one_reason_takes_one_line() -> None:
+    options = " ".join(f"--train-option-{number} {number}" for number in range(33))
+    script = f"python3 train.py --sglang-speculative-algorithm EAGLE {options} --seed 3\n"
+    (invocation,) = read_text(script, "run.sh").invocations
+    imported = to_deployment(invocation, "x", "0.5.23")
+    lines = [line for line in imported.remarks if "--train-option-" in line]
+    assert len(lines) == 1
+    assert "33" in lines[0] and "--train-option-0 " in lines[0] and "--train-option-32" in lines[0]
+
+
+def test_the_arguments_of_a_config_file_are_part_of_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "conf.yaml").write_text("model-path: x\ntp-size: 4\nport: 1\n")
+    script = tmp_path / "run.sh"
+    script.write_text("python3 -m sglang.launch_server --config conf.yaml --port 2\n")
+    (invocation,) = read_file(script).invocations
+    imported = to_deployment(invocation, "x", "0.5.23")
+    values = {name: line.value for name, line in imported.args.items()}
+    assert values == {"model_path": "x", "tp_size": 4, "port": 2}
+    assert "conf.yaml are part of this recipe" in imported.remarks[0]
+
+
 def test_names() -> None:
     assert recipe_name("run-eagle3.8B") == "run_eagle3_8b"
     assert recipe_name("--", 2) == "imported_2"
+
+
+def test_a_variable_of_the_cluster_in_the_middle_of_a_word() -> None:
+    manifest = (
+        "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: engine\n"
+        '    command: [sglang, serve, --model-path, "/m/$(MODEL)", --dist-init-addr,\n'
+        '      "$(LWS_LEADER_ADDRESS):20000"]\n'
+        "    env: [{name: NCCL_X, value: 'a-$(HOST_NAME)-b'}]\n"
+    )
+    (invocation,) = read_text(manifest, "pod.yaml").invocations
+    text = to_deployment(invocation, "x", "0.5.23").recipe("pod.yaml")
+    recipe = yaml.safe_load(text)
+    assert recipe["args"]["dist_init_addr"] == "${oc.env:LWS_LEADER_ADDRESS}:20000"
+    assert recipe["args"]["model_path"] == "/m/${oc.env:MODEL}"
+    assert recipe["engine"]["env"]["NCCL_X"] == "a-${oc.env:HOST_NAME}-b"
+    assert "$(" not in text.replace("`$(", "")
+
+
+def test_a_command_of_a_shell_is_left_open_and_named() -> None:
+    script = 'sglang serve --model-path m --dist-init-addr "$(hostname -i):$PORT"\n'
+    (invocation,) = read_text(script, "run.sh").invocations
+    imported = to_deployment(invocation, "x", "0.5.23")
+    line = imported.args["dist_init_addr"]
+    assert line.value == "???"  # no recipe runs it: as a text it would reach the engine raw
+    assert "$(hostname -i)" in (line.comment or "")
+
+
+def test_how_a_container_is_set_up_is_told_in_one_remark() -> None:
+    compose = (
+        "services:\n  e:\n    image: lmsysorg/sglang:v0.5.10\n    command: sglang serve --model-path m\n"
+        "    environment: {A: b}\n    volumes: [~/hf:/hf]\n    shm_size: 32g\n    ipc: host\n"
+        "    devices: [/dev/kfd]\n"
+    )
+    (invocation,) = read_text(compose, "compose.yaml").invocations
+    remarks = to_deployment(invocation, "x", "0.5.23").remarks
+    assert remarks == (
+        "compose.yaml:6:14: left out `volumes, shm_size, ipc, devices`: how the container is set up"
+        " is up to who starts it",
+    )
+    pod = (
+        "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: e\n"
+        "    command: [sglang, serve, --model-path, m]\n    volumeMounts: []\n    ports: []\n"
+    )
+    (invocation,) = read_text(pod, "pod.yaml").invocations
+    (remark,) = to_deployment(invocation, "x", "0.5.23").remarks
+    assert "`volumeMounts, ports`" in remark

@@ -37,7 +37,7 @@ def test_the_reader_is_chosen(name: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(text)
     found = only(read_file(path, "shown"))
-    assert texts(found) == ["--tp", "2"]
+    assert texts(found) == ["--tp-size" if name == "server.yaml" else "--tp", "2"]
     assert found.place.path == "shown"
     assert read_text(text.encode(), name) == read_text(text, name)
 

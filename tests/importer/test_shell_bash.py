@@ -238,3 +238,90 @@ def test_commands_are_those_of_bash(script: str, tmp_path: Path) -> None:
     known = set(ours)
     assert list(dict.fromkeys(ours)) == list(dict.fromkeys(c for c in theirs if c in known))
     assert {call[0] for call in theirs if call not in ours} <= unknown
+
+
+default = st.sampled_from(
+    ["a", "'b c'", '"$V d"', "$V", "0.80", "true", "a/b-c", '""', "it\\'s", "{x,y}", "$(seq 1 2)"]
+)
+
+
+@st.composite
+def defaulted(draw: st.DrawFn) -> str:
+    """Scripts whose words come from variables with defaults, in the ways people write them."""
+    names = draw(st.lists(st.sampled_from(["N", "M", "V2"]), min_size=1, max_size=3))
+    lines, words = ["V=set E="], []
+    for number, name in enumerate(names):
+        text = draw(default)
+        operator = draw(st.sampled_from([":-", "-", ":="]))
+        form = f"${{{name}{operator}{text}}}"
+        match draw(st.integers(0, 3)):
+            case 0:
+                words.append(f'"p{form}s"')
+            case 1:
+                words.append(f"--f={form}")
+            case 2:
+                lines.append(f"O{number}={form}")
+                words.append(f'"$O{number}"')
+            case _:
+                words.append(f'"${{E:-{text}}}"')
+    command = "python3 -m sglang.launch_server " + " ".join(words)
+    return "\n".join([*lines, command]) + "\n"
+
+
+@settings(
+    max_examples=EXAMPLES // 2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(script=defaulted(), value=st.sampled_from(["Z", "long/er"]))
+def test_defaults_give_way_to_the_environment_as_in_bash(
+    script: str, value: str, tmp_path: Path
+) -> None:
+    (found,) = read_shell(script, "x.sh").invocations
+    assert [word.text for word in found.words] == bash_words(script, tmp_path)
+    names = {name for word in found.words for _, _, name in word.defaults}
+    settled = []
+    for word in found.words:
+        text = word.text
+        for start, end, _ in reversed(word.defaults):
+            text = text[:start] + value + text[end:]
+        settled.append(text)
+    given = "".join(f"{name}={value}\n" for name in sorted(names))
+    theirs = bash_words(given + script, tmp_path)
+    # an unquoted default of several words is as many words; a value without blanks is one
+    if len(theirs) == len(settled):
+        assert settled == theirs
+
+
+broken = st.sampled_from(
+    ["[INFO] can't open it", 'say "hello', "echo `date", "A=( one", "x $(y", "( cd /tmp", "v=${a:-b",
+     "2026-01-01 INFO: (rank 0", "it's | two > three"]
+)  # fmt: skip
+
+
+@settings(
+    max_examples=EXAMPLES // 4,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(before=st.integers(1, 3), after=st.integers(0, 2), line=broken)
+def test_a_line_that_bash_stumbles_over_hides_no_command(
+    before: int, after: int, line: str, tmp_path: Path
+) -> None:
+    """bash starts what stands before such a line; we read what stands behind it, too."""
+    assert BASH is not None
+    commands = [
+        f"python3 -m sglang.launch_server --id {number} 'a b'" for number in range(before + after)
+    ]
+    script = "\n".join([*commands[:before], line, *commands[before:]]) + "\n"
+    path = tmp_path / "script.sh"
+    path.write_text("python3() { printf '%s\\0' \"$@\"; }\n" + script)
+    done = subprocess.run([BASH, str(path)], capture_output=True, check=False, timeout=60)
+    reading = read_shell(script, "x.sh")
+    ours = [word.text for found in reading.invocations for word in found.words]
+    assert ours == [text for n in range(before + after) for text in ("--id", str(n), "a b")]
+    if done.returncode:
+        (problem,) = reading.unread
+        assert problem.place is not None and problem.place.line == before + 1
+    started = [word for word in done.stdout.decode().split("\0")[:-1] if word not in MODULE]
+    assert ours[: len(started)] == started

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from speclaunch.engine.catalogue import held_versions, load
 from speclaunch.importer.files import read_markdown, read_shell, read_words
 from speclaunch.importer.interface import InvocationKind
 from tests.importer.helpers import at, dropped, env, shell, texts
@@ -153,3 +154,23 @@ def test_options_without_sglang_are_nothing() -> None:
     assert (
         read_shell("A=(--lr 1 --speculative-x 2)\npython train.py ${A[@]}\n", "x").invocations == ()
     )
+
+
+def test_the_trainers_own_options_are_no_server_arguments() -> None:
+    own = (
+        "--sglang-router-ip=10.0.0.1",
+        "--sglang-router-port 3333",
+        "--sglang-router-policy consistent_hashing",
+        "--sglang-router-request-timeout-secs 60",
+        "--sglang-server-concurrency 512",
+        "--sglang-config groups.yaml",
+    )
+    text = f"ARGS=(\n{chr(10).join(own)}\n--sglang-tp-size 2\n)\npython3 train.py ${{ARGS[@]}}\n"
+    found = shell(text)
+    assert texts(found) == ["--tp-size", "2"]
+    assert {option.split()[0].partition("=")[0] for option in own} <= set(found.extras)
+
+
+def test_no_release_has_an_argument_for_the_router() -> None:
+    flags = {flag for v in held_versions() for a in load(v).arguments.values() for flag in a.flags}
+    assert not [flag for flag in flags if flag.startswith(("--router-", "--server-concurrency"))]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from speclaunch.cli.soundness import UnsoundError, require_hope
 from speclaunch.facts.declared import declare
@@ -21,6 +23,7 @@ from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import Plan
 from speclaunch.recipe.load import load
 from speclaunch.recipe.schema import Recovery, RecoveryPolicy
+from speclaunch.report.launching import PlainObserver
 from speclaunch.rules.registry import all_rules
 from tests.plan.memory.sized import plan_of, published
 
@@ -108,7 +111,6 @@ def test_a_launch_says_it_and_writes_it_down(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A whole launch of a stand-in for the engine: the first attempt has the rung."""
-    from speclaunch.launch import session as sessions
     from speclaunch.launch.supervisor import Ending, Order, Outcome
 
     orders: list[Order] = []
@@ -121,12 +123,14 @@ def test_a_launch_says_it_and_writes_it_down(
         self.observer.attempt(1, changes, rung)
         return Conclusion(Outcome(Ending.STOPPED, None, 0), order.log)
 
-    monkeypatch.setattr(sessions.Launching, "run", run)
-    said: list[str] = []
+    monkeypatch.setattr("speclaunch.launch.attempts.Launching.run", run)
+    said = StringIO()
     one = replace(session(TOO_SMALL, "recovery=default"), directory=tmp_path)
-    one.run(_Shown(said.append))
-    assert any("is predicted to fail" in text for text in said)
-    assert any("beginning with" in text and "--force" in text for text in said)
+    one.run(PlainObserver(Console(file=said, width=500), lambda *_: None))
+    assert (
+        "note: as it is written it is predicted to fail at 'allocate KV cache'" in said.getvalue()
+    )
+    assert "beginning with" in said.getvalue() and "--force" in said.getvalue()
     journal = json.loads((tmp_path / "journal.json").read_text())
     (attempt,) = journal["attempts"]
     assert attempt["changes"]["mem_fraction_static"] > 0.7
@@ -134,13 +138,3 @@ def test_a_launch_says_it_and_writes_it_down(
     words = list(orders[0].argv)
     fraction = float(words[words.index("--mem-fraction-static") + 1])
     assert fraction == attempt["changes"]["mem_fraction_static"]
-
-
-class _Shown:
-    """An observer that keeps what is said to the user."""
-
-    def __init__(self, say: Callable[[str], object]) -> None:
-        self.note = say
-
-    def __getattr__(self, _: str) -> Callable[..., None]:
-        return lambda *_args, **_kwargs: None

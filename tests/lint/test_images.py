@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.catalogue import held_versions
+from speclaunch.importer.images import image_version
 from speclaunch.lint.collect import collect
-from speclaunch.lint.run import Options, image_version, lint
+from speclaunch.lint.run import Options, lint
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
 

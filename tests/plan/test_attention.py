@@ -7,14 +7,15 @@ model_executor/model_runner.py:336).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from speclaunch.engine.catalogue import load
 from speclaunch.facts.facts import Facts
-from speclaunch.facts.hardware import Hardware
-from speclaunch.plan.plan import UnknownValueError
+from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from tests.plan.resolving import (
@@ -109,9 +110,37 @@ def test_the_runner_sees_the_topk_that_was_filled_in(
     ("version", "backend"), [("0.5.4", "flashinfer"), ("0.5.4.post1", "fa3"), ("0.5.6", "fa3")]
 )
 def test_the_releases_between_those_that_are_held(version: str, backend: str) -> None:
+    assert between(version, DRAFTED).value(BACKEND) == backend
+
+
+@pytest.mark.parametrize(
+    ("version", "most", "has_64", "overlap_off"),
+    [
+        ("0.5.4", 16, False, True),
+        ("0.5.4.post1", 24, False, False),
+        ("0.5.4.post2", 24, True, False),
+    ],
+)
+def test_graphs_and_spec_v2_of_the_first_0_5_4(
+    version: str, most: int, has_64: bool, overlap_off: bool
+) -> None:
+    """server_args.py:695, 679 and 703; :814 and :838; the variable takes the place of the flag."""
+    chosen = between(version, CHAIN, Hardware("l4", Vendor.NVIDIA, 1, 24 << 10, 89))
+    assert chosen.value("cuda_graph_max_bs_decode") == most
+    sizes = between(version, f"{CHAIN} --cuda-graph-max-bs 80").value("cuda_graph_bs_decode")
+    assert (64 in sizes) is has_64
+    words = CHAIN.replace("EAGLE3", "EAGLE")
+    found = between(version, words, env={"SGLANG_ENABLE_SPEC_V2": "1"})
+    assert found.value("disable_overlap_schedule") is overlap_off
+
+
+def between(
+    version: str, words: str, machine: Hardware = H100, env: Mapping[str, str] | None = None
+) -> Plan:
+    """The plan for a release whose catalogue is that of a later one of its line."""
     catalogue = replace(load(version), version=version)
-    request = from_words(["--model-path", "m", *DRAFTED.split()], {}, catalogue)
-    assert resolve(request, Facts(LLAMA, None, H100)).value(BACKEND) == backend
+    request = from_words(["--model-path", "m", *words.split()], env or {}, catalogue)
+    return resolve(request, Facts(LLAMA, None, machine))
 
 
 @pytest.mark.parametrize(

@@ -136,11 +136,11 @@ def test_the_number_of_a_device_is_no_part_of_it() -> None:
 
 def test_a_device_in_a_variable_is_unknown() -> None:
     from speclaunch.engine.catalogue import load
+    from speclaunch.facts.facts import Facts
     from speclaunch.importer.files import read_shell
     from speclaunch.plan.plan import UnknownValueError
     from speclaunch.plan.request import from_invocation
     from speclaunch.plan.resolve import resolve
-    from tests.plan.resolving import Facts
 
     text = "python3 -m sglang.launch_server --model-path m --device $DEVICE\n"
     (invocation,) = read_shell(text, "run.sh").invocations

@@ -22,7 +22,7 @@ def check(found: Surroundings) -> Iterator[Line]:
         said = "fits" if budget.fit is Fit.FITS else "does not fit"
         what, why = f"{found.target.name} {said}: {budget.why}", "; ".join(budget.notes)
     failing = budget.fit is Fit.FAILS
-    command = f"speclaunch plan recipe={found.target.name} --fit"
+    command = f"speclaunch plan recipe={found.target.called or found.target.name} --fit"
     yield Line(
         "memory-budget",
         State.ERROR if budget.impossible else _STATES[budget.fit],

@@ -19,6 +19,9 @@ _NOT_THE_SERVER = re.compile(
 )
 
 
+_NATIVE = (".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
+
+
 class ExtractError(InputError):
     """The package can't be read: no such file, a syntax error, no arguments, no version."""
 
@@ -27,7 +30,7 @@ class ExtractError(InputError):
 
 
 class PackageSource:
-    """The Python files of one ``sglang`` package, by their path inside the wheel."""
+    """The source files of one ``sglang`` package, by their path inside the wheel."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,24 +41,28 @@ class PackageSource:
             if not package.is_dir():
                 raise ExtractError(f"{path}: no {PACKAGE} package in this directory")
             self._root = package.parent
-            self._names = sorted(
-                file.relative_to(self._root).as_posix() for file in package.rglob("*.py")
-            )
+            files = [
+                file.relative_to(self._root).as_posix()
+                for file in package.rglob("*")
+                if file.suffix in (".py", *_NATIVE)
+            ]
         elif path.is_file():
             try:
                 self._archive = zipfile.ZipFile(path)
             except zipfile.BadZipFile as error:
                 raise ExtractError(f"{path}: not a wheel ({error})") from error
-            self._names = sorted(
+            files = [
                 name
                 for name in self._archive.namelist()
-                if name.startswith(f"{PACKAGE}/") and name.endswith(".py")
-            )
+                if name.startswith(f"{PACKAGE}/") and name.endswith((".py", *_NATIVE))
+            ]
         else:
             raise ExtractError(f"{path}: no such file or directory")
+        self._names = sorted(name for name in files if name.endswith(".py"))
+        self._native = sorted(name for name in files if name.endswith(_NATIVE))
         if not self._names:
             raise ExtractError(f"{path}: no {PACKAGE} package in it")
-        self._known = frozenset(self._names)
+        self._known = frozenset(files)
 
     def __enter__(self) -> PackageSource:
         return self
@@ -106,8 +113,12 @@ class PackageSource:
         files = [name for name in self._names if not _NOT_THE_SERVER.search(name)]
         yield from sorted(files, key=lambda name: (name.count("/"), name))
 
-    def version(self) -> str:
-        """The release, from the package's version file or its metadata."""
+    def native_files(self) -> Iterator[str]:
+        """The sources of C++ and CUDA that a server may compile when it starts."""
+        yield from (name for name in self._native if not _NOT_THE_SERVER.search(name))
+
+    def version(self, otherwise: str | None = None) -> str:
+        """The release, from the package's version file or its metadata; else `otherwise`."""
         for name in (f"{PACKAGE}/version.py", f"{PACKAGE}/_version.py"):
             for node in ast.walk(self.tree(name) or ast.Module(body=[], type_ignores=[])):
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
@@ -119,6 +130,8 @@ class PackageSource:
             found = re.search(r"^Version: *(\S+)", text, re.MULTILINE)
             if found:
                 return found[1]
+        if otherwise is not None:
+            return otherwise
         raise ExtractError(f"{self.path}: the package does not say which version it is")
 
     def _metadata(self) -> Iterator[str]:

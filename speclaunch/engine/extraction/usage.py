@@ -4,7 +4,8 @@ A read is an attribute load of the name, or the name as a string constant, anywh
 own declaration.  It is deliberately generous: a name counts as unread only when nothing that
 could be a read is left, because "nothing reads it" is told to a user as a fact.  Two things do
 not count: a value that only ends in a field which nothing loads (see :func:`_dead_locals`), and
-a variable that is looked at only to say that it has been removed.
+a variable that is looked at only to say that it has been removed.  A variable that nothing declares
+counts by its name alone, wherever that stands in a string or behind some ``envs``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ from speclaunch.engine.extraction.variables import (
 
 _WORD = re.compile(r"\w+")
 _ENVIRONMENT = re.compile(r"\benviron[.\[]|\bgetenv\b|\bget_(bool|int)_env_var\b|_deprecated_env")
+_GONE = re.compile(
+    r"\b(deprecated|removed|no longer|no effect|ignored|renamed|instead|obsolete|not supported)\b",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"(SGLANG|SGL)_[A-Z0-9_]*[A-Z0-9]")
+_NATIVE_NAME = re.compile(r'"((?:SGLANG|SGL)_[A-Z0-9_]*[A-Z0-9])"')
 _WRITES = frozenset({"set", "clear", "override", "setdefault", "pop", "unset"})
 _CARRIER = ("PortArgs", "init_new")
 
@@ -53,6 +60,7 @@ def scan(evaluator: Evaluator, names: Iterable[str]) -> Usage:
     pending = set(names)
     for file, text in texts.items():
         unread = usage.variables.keys() - usage.read
+        unread |= {word for word in words[file] if _NAME.fullmatch(word)} - usage.read
         direct = bool(_ENVIRONMENT.search(text))
         environment = (
             direct
@@ -69,6 +77,10 @@ def scan(evaluator: Evaluator, names: Iterable[str]) -> Usage:
             found = _reads(tree, skipped) & pending
             usage.read |= found
             pending -= found
+    for file in source.native_files():
+        for name in _NATIVE_NAME.findall(source.read(file) or ""):
+            usage.variables.setdefault(name, _named(name, file))
+            usage.read.add(name)
     for variable in usage.variables.values():
         # An old name that is forwarded to a new one works as long as the new one does.
         if variable.deprecated and variable.replacement in usage.read:
@@ -83,52 +95,78 @@ def _scan_variables(
     """Add what one file reads; ``direct``: it may look variables up without a descriptor."""
     nodes = list(ast.walk(tree))
     found: set[str] = set()
+    notices = set(_notices(nodes))
     if direct:
-        notices = set(_notices(nodes))
         for variable, call in read_variables(evaluator, file, nodes):
             usage.variables.setdefault(variable.name, variable)
             if call not in notices and not variable.deprecated:
                 found.add(variable.name)
-        if file != ENVIRON:
-            looked_up = (part for node in nodes for part in _looked_up(node))
-            found |= {
-                part.value
-                for part in looked_up
-                if isinstance(part, ast.Constant)
-                and part.value in usage.variables
-                and part not in notices
-            }
+    if file == ENVIRON:
+        for old, new, line in _renames(nodes):
+            made = DeclaredVariable(old, "str", None, f"{file}:{line}", True, new)
+            usage.variables.setdefault(old, made)
     written: set[ast.AST] = set()
     for node in nodes:  # a parent comes before its children
-        if isinstance(node, ast.Attribute) and node.attr in _WRITES:
-            written.add(node.value)
-        elif (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == "envs"
-            and node not in written
-        ):
-            found.add(node.attr)
+        written.update(_written(node))
+        if node in written or node in notices:
+            continue
+        name = _name_in(node, declares=file == ENVIRON)
+        if name is not None:
+            where = f"{file}:{getattr(node, 'lineno', 1)}"
+            usage.variables.setdefault(name, _named(name, where))
+            found.add(name)
     usage.read |= found
     if is_speculative_file(file):
         usage.speculative |= found
 
 
-def _looked_up(node: ast.AST) -> list[ast.expr]:
-    """The expressions that ``node`` may look a variable up by (and not set it)."""
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-        return [node.slice]
-    if isinstance(node, ast.Call):
-        writes = isinstance(node.func, ast.Attribute) and node.func.attr in _WRITES
-        return [] if writes else [*node.args, *(word.value for word in node.keywords)]
-    return [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+def _renames(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str, int]]:
+    """Old and new name, and the line, of tables by which old variables are copied to new ones."""
+    for node in nodes:
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                pair = [getattr(part, "value", None) for part in (key, value)]
+                old, new = (p if isinstance(p, str) and _NAME.fullmatch(p) else None for p in pair)
+                if old and new:
+                    yield old, new, node.lineno
+
+
+def _named(name: str, src: str) -> DeclaredVariable:
+    """A variable of which no more is known than that its name stands there."""
+    return DeclaredVariable(name, "str", None, src, dynamic=True)
+
+
+def _written(node: ast.AST) -> Iterator[ast.AST]:
+    """The children of a node that name a variable only to set it, or say that it is set."""
+    if isinstance(node, ast.Attribute) and node.attr in _WRITES:
+        yield node.value
+    elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        yield from ast.walk(node.slice)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in _WRITES and node.args:
+            yield node.args[0]
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        yield node.value  # a docstring
+
+
+def _name_in(node: ast.AST, *, declares: bool) -> str | None:
+    """The variable that a node looks up: `envs.NAME`, or its name as a string."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.attr if node.value.id.endswith("envs") and _NAME.fullmatch(node.attr) else None
+    if declares or not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return None
+    return node.value if _NAME.fullmatch(node.value) else None
 
 
 def _notices(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Every node in the test of an ``if`` that does nothing but write to the log."""
+    """Every node in the test of an ``if`` that only says that something is gone."""
     for node in nodes:
         if isinstance(node, ast.If) and not node.orelse and all(map(_is_message, node.body)):
-            yield from ast.walk(node.test)
+            said = " ".join(ast.unparse(part) for part in node.body)
+            if _GONE.search(said):
+                yield from ast.walk(node.test)
+                for part in node.body:
+                    yield from ast.walk(part)
 
 
 def _is_message(node: ast.stmt) -> bool:

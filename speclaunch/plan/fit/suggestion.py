@@ -9,14 +9,21 @@ from typing import Any
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.fit.alternatives import Alternative, alternatives, binding
 from speclaunch.plan.fit.cost import WHY, cost, known
+from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.fit.predict import Bounds, BudgetOf, PlanWith, Predictor
 from speclaunch.plan.fit.search import OBJECTIVE, Candidate, Search, best, levels
 from speclaunch.plan.memory.budget import budget as work_out
+from speclaunch.plan.memory.margins import EXPECTED, Choice, Margins, margins
 from speclaunch.recipe.schema import Recovery, RecoveryPolicy, Steppable
 
-RESERVE = -0.25
+RESERVE = EXPECTED - 1
 """The estimates of graphs and activations are the engine's own, which mean to be on the safe side:
 so much less (as a share of them) than is likely by them is left free."""
+_LEAST_EACH = 512
+"""KV tokens for each running request: with less than a short prompt and its answer, requests wait
+for each other, or are taken back."""
+_WORTH_IT = 1.05
+"""A fraction that gives so much more of a KV cache is worth a word."""
 SETTINGS = Recovery(policy=RecoveryPolicy.BUDGET, order=tuple(Steppable))
 """What may be changed where no recipe says."""
 
@@ -48,6 +55,8 @@ class Suggestion:
     """Of all changes together."""
     alternatives: tuple[Alternative, ...] = ()
     """Where nothing fits: what else would."""
+    margins: Margins | None = None
+    """Of the fraction, once the changes are made."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -56,7 +65,10 @@ class Suggestion:
 
 
 def suggest(
-    plan_with: PlanWith, *, budget: BudgetOf = work_out, settings: Recovery = SETTINGS
+    plan_with: PlanWith,
+    *,
+    budget: BudgetOf = work_out,
+    settings: Recovery = SETTINGS,
 ) -> Suggestion:
     """The settings that fit with the least loss, by the budget.
 
@@ -67,7 +79,7 @@ def suggest(
     if before.fit is Fit.UNKNOWN:
         return Suggestion(Fit.UNKNOWN, before.why, OBJECTIVE, before)
     if before.fit is Fit.FITS:
-        return Suggestion(Fit.FITS, f"nothing needs to change: {before.why}", OBJECTIVE, before)
+        return _improved(predictor, before, settings)
     steps = levels(predictor, {}, settings)
     found = best(
         Search(
@@ -90,6 +102,66 @@ def suggest(
     return _suggestion(predictor, before, found)
 
 
+def _improved(predictor: Predictor, before: Budget, settings: Recovery) -> Suggestion:
+    """What fits as it is, and would be better founded, or of more use, at another fraction."""
+    plan = predictor.plan({})
+    found = margins(plan)
+    doubt = _doubt(before, found)
+    best = None if found is None else found.best
+    if doubt is None or best is None or Steppable.FRACTION not in settings.order:
+        text = f"it fits as it is: {before.why}{_each(before)}{_more(before, best)}"
+        if doubt is not None:
+            text = f"it fits as it is, but {doubt}"
+        return Suggestion(Fit.FITS, text, OBJECTIVE, before, margins=found)
+    high = min(best.fraction, settings.limits.mem_fraction_static)
+    value = int(high * 1000 + 1e-6) / 1000
+    after = predictor.budget({FRACTION: value})
+    if after.fit is not Fit.FITS or value == before.mem_fraction_static:
+        text = f"it fits as it is, but {doubt}"
+        return Suggestion(Fit.FITS, text, OBJECTIVE, before, margins=found)
+    text = cost(plan, predictor.plan({FRACTION: value}), before, after)
+    change = Suggested(FRACTION, known(plan, FRACTION), value, WHY[FRACTION], text)
+    why = f"it fits as it is, but {doubt}; {FRACTION}={value:g} is likely to work: {after.why}"
+    return Suggestion(
+        Fit.FITS, f"{why}{_each(after)}", OBJECTIVE, before, (change,), after, text, margins=found
+    )
+
+
+def _more(before: Budget, best: Choice | None) -> str:
+    """What the likely fraction would give beyond that."""
+    if best is None or before.tokens is None or best.tokens <= before.tokens * _WORTH_IT:
+        return ""
+    return f"; {FRACTION}={best.fraction:.3f} is likely to work too, with {best.tokens:,} KV tokens"
+
+
+def _doubt(before: Budget, found: Margins | None) -> str | None:
+    """What is wrong with settings that fit: they are at the edge, or the pool is of little use."""
+    likely, now = found.likely if found is not None else None, before.mem_fraction_static
+    if likely is not None and now is not None and now > likely.fraction:
+        return (
+            f"{FRACTION}={now:g} is at the edge: it works where graphs and activations take less "
+            f"than is likely, which is so up to {likely.fraction:.3f}"
+        )
+    tokens, running = before.tokens, before.running_requests
+    if tokens is None or not running or tokens >= running * _LEAST_EACH:
+        return None
+    if before.context_length and tokens >= running * before.context_length:
+        return None
+    return (
+        f"{tokens:,} tokens of KV cache are {tokens // running:,} for each of {running:,} running "
+        "requests"
+    )
+
+
+def _each(budget: Budget) -> str:
+    """How many requests of the whole context that is."""
+    number, context = budget.requests_at_context, budget.context_length
+    if number is None or context is None:
+        return ""
+    many = "not one request" if not number else f"{number:,} request{'s' * (number > 1)}"
+    return f"; {many} of the whole context ({context:,} tokens) at a time"
+
+
 def reserved(predictor: Predictor, changes: Mapping[str, Any], share: float) -> Bounds | None:
     """The fractions that work when graphs and activations take a share more than is estimated."""
     bounds = predictor.bounds(changes)
@@ -108,5 +180,12 @@ def _suggestion(predictor: Predictor, before: Budget, found: Candidate) -> Sugge
         changes.append(Suggested(name, known(plan, name), value, WHY.get(name, ""), text))
     total = cost(plan, predictor.plan(found.changes), before, found.budget)
     return Suggestion(
-        Fit.FITS, found.budget.why, OBJECTIVE, before, tuple(changes), found.budget, total
+        Fit.FITS,
+        found.budget.why + _each(found.budget),
+        OBJECTIVE,
+        before,
+        tuple(changes),
+        found.budget,
+        total,
+        margins=margins(predictor.plan(found.changes)),
     )

@@ -57,7 +57,7 @@ def _listed(working: Working, most: int) -> list[int]:
     elif working.given("speculative_algorithm") is None:
         sizes = [1, 2, 4, 8, 12, *_span(16, 256, 8), *_span(272, 511, 16), *_span(512, most, 32)]
     else:
-        middle = _span(40, 64 if working.since("0.5.4") else 60, 4)
+        middle = _span(40, 64 if working.since("0.5.4.post2") else 60, 4)
         sizes = [*_span(1, 8), *_span(10, 32, 2), *middle, *_span(72, 256, 8)]
         sizes += _span(272, most, 16)
     sizes = [size for size in sizes if size <= most]

@@ -93,7 +93,7 @@ def _largest_graph(working: Working) -> None:
     if memory is None:
         most, why = 160, "160: the engine does not know how much memory the device has"
     else:
-        middle = (24, 80) if working.since("0.5.4") else (16, 80)
+        middle = (24, 80) if working.since("0.5.4.post1") else (16, 80)
         if working.since("0.5.20"):
             middle = (48, 160)
         sizes = ((20, (8, 8)), (35, middle), (60, (32, 160)), (160, (256, 512)))

@@ -187,7 +187,7 @@ def _v2_by_switch(working: Working) -> None:
 
 
 def _v2_is_wanted(working: Working) -> bool:
-    if not working.since("0.5.4"):
+    if not working.since("0.5.4.post1"):
         return bool(working.value("enable_beta_spec"))
     if working.plan.env_flag(SPEC_V2, False):
         return True

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from speclaunch.plan.budget import Budget, Fit, RankBudget, Use
+from speclaunch.plan.memory.margins import Margins
 from speclaunch.report.plan import words
 from speclaunch.report.plan.bar import COLORS, LETTERS, cells, ink, used
+from speclaunch.report.plan.margins_text import edge_row, margin_rows
 from speclaunch.report.plan.paper import Cell, Paper
 
 _HEADS = {
@@ -15,7 +17,7 @@ _HEADS = {
 _BEYOND = "bold white on red"
 
 
-def show_budget(paper: Paper, budget: Budget) -> None:
+def show_budget(paper: Paper, budget: Budget, margins: Margins | None = None) -> None:
     """Everything that the budget says."""
     head, style = _HEADS[budget.fit]
     paper.heading("Memory")
@@ -29,7 +31,7 @@ def show_budget(paper: Paper, budget: Budget) -> None:
         paper.say(f"missing: {fact}", "magenta", indent=2)
     for rank in budget.ranks:
         _show_rank(paper, rank)
-    facts = numbers(budget)
+    facts = numbers(budget, margins)
     if facts:
         paper.line()
         paper.table([[Cell(name), Cell(said)] for name, said in facts], (34,))
@@ -42,7 +44,7 @@ def missing(budget: Budget) -> list[str]:
     return [fact for fact in budget.unknown if fact not in budget.why]
 
 
-def numbers(budget: Budget) -> list[tuple[str, str]]:
+def numbers(budget: Budget, margins: Margins | None = None) -> list[tuple[str, str]]:
     """What is left to serve with, by name."""
     found: list[tuple[str, str]] = []
     if budget.tokens is not None:
@@ -62,9 +64,10 @@ def numbers(budget: Budget) -> list[tuple[str, str]]:
         found.append(("context length", words.number(budget.context_length)))
     if budget.mem_fraction_static is not None:
         found.append(("mem_fraction_static", f"{budget.mem_fraction_static:.4g}"))
-    if budget.working_fractions is not None:
-        low, high = budget.working_fractions
-        found.append(("mem_fraction_static that works", f"{low:.3f} to {high:.3f}"))
+    if margins is not None:
+        found += margin_rows(margins, budget.context_length)
+    elif budget.working_fractions is not None:
+        found.append(edge_row(*budget.working_fractions))
     elif budget.fit is Fit.FAILS and budget.phase is not None:
         found.append(("mem_fraction_static that works", "none"))
     return found

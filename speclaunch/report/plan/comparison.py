@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from speclaunch.plan.compare import BudgetNumber, Difference, compare_budgets, compare_rows
+from speclaunch.plan.features import is_idle
 from speclaunch.report.plan.view import Planned
 from speclaunch.rules.interface import Finding
 
@@ -24,6 +25,34 @@ class Comparison:
     gained: tuple[Finding, ...]
     command: tuple[str, ...]
     """Lines of the command that are not the same, each with `- ` or `+ ` in front."""
+
+    @property
+    def telling(self) -> tuple[Difference, ...]:
+        """The arguments whose difference means something here: another value, of a feature that is
+        on."""
+        return tuple(
+            one for one in self.arguments if one.value_differs and not self._says_nothing(one)
+        )
+
+    @property
+    def renamed(self) -> tuple[Difference, ...]:
+        """Those that are given under another name and have the same value."""
+        return tuple(one for one in self.arguments if not one.value_differs)
+
+    @property
+    def idle(self) -> tuple[Difference, ...]:
+        """Those that nobody gave, and whose feature is off or whose default only has another
+        name."""
+        return tuple(one for one in self.arguments if one.value_differs and self._says_nothing(one))
+
+    def _says_nothing(self, one: Difference) -> bool:
+        if any(row is not None and row.is_given for row in (one.before, one.after)):
+            return False
+        if is_idle(self.before.plan, one.name) and is_idle(self.after.plan, one.name):
+            return True
+        values = [row.effective for row in (one.before, one.after) if row is not None]
+        # `none` is "the engine decides", and it decided for off before
+        return one.is_default and len(values) == 2 and None in values and not any(values)
 
     @property
     def title(self) -> str:
@@ -50,10 +79,19 @@ class Comparison:
         return not (self.arguments or self.lost or self.gained or self.command or budget)
 
 
+_RENAMED = "SPL005"
+
+
 def compared(before: Planned, after: Planned) -> Comparison:
     """The difference of two plans."""
-    old = {_key(finding, before): finding for finding in before.findings}
-    new = {_key(finding, after): finding for finding in after.findings}
+    # That a name is another one in another version is told where the arguments are.
+    versions = before.version != after.version
+    said = [
+        [one for one in planned.findings if not (versions and one.code == _RENAMED)]
+        for planned in (before, after)
+    ]
+    old = {_key(finding, before): finding for finding in said[0]}
+    new = {_key(finding, after): finding for finding in said[1]}
     return Comparison(
         before,
         after,

@@ -42,8 +42,9 @@ def comparison_sections(found: Comparison, level: int = 2) -> list[str]:
 
 
 def _arguments(found: Comparison, level: int) -> str:
-    weighty = [one for one in found.arguments if not one.is_default]
-    defaults = [one for one in found.arguments if one.is_default]
+    weighty = [one for one in found.telling if not one.is_default]
+    defaults = [one for one in found.telling if one.is_default]
+    defaults += [*found.renamed, *found.idle]
     if not found.arguments:
         return ""
     head = ("argument", *found.names, "why")
@@ -54,8 +55,8 @@ def _arguments(found: Comparison, level: int) -> str:
     )
     folded = ""
     if defaults:
-        inside = table("Defaults that differ", head, _rows(defaults, found), kind="stack")
-        title = f"{len(defaults)} defaults of arguments that were not given"
+        inside = table("What else differs", head, _rows(defaults, found), kind="stack")
+        title = f"{len(defaults)} more: defaults, names, and features that are not used here"
         folded = f"<details><summary>{title}</summary>{inside}</details>"
     return section("Arguments", shown, folded, level=level)
 

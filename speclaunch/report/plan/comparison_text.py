@@ -19,7 +19,7 @@ from speclaunch.rules.interface import Finding
 _ARROW = "\N{RIGHTWARDS ARROW}"
 
 
-def show_comparison(console: Console, found: Comparison) -> None:
+def show_comparison(console: Console, found: Comparison, *, everything: bool = False) -> None:
     """What changes: arguments, findings, memory, command; and how each of the two would end."""
     paper = Paper(console)
     paper.line((found.title, "bold"))
@@ -34,7 +34,7 @@ def show_comparison(console: Console, found: Comparison) -> None:
     if found.same:
         paper.line()
         paper.line(("nothing changes", "bold green"))
-    _show_arguments(paper, found)
+    _show_arguments(paper, found, everything=everything)
     _show_findings(paper, found)
     _show_budget(paper, found)
     _show_command(paper, found.command)
@@ -45,9 +45,10 @@ def show_comparison(console: Console, found: Comparison) -> None:
         paper.say(f"{said} ({place(planned)})" if differs else said, style)
 
 
-def _show_arguments(paper: Paper, found: Comparison) -> None:
-    weighty = [one for one in found.arguments if not one.is_default]
-    defaults = [one for one in found.arguments if one.is_default]
+def _show_arguments(paper: Paper, found: Comparison, *, everything: bool) -> None:
+    told = (*found.telling, *found.idle) if everything else found.telling
+    weighty = [one for one in told if not one.is_default]
+    defaults = [one for one in told if one.is_default]
     if weighty:
         paper.heading("Arguments", words.many(len(weighty), "difference"))
         _list_arguments(paper, found.names, weighty)
@@ -56,6 +57,14 @@ def _show_arguments(paper: Paper, found: Comparison) -> None:
         for one in defaults:
             said = f"{cell(one.before)} {_ARROW} {cell(one.after)}"
             paper.say(f"{names_of(one)}: {said}", "dim", indent=2)
+    if found.renamed:
+        names = "; ".join(names_of(one) for one in found.renamed)
+        paper.line()
+        paper.say(f"renamed, with the same value: {names}", "dim")
+    if found.idle and not everything:
+        number = words.many(len(found.idle), "more difference")
+        paper.line()
+        paper.say(f"{number} in features that are not used here: --all", "dim")
 
 
 def _list_arguments(paper: Paper, names: tuple[str, str], found: Sequence[Difference]) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from speclaunch.errors import COMMAND_LINE
 from speclaunch.plan.budget import Budget, RankBudget, Size
 from speclaunch.plan.effective import Effective, Outcome
+from speclaunch.plan.fit.alternatives import Alternative
+from speclaunch.plan.memory.margins import Choice, Margins
 from speclaunch.report.findings_json import finding_json
 from speclaunch.report.plan.comparison import Comparison
 from speclaunch.report.plan.coverage import Coverage, NoCoverage
@@ -16,6 +18,7 @@ from speclaunch.report.plan.schema import ComparisonDocument, PlanDocument
 from speclaunch.report.plan.view import Planned
 
 if TYPE_CHECKING:
+    from speclaunch.report.plan.best import Advice
     from speclaunch.report.plan.fitting import Fitting
 
 
@@ -43,6 +46,7 @@ def _plan(planned: Planned) -> dict[str, Any]:
         "hardware_note": planned.hardware_note or None,
         "arguments": [_argument(row) for row in planned.rows],
         "budget": _budget(planned.budget),
+        "margins": None if planned.margins is None else _margins(planned.margins),
         "graphs": _graphs(planned.coverage),
         "findings": [finding_json(finding) for finding in planned.findings],
         "unjudged": [
@@ -56,6 +60,50 @@ def _plan(planned: Planned) -> dict[str, Any]:
         "env": dict(planned.command.env),
         "notes": list(planned.command.notes),
         "suggestion": None if planned.fitting is None else _suggestion(planned.fitting),
+        "best": None if planned.advice is None else _best(planned.advice),
+    }
+
+
+def _margins(found: Margins) -> dict[str, Any]:
+    choices = {"certain": found.certain, "likely": found.likely, "edge": found.edge}
+    named = {name: None if one is None else _choice(one) for name, one in choices.items()}
+    return {"least": found.least, **named}
+
+
+def _choice(one: Choice) -> dict[str, Any]:
+    return {
+        "mem_fraction_static": one.fraction,
+        "tokens": one.tokens,
+        "running_requests": one.running_requests,
+        "requests_at_context": one.requests_at_context,
+        "spare_bytes": one.spare_bytes,
+    }
+
+
+def _best(found: Advice) -> dict[str, Any]:
+    best = found.best
+    return {
+        "fit": best.fit.value,
+        "why": best.why,
+        "requests": best.load.requests,
+        "context": best.load.context,
+        "requests_with_room": best.requests,
+        "tokens_needed": best.tokens_needed,
+        "arguments": _plain(best.changes),
+        "graph_sizes": list(best.graph_sizes),
+        "margins": None if best.margins is None else _margins(best.margins),
+        "overrides": list(found.overrides),
+        "diff": list(found.diff),
+        "alternatives": [_alternative(one) for one in best.alternatives],
+    }
+
+
+def _alternative(one: Alternative) -> dict[str, Any]:
+    return {
+        "what": one.what,
+        "verdict": one.verdict,
+        "fits": one.fits,
+        "changes": _plain(one.changes),
     }
 
 
@@ -79,15 +127,8 @@ def _suggestion(found: Fitting) -> dict[str, Any]:
         "overrides": list(found.overrides),
         "diff": list(found.diff),
         "tokens": suggestion.after.tokens if suggestion.after is not None else None,
-        "alternatives": [
-            {
-                "what": one.what,
-                "verdict": one.verdict,
-                "fits": one.fits,
-                "changes": _plain(one.changes),
-            }
-            for one in suggestion.alternatives
-        ],
+        "alternatives": [_alternative(one) for one in suggestion.alternatives],
+        "margins": None if suggestion.margins is None else _margins(suggestion.margins),
     }
 
 

@@ -37,7 +37,10 @@ class Fitting:
             return "what would fit is not known"
         if self.suggestion.fit is Fit.FAILS:
             return "no settings fit"
-        return "these settings fit" if self.suggestion.changes else "it fits as it is"
+        if not self.suggestion.changes:
+            return "it fits as it is"
+        before = self.suggestion.before.fit
+        return "these settings fit better" if before is Fit.FITS else "these settings fit"
 
 
 def fitting(prepared: Prepared, plan: Plan) -> Fitting:
@@ -59,7 +62,7 @@ def fitting(prepared: Prepared, plan: Plan) -> Fitting:
     changes = found.arguments
     return Fitting(
         found,
-        tuple(_lines(changes, deployment.args)),
+        tuple(recipe_lines(changes, deployment.args)),
         tuple(recipe_diff(changes, deployment)),
     )
 
@@ -68,7 +71,8 @@ def _unknown(why: str) -> Suggestion:
     return Suggestion(Fit.UNKNOWN, why, OBJECTIVE, Budget(Fit.UNKNOWN, why, unknown=(why,)))
 
 
-def _lines(changes: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
+def recipe_lines(changes: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
+    """Changes as lines of a recipe's `args`, `- ` and `+ ` in front."""
     lines = []
     for name, value in changes.items():
         written = [

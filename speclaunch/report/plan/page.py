@@ -8,7 +8,7 @@ from speclaunch.plan.budget import Fit
 from speclaunch.report.plan.comparison import Comparison
 from speclaunch.report.plan.comparison_sections import comparison_sections
 from speclaunch.report.plan.markup import badge, listing, page, paragraph, section, text
-from speclaunch.report.plan.sections import arguments, command, findings, fit, graphs, memory
+from speclaunch.report.plan.sections import arguments, best, command, findings, fit, graphs, memory
 from speclaunch.report.plan.text import place
 from speclaunch.report.plan.view import Planned
 from speclaunch.rules.interface import Severity
@@ -31,8 +31,9 @@ def plan_page(planned: Planned) -> str:
             paragraph(f"{planned.description or 'A plan'}, for {place(planned)}", "lead"),
             f"{verdicts(planned)}</header>",
             listing(notes(planned)),
-            memory(planned.budget),
+            memory(planned.budget, margins=planned.margins),
             fit(planned.fitting) if planned.fitting is not None else "",
+            best(planned.advice) if planned.advice is not None else "",
             graphs(planned.coverage),
             arguments(planned.rows),
             findings(planned.findings, planned.unjudged),

@@ -82,6 +82,27 @@ class Memory(_Record):
     notes: list[str]
 
 
+class MarginChoice(_Record):
+    """One `mem_fraction_static` and what it gives. `spare_bytes`: what is left on a GPU where every
+    estimate turns out at its least."""
+
+    mem_fraction_static: float
+    tokens: int
+    running_requests: int
+    requests_at_context: int | None
+    spare_bytes: int
+
+
+class FractionMargins(_Record):
+    """The largest fraction that is certain to work, likely to (null: none is), and at the edge.
+    Nothing works below `least`."""
+
+    least: float
+    certain: MarginChoice | None
+    likely: MarginChoice | None
+    edge: MarginChoice
+
+
 class GraphSpan(_Record):
     """Batch sizes in a row that are decoded in the same way."""
 
@@ -166,6 +187,25 @@ class Suggestion(_Record):
     diff: list[str]
     tokens: int | None
     alternatives: list[Alternative]
+    margins: FractionMargins | None
+
+
+class BestForLoad(_Record):
+    """What `--best` found for `requests` of `context` tokens each at the same time: `fits` where
+    all have room, `fails` where `requests_with_room` have."""
+
+    fit: Literal["fits", "fails", "unknown"]
+    why: str
+    requests: int
+    context: int
+    requests_with_room: int
+    tokens_needed: int
+    arguments: dict[str, Any]
+    graph_sizes: list[int]
+    margins: FractionMargins | None
+    overrides: list[str]
+    diff: list[str]
+    alternatives: list[Alternative]
 
 
 class PlanRecord(_Record):
@@ -179,6 +219,7 @@ class PlanRecord(_Record):
     hardware_note: str | None
     arguments: list[Argument]
     budget: Memory
+    margins: FractionMargins | None
     graphs: Graphs
     findings: list[FindingRecord]
     unjudged: list[Unjudged]
@@ -187,6 +228,7 @@ class PlanRecord(_Record):
     env: dict[str, str | None]
     notes: list[str]
     suggestion: Suggestion | None
+    best: BestForLoad | None
 
 
 class PlanDocument(PlanRecord, _Versioned):

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING
 from speclaunch.engine.secrets import masked
 from speclaunch.plan.budget import Budget, Fit, RankBudget
 from speclaunch.plan.effective import Effective, Outcome
+from speclaunch.plan.memory.margins import Margins
 from speclaunch.report.plan import words
 from speclaunch.report.plan.arguments_text import why
 from speclaunch.report.plan.bar import used
 from speclaunch.report.plan.budget_text import missing, numbers
 from speclaunch.report.plan.coverage import Coverage, Covered, NoCoverage
 from speclaunch.report.plan.coverage_text import sentences
+from speclaunch.report.plan.margins_text import margin_rows
 from speclaunch.report.plan.markup import cell, facts, listing, paragraph, section, table, text
 from speclaunch.report.plan.svg import chip, coverage_strip, graph_chip, memory_bar
 from speclaunch.report.plan.view import Command
 from speclaunch.rules.interface import Finding, Severity, Unjudged
 
 if TYPE_CHECKING:
+    from speclaunch.report.plan.best import Advice
     from speclaunch.report.plan.fitting import Fitting
 
 FIT = {
@@ -37,7 +40,9 @@ _SEVERITIES = {Severity.ERROR: "bad", Severity.WARNING: "odd", Severity.INFO: "i
 _COLUMNS = ("argument", "given", "effective", "why")
 
 
-def memory(budget: Budget, title: str = "Memory", level: int = 2) -> str:
+def memory(
+    budget: Budget, title: str = "Memory", level: int = 2, margins: Margins | None = None
+) -> str:
     """The budget: a sentence, a bar for each kind of rank with its legend, what is left."""
     said, kind = FIT[budget.fit]
     mark = f'<p><span class="mark {kind}">{text(said)}</span> {text(budget.why)}</p>'
@@ -56,7 +61,7 @@ def memory(budget: Budget, title: str = "Memory", level: int = 2) -> str:
         message,
         lacking,
         *figures,
-        facts(numbers(budget)),
+        facts(numbers(budget, margins)),
         listing(budget.notes),
         level=level,
     )
@@ -110,6 +115,19 @@ def fit(found: Fitting) -> str:
     others = listing(f"{other.what}: {other.verdict}" for other in suggestion.alternatives)
     objective = paragraph(f"Objective: {suggestion.objective}", "soft")
     return section("What fits", mark, objective, changes, total, recipe, others)
+
+
+def best(found: Advice) -> str:
+    """What is best for the load: the changes, and what each fraction gives."""
+    load = found.best.load
+    mark = f'<p><span class="mark {FIT[found.best.fit][1]}">{text(found.head)}</span> '
+    mark += f"{text(found.best.why)}</p>"
+    margins = found.best.margins
+    rows = margin_rows(margins, load.context) if margins is not None else []
+    lines = "\n".join(text(line) for line in found.diff)
+    recipe = f"<pre><code>args:\n{lines}</code></pre>" if lines else ""
+    others = listing(f"{other.what}: {other.verdict}" for other in found.best.alternatives)
+    return section("Best for the load", mark, facts(rows) if rows else "", recipe, others)
 
 
 def graphs(

@@ -19,11 +19,15 @@ def show_plan(console: Console, planned: Planned, *, everything: bool = False) -
     paper = Paper(console)
     show_title(paper, planned)
     show_arguments(paper, planned.rows, everything=everything)
-    show_budget(paper, planned.budget)
+    show_budget(paper, planned.budget, planned.margins)
     if planned.fitting is not None:
         from speclaunch.report.plan.fitting_text import show_fitting  # noqa: PLC0415
 
         show_fitting(paper, planned.fitting)
+    if planned.advice is not None:
+        from speclaunch.report.plan.best import show_advice  # noqa: PLC0415
+
+        show_advice(paper, planned.advice)
     show_coverage(paper, planned.coverage)
     _show_findings(paper, planned)
     _show_command(paper, planned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from speclaunch.lint.ignores import kept, read_ignores
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.effective import Effective, effective_arguments
 from speclaunch.plan.memory.budget import budget
+from speclaunch.plan.memory.margins import Margins, margins
 from speclaunch.plan.placement import beyond_the_gpus, gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.report.plan.coverage import Coverage, NoCoverage, coverage
@@ -22,6 +24,7 @@ from speclaunch.rules.interface import Finding, Rule, Severity, Unjudged
 from speclaunch.rules.runner import BUG
 
 if TYPE_CHECKING:
+    from speclaunch.report.plan.best import Advice, Wish
     from speclaunch.report.plan.fitting import Fitting
 
 
@@ -60,6 +63,10 @@ class Planned:
     command: Command
     fitting: Fitting | None = None
     """What would fit; only where it was asked for."""
+    margins: Margins | None = None
+    """Which fractions are certain, likely, and at the edge; None where that is not known."""
+    advice: Advice | None = None
+    """What is best for a load; only where it was asked for."""
 
     @property
     def fails(self) -> bool:
@@ -79,6 +86,7 @@ def planned(
     label: str,
     hardware_note: str = "",
     fit: bool = False,
+    wish: Wish | None = None,
     inherited: Mapping[str, str] | None = None,
 ) -> Planned:
     """Look up the facts, resolve, add up the memory, ask the rules."""
@@ -104,6 +112,8 @@ def planned(
         unjudged=examined.judgement.unjudged,
         command=command_of(prepared),
         fitting=_fitting(prepared, plan) if fit else None,
+        margins=_margins(plan),
+        advice=None if wish is None else _advice(prepared, plan, wish),
     )
 
 
@@ -137,6 +147,21 @@ def _budget(plan: Plan) -> Budget:
     except Exception as error:
         why = f"{BUG}: {type(error).__name__}: {error}".replace("this rule", "the memory budget")
         return Budget(Fit.UNKNOWN, f"not known, because {why}")
+
+
+def _margins(plan: Plan) -> Margins | None:
+    """The margins; where the budget stumbles it says so, and there are none."""
+    if beyond_the_gpus(plan) is not None:
+        return None
+    with contextlib.suppress(Exception):
+        return margins(plan)
+    return None
+
+
+def _advice(prepared: Prepared, plan: Plan, wish: Wish) -> Advice:
+    from speclaunch.report.plan.best import advice  # noqa: PLC0415 - only with --best
+
+    return advice(prepared, plan, wish)
 
 
 def _fitting(prepared: Prepared, plan: Plan) -> Fitting:

@@ -6,13 +6,18 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 
-from speclaunch.engine.catalogue import history, name_of
+from speclaunch.engine.catalogue import held_versions, history, name_of
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.forks import MARK
 from speclaunch.engine.renames import REMOVALS, conversion, other_names
 from speclaunch.errors import Problem
 from speclaunch.plan.plan import Plan
+from speclaunch.plan.request import Origin
 from speclaunch.rules.interface import Fix, Verdict
 
 _FLAG = re.compile(r"--[A-Za-z0-9][\w-]*")
+_QUOTED = re.compile(r"`[\w-]+`")
+_CHOICE = re.compile(r"invalid choice: '([^']*)'")
 
 
 class Refusal(StrEnum):
@@ -45,8 +50,37 @@ def verdict(problem: Problem, plan: Plan) -> Verdict:
     return Verdict(
         said if own else f"SGLang {version} refuses this: {said}",
         why="the engine's parser ends with exit code 2 before anything is loaded",
-        fix=_instead(problem, plan),
+        fix=_or_declare(_instead(problem, plan), problem, plan),
         place=problem.place,
+    )
+
+
+def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
+    """What no release has ever had may be a fork's: how to have it judged by its own arguments."""
+    if MARK in plan.request.version or not _in_no_release(problem, plan):
+        return fix
+    recipe = plan.request.origin is Origin.RECIPE
+    how = "engine.catalogue: installed" if recipe else "--engine installed"
+    said = f"{fix.text}; " if fix is not None else "no release has it; "
+    return Fix(f"{said}if the engine is a fork, declare it: {how}, or the path of its package")
+
+
+def _in_no_release(problem: Problem, plan: Plan) -> bool:
+    kind = refusal(problem)
+    if kind is Refusal.UNKNOWN:
+        written = _FLAG.search(problem.message) or _QUOTED.search(problem.message)
+        return written is not None and history(name_of(written[0].strip("`"))) is None
+    choice = _CHOICE.search(problem.message)
+    if kind is not Refusal.VALUE or choice is None:
+        return False
+    flag = _FLAG.search(problem.message)
+    argument = plan.catalogue.by_name(flag[0]) if flag is not None else None
+    if argument is None:
+        return False
+    return not any(
+        choice[1] in map(str, found.choices or ())
+        for version in held_versions()
+        if (found := load_catalogue(version).by_name(argument.name)) is not None
     )
 
 

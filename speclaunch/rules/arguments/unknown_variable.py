@@ -2,7 +2,8 @@
 
 ## What it does
 Finds `SGLANG_…` and `SGL_…` variables that this version does not know, and says which one is near,
-or in which versions it existed.
+or in which versions it existed. From 0.5.3 on `SGL_X` is as good as `SGLANG_X`: the engine renames
+it.
 
 ## Why it matters
 A misspelled variable is silently ignored: `SGLANG_ENABLE_SPECV2=1` leaves SpecV2 off, and
@@ -24,6 +25,7 @@ engine:
 
 ## Sources
 - Reading every release's source for the variables that it reads (`tools/catalogue.py`)
+- SGLang 0.5.3 environ.py:218, 0.5.23 environ.py:2299 (`SGL_…` becomes `SGLANG_…`)
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from difflib import get_close_matches
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.engine.renames import dead_variable
+from speclaunch.engine.renames import dead_variable, forwarded_variable
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
@@ -47,6 +49,8 @@ def check(plan: Plan) -> Iterator[Verdict]:
         if not name.startswith(_OURS) or name in known:
             continue
         if dead_variable(name, plan.request.version) is not None:
+            continue
+        if forwarded_variable(name, plan.request.version) in known:
             continue
         versions = [v for v in held_versions() if name in load_catalogue(v).variables]
         near = get_close_matches(name, known, n=1, cutoff=0.8)

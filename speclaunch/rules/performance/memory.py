@@ -37,6 +37,7 @@ from collections.abc import Iterator
 
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.memory.budget import budget
+from speclaunch.plan.memory.margins import margins
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
@@ -56,27 +57,24 @@ def check(plan: Plan) -> Iterator[Verdict]:
         at=(_FRACTION, "model_path"),
         why=f"it fails at '{phase}'"
         + (f"; the engine says: {found.message}" * bool(found.message)),
-        fix=_fix(found),
+        fix=_fix(plan, found),
         severity=Severity.ERROR if found.impossible else None,
     )
 
 
-def _fix(found: Budget) -> Fix:
+def _fix(plan: Plan, found: Budget) -> Fix:
     if found.impossible:
         return Fix(
             "take more GPUs (a larger tp_size), larger ones, or a quantised model; "
             "`speclaunch plan --fit` says what would fit"
         )
-    if found.working_fractions is None:
+    choices = margins(plan)
+    if choices is None:
         return Fix(
             f"no {_FRACTION} helps; `speclaunch plan --fit` looks for settings that fit, else take "
             "more GPUs (tp_size) or a quantised model"
         )
-    least, most = found.working_fractions
-    return Fix(
-        f"a {_FRACTION} from {least:g} to {most:g} works",
-        set={_FRACTION: round((least + most) / 2, 3)},
-    )
+    return Fix(f"{_FRACTION}={choices.said}", set={_FRACTION: round(choices.best.fraction, 3)})
 
 
 RULE = rule(

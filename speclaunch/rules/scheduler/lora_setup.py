@@ -94,7 +94,7 @@ RULE = rule(
     "lora-setup",
     Severity.ERROR,
     check,
-    versions=">=0.4.10",  # same either way: the arguments exist from 0.4.10
-    sources=("sglang 0.5.23 arg_groups/lora_hook.py:152",),
+    versions=">=0.4.9",  # same either way: the arguments exist from 0.4.9.post3
+    sources=("sglang 0.5.23 arg_groups/lora_hook.py:152", "sglang 0.4.9.post3 server_args.py:1825"),
     doc=__doc__,
 )

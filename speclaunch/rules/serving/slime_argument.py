@@ -49,6 +49,7 @@ _OWN = {
     "base_gpu_id": None,
     "gpu_id_step": None,
     "skip_server_warmup": None,
+    "enable_return_routed_experts": "--use-rollout-routing-replay",
 }
 """Arguments that slime sets, and its own option for them."""
 

@@ -8,10 +8,11 @@ import pytest
 
 from speclaunch.facts.declared import declare
 from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess, Vendor
+from speclaunch.facts.read_checkpoint import from_config
 from speclaunch.plan.budget import Fit, MemoryPhase
 from speclaunch.plan.memory.budget import budget
 from tests.plan.memory.deployments import LLAMA_8B
-from tests.plan.memory.sized import from_config, plan_of
+from tests.plan.memory.sized import plan_of
 
 GIB = 1 << 30
 QWEN_72B = {

@@ -143,6 +143,20 @@ def test_a_comparison_at_any_width(width: int, terminal: bool) -> None:
         assert max(map(len, tables.splitlines())) <= max(width, 60)
 
 
+def test_a_comparison_tells_what_means_something_first() -> None:
+    found = compared(planned(version="0.5.9"), planned())
+    text = shown(show_comparison, found)
+    arguments = text.partition("\nMemory")[0]
+    assert "renamed, with the same value: cuda_graph_max_bs → cuda_graph_max_bs_decode" in text
+    assert "SPL005" not in text, "that it has another name there is no finding lost"
+    assert "hicache_" not in arguments and "mamba_" not in arguments
+    assert "more differences in features that are not used here: --all" in text
+    assert "disable_overlap_schedule" in arguments
+    everything = shown(lambda *words: show_comparison(*words, everything=True), found)
+    assert "hicache_mem_layout: layer_first → page_first" in everything
+    assert "mamba_" in everything and "not used here" not in everything
+
+
 def test_a_comparison_of_the_same_says_so() -> None:
     assert "nothing changes" in shown(show_comparison, compared(planned(), planned()))
 

@@ -1,0 +1,71 @@
+"""Which catalogue answers for the engine that somebody names: a release, a fork, the installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from speclaunch.engine.catalogue import UnknownVersion, add_fork, resolve_version
+from speclaunch.engine.forks import is_path
+from speclaunch.engine.versions import ResolvedVersion
+from speclaunch.errors import LaunchError
+from speclaunch.facts.runtime import Runtime, find_runtime
+
+INSTALLED = "installed"
+"""The engine of the interpreter at hand, read there."""
+
+
+def named(text: str) -> ResolvedVersion:
+    """What `--engine` names: a version, `installed`, or a path.
+
+    Raises InputError, and LaunchError where none is installed.
+    """
+    if text == INSTALLED:
+        return ResolvedVersion(text, read_installed(find_runtime(None)), exact=True)
+    return resolve_version(text)
+
+
+def declared(
+    text: str, python: str | None = None, version: str | None = None, near: Path | None = None
+) -> str:
+    """The catalogue that a recipe's `engine.catalogue` names: `installed`, a path or a version.
+
+    `python` is the interpreter of `installed`, `version` the release that the engine was made
+    from, `near` the directory that a relative path counts from before the current one.  Raises
+    InputError or LaunchError.
+    """
+    if text == INSTALLED:
+        return read_installed(find_runtime(python), version)
+    path = Path(text).expanduser()
+    beside = near / path if near is not None else path
+    if beside.exists() or path.exists() or is_path(text):
+        return add_fork(beside if beside.exists() else path, version=version)
+    return resolve_version(text).held
+
+
+def read_installed(runtime: Runtime, version: str | None = None) -> str:
+    """The catalogue of an installed engine, read from its package."""
+    if runtime.sglang_path is None:
+        raise LaunchError(
+            f"the sglang of {runtime.interpreter} has no directory that could be read",
+            help="name its package: engine.catalogue=PATH",
+        )
+    return add_fork(runtime.sglang_path, version=runtime.sglang or version)
+
+
+def at_hand(runtime: Runtime) -> str | None:
+    """The catalogue of an installed engine: the release's, or its own where it is none.
+
+    None where there is no engine, or one that cannot be read.
+    """
+    if runtime.sglang is None:
+        return None
+    try:
+        resolved = resolve_version(runtime.sglang)
+        if resolved.exact:
+            return resolved.held
+    except UnknownVersion:
+        resolved = None
+    try:
+        return read_installed(runtime)
+    except Exception:  # what is installed cannot be read: the nearest release answers
+        return None if resolved is None else resolved.held

@@ -1,0 +1,29 @@
+"""What else a recipe names on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from speclaunch.doctor.checks.paths import check
+from speclaunch.doctor.line import State
+from speclaunch.doctor.surroundings import Model
+from speclaunch.facts.missing import MissingPath
+from tests.doctor.helpers import HEALTHY
+
+
+def missing(name: str, path: str) -> MissingPath:
+    return MissingPath(name, name, path, "is not on this machine", "correct the path")
+
+
+def test_a_template_that_is_not_there_stops_the_launch() -> None:
+    found = replace(HEALTHY, missing=(missing("chat_template", "/nope/chat.jinja"),))
+    (line,) = check(found)
+    assert line.state is State.ERROR
+    assert line.found == "chat_template: /nope/chat.jinja is not on this machine"
+
+
+def test_a_checkpoint_is_told_once() -> None:
+    gone = (missing("model_path", "/nope/model"), missing("tokenizer_path", "/nope/model"))
+    model = Model("target", "/nope/model", is_path=True)
+    (line,) = check(replace(HEALTHY, missing=gone, models=(model,)))
+    assert line.found.startswith("tokenizer_path")

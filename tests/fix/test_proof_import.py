@@ -1,0 +1,81 @@
+"""An imported recipe is composed and spelled again: what is not the command is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from speclaunch.fix.proof import UnprovenError
+from speclaunch.fix.proof_import import prove_import
+from speclaunch.importer.deployment import Imported, to_deployment
+from speclaunch.importer.files import read_text
+from speclaunch.importer.interface import Invocation
+from speclaunch.importer.recipe_text import Line
+from speclaunch.recipe.load import load
+
+SCRIPT = """\
+export SGLANG_X=1 HF_TOKEN=$HF_TOKEN
+python3 -m sglang.launch_server --model ${MODEL} --tp 2 --port $PORT \\
+  --speculative-algorithm EAGLE3 --speculative-draft-model-path /d --json-model-override-args '{"a": "${b}"}'
+"""
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPECLAUNCH_HOME", str(tmp_path / "home"))
+
+
+def imported(text: str, version: str | None = None) -> tuple[Invocation, Imported]:
+    (invocation,) = read_text(text, "x.sh", ".sh").invocations
+    return invocation, to_deployment(invocation, "x", version)
+
+
+def test_what_was_imported_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL", "/somewhere")
+    invocation, found = imported(SCRIPT)
+    prove_import(invocation, found, found.recipe("x.sh"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tp_size: 2", "tp_size: 4"),
+        ("speculative_draft_model_path: /d", "speculative_draft_model_path: /e"),
+        ("${oc.env:MODEL}", "x"),
+        ("  speculative_algorithm: EAGLE3\n", ""),
+        ("SGLANG_X: '1'", "SGLANG_X: '0'"),
+        ("args:", "argz:"),
+    ],
+)
+def test_what_is_not_the_command_is_refused(old: str, new: str) -> None:
+    invocation, found = imported(SCRIPT)
+    text = found.recipe("x.sh")
+    assert old in text
+    with pytest.raises(UnprovenError):
+        prove_import(invocation, found, text.replace(old, new))
+
+
+@pytest.mark.parametrize("version", ["0.4.8.post1", "0.5.11", "0.5.13.post1", "0.5.23"])
+def test_slime_says_the_gpus_at_every_version(version: str, tmp_path: Path) -> None:
+    text = (
+        "SGLANG_ARGS=(\n --rollout-num-gpus-per-engine 8\n --sglang-pipeline-parallel-size 2\n"
+        " --sglang-tensor-parallel-size 3\n --sglang-mem-fraction-static 0.5\n)\n"
+    )
+    invocation, found = imported(text, version)
+    written = found.recipe("x.sh")
+    prove_import(invocation, found, written)
+    path = tmp_path / "mine.yaml"
+    path.write_text(written.replace("???", "x"))
+    args = load(str(path)).deployment.args
+    assert args["tp_size"] == 4 and "tensor_parallel_size" not in args
+
+
+def test_an_argument_that_was_lost_is_seen() -> None:
+    invocation, found = imported(SCRIPT)
+    args = {name: line for name, line in found.args.items() if name != "port"}
+    for lost in (args, found.args | {"dp_size": Line(2)}):
+        broken = replace(found, args=lost)
+        with pytest.raises(UnprovenError):
+            prove_import(invocation, broken, broken.recipe("x.sh"))

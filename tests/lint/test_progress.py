@@ -1,0 +1,56 @@
+"""A long lint is no silent one, and its result is untouched."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from speclaunch.lint.collect import Source
+from speclaunch.lint.progress import following
+
+
+def test_it_says_how_far_it_is() -> None:
+    said: list[str] = []
+    with following([Source("a.sh"), Source("b.sh")], said.append, every=0.1) as sources:
+        seen = []
+        for source in sources:
+            time.sleep(0.3)
+            seen.append(source.path)
+    assert seen == ["a.sh", "b.sh"]
+    assert "0 files checked in 0 s, at a.sh" in said
+    assert "1 file checked in 0 s, at b.sh" in said
+
+
+def test_a_short_lint_says_nothing() -> None:
+    said: list[str] = []
+    with following([Source("a.sh")], said.append) as sources:
+        assert [source.path for source in sources] == ["a.sh"]
+    assert said == []
+
+
+def test_what_is_wrong_with_a_recipe_is_told_with_what_is_wrong_in_it(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        "defaults: [base, _self_]\n"
+        "engin: {version: 0.5.23}\n"
+        "foo: 3\n"
+        "launch: {smok: 1, grace_seconds: soon}\n"
+        "args:\n"
+        "  model_path: meta-llama/Llama-3.1-8B-Instruct\n"
+        "  tp_siz: 2\n"
+        "  port: xyz\n"
+    )
+    words = ["lint", str(recipe), "--engine", "0.5.23", "--output-format", "json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "speclaunch", *words], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2, "it is still a recipe that nothing can launch"
+    (file,) = json.loads(done.stdout)["files"]
+    found = {(finding["code"], finding["line"]) for finding in file["findings"]}
+    assert {("SPL000", 2), ("SPL000", 3), ("SPL000", 4), ("SPL001", 7), ("SPL003", 8)} <= found
+    keys = [finding["message"] for finding in file["findings"] if finding["line"] == 4]
+    assert any("launch.smok" in key for key in keys)
+    assert any("launch.grace_seconds" in key for key in keys)
