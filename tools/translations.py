@@ -2,6 +2,7 @@
 
     python tools/translations.py texts [--count N]             print the generated texts
     python tools/translations.py run --python PY --wheels DIR  the campaign, stored for the tests
+    python tools/translations.py verify VERSION … (same)       the judge against the CPU engine
     python tools/translations.py merge PART …                  parts of a campaign (--step, --store)
 
 `migrate`, `import`, `render` and `launch --dry-run` are run over generated texts, all recipes, and
@@ -18,6 +19,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
+import random
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -28,15 +31,18 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / "tests/translations/results.json"
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
+from translating.arguments import draw  # noqa: E402
 from translating.bash import sandbox  # noqa: E402
 from translating.campaign import Campaign, Defect, shown  # noqa: E402
 from translating.meaning import Reader  # noqa: E402
-from translating.releases import releases  # noqa: E402
+from translating.releases import Installed, Verdict, releases  # noqa: E402
 from translating.sources import published, recipes  # noqa: E402
 from translating.texts import COUNT, SEED, digest, generate  # noqa: E402
 from translating.verbs import load_verbs  # noqa: E402
 
+from speclaunch.cpu.environment import CpuEngine  # noqa: E402
 from speclaunch.engine.catalogue import held_versions  # noqa: E402
+from speclaunch.home import speclaunch_home  # noqa: E402
 
 
 def texts(args: argparse.Namespace) -> int:
@@ -49,7 +55,7 @@ def texts(args: argparse.Namespace) -> int:
 def run(args: argparse.Namespace) -> int:
     """The campaign."""
     others = [*published(args.cases, args.seed)] if args.cases else []
-    others += recipes(REPOSITORY / "recipes", args.seed)
+    others += [] if args.generated else recipes(REPOSITORY / "recipes", args.seed)
     chosen = others[args.begin :: args.step]
     chosen += generate(args.count, args.seed, begin=args.begin, step=args.step)
     chosen = [t for t in chosen if not args.select or args.select in t.id]
@@ -116,6 +122,36 @@ def merge(args: argparse.Namespace) -> int:
     return 0
 
 
+def verify(args: argparse.Namespace) -> int:
+    """Whether the parser out of the wheel says what that of the CPU engine says."""
+    dice = random.Random(args.seed)  # noqa: S311 - not a secret
+    asked = []
+    for number in range(args.lines):
+        of = args.version if number % 2 else dice.choice(held_versions())
+        uses = draw(of, dice)
+        words = [word for use in uses for word in (use.flag, *use.values)]
+        asked.append(("launch_server", ["--model-path", "m", *words]))
+    installed = CpuEngine(speclaunch_home())
+    engine = Installed(installed.python, {**os.environ, **installed.environment(os.environ)})
+    differ = refused = 0
+    with releases(args.python, str(args.wheels / "{version}")) as held:
+        for entry, words in asked:
+            ours = held.ask(args.version, entry, words)
+            theirs = engine.ask(args.version, entry, words)
+            refused += theirs.error is not None
+            if _plain(ours) != _plain(theirs):
+                differ += 1
+                print(words, ours.error, theirs.error, sep="\n  ")
+        differ += held.destinations(args.version) != engine.destinations(args.version)
+    engine.close()
+    print(f"{len(asked)} command lines, {refused} refused by the engine: {differ} differ")
+    return bool(differ)
+
+
+def _plain(verdict: Verdict) -> tuple[bool, Any, Any]:
+    return verdict.error is None, verdict.values, verdict.given
+
+
 def report(counts: Counter[str], defects: Iterable[Defect], path: Path | None) -> None:
     """Print the counts, and the defects by group."""
     for key in sorted(k for k in counts if not k.startswith("defaults")):
@@ -139,19 +175,26 @@ def main() -> int:
     show.set_defaults(verb=texts)
     ask = verbs.add_parser("run", help="the campaign")
     ask.set_defaults(verb=run)
+    prove = verbs.add_parser("verify", help="the judge against the CPU engine")
+    prove.set_defaults(verb=verify)
+    prove.add_argument("version")
+    prove.add_argument("--lines", type=int, default=200)
+    prove.add_argument("--seed", type=int, default=SEED)
     join = verbs.add_parser("merge", help="the parts of a campaign, stored for the tests")
     join.set_defaults(verb=merge)
     join.add_argument("parts", type=Path, nargs="+")
     for verb in (show, ask):
         verb.add_argument("--count", type=int, default=COUNT)
         verb.add_argument("--seed", type=int, default=SEED)
-    ask.add_argument("--python", type=Path, required=True)
-    ask.add_argument("--wheels", type=Path, required=True)
+    for verb in (ask, prove):
+        verb.add_argument("--python", type=Path, required=True)
+        verb.add_argument("--wheels", type=Path, required=True)
     ask.add_argument("--cases", type=Path, help="commands of others, JSONL")
     ask.add_argument("--select", help="part of an id")
     ask.add_argument("--versions", help="only texts from and to these")
     ask.add_argument("--begin", type=int, default=0)
     ask.add_argument("--step", type=int, default=1)
+    ask.add_argument("--generated", action="store_true", help="no recipes")
     ask.add_argument("--rarely", type=int, default=1, help="import one text in so many only")
     ask.add_argument("--store", type=Path, help="write counts and open defects here, for `merge`")
     ask.add_argument("--report", type=Path, help="write every defect with its text here")

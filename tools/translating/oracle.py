@@ -91,7 +91,14 @@ ESSENTIAL = ("sglang.srt.server_args", "sglang.srt.arg_groups")
 
 PREFIX = "--sglang-"
 
-SLIMES_OWN = ("--hf-checkpoint", "--rollout-num-gpus-per-engine", "--rollout-num-gpus")
+SLIMES_OWN = (
+    "--hf-checkpoint",
+    "--rollout-num-gpus-per-engine",
+    "--rollout-num-gpus",
+    "--sglang-server-concurrency",
+    "--sglang-router-ip",
+    "--sglang-router-port",
+)
 """Options of slime itself that the texts use."""
 
 
@@ -364,7 +371,21 @@ class Release:
         parser.add_argument = prefixed  # type: ignore[method-assign,assignment]
         self.server_args.ServerArgs.add_cli_args(parser)
         parser.add_argument = add  # type: ignore[method-assign]
-        return self._both(parser, words)
+        _, rest = parser.parse_known_args(list(words))
+        if unknown := [word for word in rest if word.startswith(PREFIX)]:
+            raise SystemExit(f"unrecognized arguments: {' '.join(unknown)}")
+        return self._both(parser, _without(words, rest))
+
+
+def _without(words: Sequence[str], others: Sequence[str]) -> list[str]:
+    """The words that a parser took; the rest are options of slime's trainer, in their order."""
+    left, kept = list(others), []
+    for word in words:
+        if left and word == left[0]:
+            left.pop(0)
+        else:
+            kept.append(word)
+    return kept
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:
