@@ -88,7 +88,7 @@ def test_a_link_is_its_text() -> None:
     assert "syntax error" in reading.misread[0].message
 
 
-@pytest.mark.parametrize("name", ["run.sh.j2", "run.sh.tpl", "run.template"])
+@pytest.mark.parametrize("name", ["run.sh.example", "run.sh.tpl", "run.template"])
 def test_a_template_is_read_like_a_document(name: str) -> None:
     reading = read_text(PASTED, name)
     assert texts(reading.invocations[0]) == WORDS
