@@ -267,8 +267,8 @@ class Campaign:
                 [words[0], "recipe=recipe.yaml", *words[1:], "--engine", version], directory
             )
             outcome.count(verb, f"exit {done.code}")
-            if done.code == 2 and "???" in said.out and "model_path" in done.err:
-                outcome.count(verb, "no model to render")  # as slime's scripts have it elsewhere
+            if done.code == 2 and "???" in said.out and "has no value yet" in done.err:
+                outcome.count(verb, "open, and said so")  # a slime script's model is elsewhere
                 continue
             if done.code != 0:
                 if version == text.version and verb != "dry-run":
