@@ -82,7 +82,6 @@ def test_an_lm_head_of_its_own_needs_ranks(version: str, words: str, expected: b
         ("0.5.7", "", False, True),
         ("0.5.7", "--attention-backend trtllm_mha", True, False),
         ("0.5.7", "--disable-radix-cache", True, False),
-        ("0.5.6.post2", "", False, True),
         ("0.5.5.post3", "", False, False),
     ],
 )
