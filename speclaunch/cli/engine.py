@@ -103,7 +103,8 @@ def show_catalogue(
     """Show one server argument through the versions."""
     span = history(name)
     if span is None:
-        close = load_catalogue(held_versions()[-1]).close(name)
+        newest_first = map(load_catalogue, reversed(held_versions()))
+        close = next(filter(None, (catalogue.close(name) for catalogue in newest_first)), ())
         hint = f"did you mean {' or '.join(f'`{flag}`' for flag in close)}?" if close else None
         raise InputError(
             Problem(f"no SGLang that we know has a server argument {name!r}", help=hint)

@@ -20,7 +20,6 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 
 _OTHER_ATTENTION = (
     "dcp_size",
-    "enable_nsa_prefill_context_parallel",
     "enable_dsa_prefill_context_parallel",
     "enable_prefill_context_parallel",
     "enable_prefill_cp",

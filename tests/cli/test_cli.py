@@ -69,7 +69,6 @@ def test_a_dry_run_as_json() -> None:
         (["recipe=ngram_qwen7b", "--engine", "0.4.6", "--dry-run"], "cannot be served by"),
         (["recipe=cpu_ngram", "--engine", "0.5.11", "--dry-run"], "the CPU engine is SGLang"),
         (["args.port=3"], "no recipe was given"),
-        (["launch", "eagle3_llama8b"], "speclaunch recipe=eagle3_llama8b"),
         (["launch"], "Missing argument"),
         (["no-such-verb"], "No such command"),
         (["recipe=ngram_qwen7b", "--dryrun"], "No such option"),
@@ -181,7 +180,7 @@ def test_a_catalogue_is_shown_and_added_from_a_package(tmp_path: Path) -> None:
     assert shown.returncode == 0
     assert "0.5.14" in shown.stdout and "deprecated" in shown.stdout and "absent" in shown.stdout
     unknown = run("engine", "catalogue", "show", "cuda_graph_maxbs")
-    assert unknown.returncode == 2 and "--cuda-graph-max-bs-decode" in unknown.stderr
+    assert unknown.returncode == 2 and "`--cuda-graph-max-bs`" in unknown.stderr
     assert "0.5.23" in run("engine", "catalogue", "ls").stdout
 
     package = tmp_path / "sglang"

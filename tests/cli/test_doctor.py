@@ -158,7 +158,6 @@ def test_several_versions(fresh: dict[str, str]) -> None:
     ("words", "said"),
     [
         (["recipe=no_such_recipe"], "no_such_recipe"),
-        (["eagle3_llama8b"], "speclaunch recipe=eagle3_llama8b"),
         (["args.port=1"], "no recipe was given"),
         (["recipe=ngram_qwen7b", "nope.x=1"], "unknown key"),
         (["--engine", "nonsense"], "is not a version"),

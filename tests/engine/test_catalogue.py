@@ -98,7 +98,6 @@ def test_newer_than_the_newest() -> None:
         ("0.5.0rc1", "nearest: 0.4.10.post2, 0.5.1.post3"),
         ("bananas", "not a version"),
         ("", "not a version"),
-        ("../0.5.9", "not a version"),
         ("0.5.9 0.5.10", "not a version"),
     ],
 )
