@@ -69,7 +69,10 @@ def migrate(
 
 def _version(text: str, option: str) -> str:
     try:
-        return named(text).held
+        version = named(text)
+        if version.note:
+            err().print(f"{option} {text}: {version.note}", markup=False)
+        return version.held
     except UnknownVersion as error:
         raise InputError(
             Problem(str(error), Place(COMMAND_LINE, text=f"{option} {text}"))

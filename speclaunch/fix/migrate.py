@@ -211,7 +211,7 @@ def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
         dead = dead_variable(name, catalogue.version)
         if dead is not None:
             migration.steps.append(Step(word.place, f"{name} has no effect: {dead.afterwards}"))
-    if not job.origin.said or _SPEC_V2 in invocation.env:
+    if _SPEC_V2 in invocation.env:
         return
     if _algorithm(job.planned) not in _SPECULATES_IN_V2:
         return
@@ -228,6 +228,10 @@ def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
         migration.steps.append(Step(invocation.place, note))
         return
     reason = f"SpecV2 is on by default from {_ON_BY_DEFAULT}"
+    if not job.origin.said:
+        note = f"{reason}, which the script does not turn off"
+        migration.steps.append(Step(invocation.place, note))
+        return
     job.variable = with_variable(invocation, _SPEC_V2, "False")
     done = "this keeps it off as it was" if job.variable else "set it to keep it off as it was"
     migration.steps.append(Step(invocation.place, f"{_SPEC_V2}=False: {reason}; {done}"))

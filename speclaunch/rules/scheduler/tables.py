@@ -67,6 +67,15 @@ def is_chunk_of_lora(value: Any) -> bool:
 
 
 NUMBERS = (
+    # no rank is started, and the first one's answer is looked up (seen on the CPU engine 0.5.23)
+    Number("tp_size", "at least 1", "IndexError: list index out of range", is_at_least(1)),
+    # 0.5.23 entrypoints/engine.py:2064 `nnodes // parallel.pp_size`
+    Number(
+        "pp_size",
+        "at least 1",
+        "ZeroDivisionError: integer division or modulo by zero",
+        is_at_least(1),
+    ),
     Number("base_gpu_id", "at least 0", "base_gpu_id must be non-negative", is_at_least(0)),
     Number("gpu_id_step", "at least 1", "gpu_id_step must be positive", is_at_least(1)),
     Number(
