@@ -24,16 +24,12 @@ from speclaunch.importer.expand import Expander
 from speclaunch.importer.interface import Dropped, Invocation, Reading, Word
 from speclaunch.importer.parser import parse
 from speclaunch.importer.scope import Changes, Field, Scope, Value
-from speclaunch.importer.syntax import Compound, Function, Node, Script, Simple, Substitution
+from speclaunch.importer.syntax import Compound, Function, Node, Script, Simple, Substitution, asks
 from speclaunch.importer.text import Piece, Source, Span, joined
 from speclaunch.importer.wrappers import SERVER, Wrapping
 
 _MAX_CALLS = 12
 _NOT_EVALUATED = "the condition was not evaluated; the command is read as if it held"
-_QUESTIONS = frozenset(
-    ("[", "test", "grep", "egrep", "pgrep", "command", "which", "type", "hash", "cmp", "diff")
-)
-"""Commands that are run for their exit status; any other before `&&` is taken to succeed."""
 
 
 class Interpreter:
@@ -84,7 +80,7 @@ class Interpreter:
             self.document.spend()
             if index and nodes[index - 1].end not in ("&&", "||"):
                 asked = None
-            before, asked = asked, asked or (node if _asks(node) else None)
+            before, asked = asked, asked or (node if asks(node) else None)
             if isinstance(node, Simple) and self._fragment_line(node):
                 continue
             self._end_fragment()
@@ -363,17 +359,6 @@ class Interpreter:
 def run(source: Source, scope: Scope | None = None, around: Around | None = None) -> Reading:
     """Read a script.  Raises InputError where it cannot be read at all."""
     return Interpreter(parse(source), scope or Scope(), around).read()
-
-
-def _asks(node: Node) -> bool:
-    """Whether what follows in a list depends on how this command ends."""
-    if node.end == "||":
-        return True
-    if node.end != "&&" or not isinstance(node, Simple):
-        return False
-    if not node.words:  # `[[ … ]]` and `(( … ))`
-        return not node.assignments
-    return node.words[0].plain in _QUESTIONS
 
 
 def _text(value: Value) -> str:

@@ -203,7 +203,8 @@ class Scope:
         """After an `if`: what holds whichever way it went.
 
         One value, or one that the others are the beginning of, is taken under `condition`, and so
-        is the first of several arrays; anything else is not known.  `complete`: one of the alternatives was taken for certain.
+        is the first of several arrays; anything else is not known.  `complete`: one of the
+        alternatives was taken for certain.
         """
         names = dict.fromkeys(name for changes in alternatives for name in changes)
         for name in names:
