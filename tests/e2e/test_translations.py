@@ -32,7 +32,7 @@ pytestmark = [
 ]
 
 VERSION = "0.5.23"
-COUNT = 25
+COUNT = 40
 IN_A_FILE = ("engine", "with-config")
 
 
