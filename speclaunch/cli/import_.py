@@ -130,10 +130,11 @@ def _write_all(
 
 
 def _conclude(imported: Sequence[Imported], reading: Reading) -> None:
-    """Tell what the recipes cannot carry, and what of the file could not be read.
+    """Tell what the recipes assume and cannot carry, and what of the file could not be read.
 
     Exit 1 when a recipe is not the same deployment, 2 when a part of the file was not read.
     """
+    show_problems(err(), [said for one in imported for said in one.assumed], "warning")
     problems = [problem for one in imported for problem in one.problems]
     show_problems(err(), [*problems, *reading.misread, *reading.unread])
     if reading.unread:

@@ -143,6 +143,11 @@ class Catalogue:
             found.setdefault(argument.dest, argument)
         return found
 
+    @cached_property
+    def _near(self) -> dict[tuple[str, int], tuple[str, ...]]:
+        """What was found for misspelled flags: readers ask for one several times."""
+        return {}
+
     @property
     def names(self) -> tuple[str, ...]:
         """Every name that :meth:`by_name` accepts."""
@@ -182,7 +187,9 @@ class Catalogue:
     def close(self, name: str, count: int = 3) -> tuple[str, ...]:
         """Flags that ``name`` may be a misspelling of, the likeliest first."""
         wanted = "--" + name_of(name).replace("_", "-")
-        return nearest(wanted, self._spellings, count)
+        if (wanted, count) not in self._near:
+            self._near[wanted, count] = nearest(wanted, self._spellings, count)
+        return self._near[wanted, count]
 
 
 def held_versions(directory: Path | None = None) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ def is_secret_text(text: object) -> bool:
 
 
 def _spell_one(speller: _Speller, name: str, value: Any) -> None:
-    argument = _known(speller, name)
+    argument = _known(speller, name, value)
     if argument is None:
         speller.problems.append(_unknown(name, speller.catalogue))
         return
@@ -192,17 +192,30 @@ def _remarks(name: str, argument: Argument, version: str) -> list[str]:
     return remarks
 
 
-def _known(speller: _Speller, name: str) -> Argument | None:
-    """The argument by the name given, or by another of its names when that one is current."""
+def _known(speller: _Speller, name: str, value: Any) -> Argument | None:
+    """The argument by the name given, or by another of its names when that one is current.
+
+    A deprecated name may take what the current one refuses (0.5.17, server_args.py:8307: the alias
+    of `--mamba-radix-cache-strategy` has no choices): then it stays.
+    """
     found = speller.catalogue.by_name(name)
     if found is not None and not found.deprecated:
         return found
     for other in other_names(name):
         current = speller.catalogue.by_name(other)
         if current is not None and (found is None or not current.deprecated):
+            if found is not None and _offers(found, value) and not _offers(current, value):
+                return found
             speller.notes.append(f"{name} is called {other} in SGLang {speller.catalogue.version}")
             return current
     return found
+
+
+def _offers(argument: Argument, value: Any) -> bool:
+    """Whether every value is one of the choices, where there are any."""
+    values = value if isinstance(value, list) else [value]
+    known = {str(choice) for choice in argument.choices or ()}
+    return not known or all(str(one) in known for one in values)
 
 
 def _unknown(name: str, catalogue: Catalogue) -> ArgumentProblem:

@@ -6,16 +6,17 @@ A common beginning is no nearness: `speculative_draft` is no slip for `speculati
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 _LETTERS_PER_SLIP = 4
 """One slip (a letter more, less, other, or two swapped) for so many letters; always one."""
+_ALIKE = 0.6
+"""The least ratio of equal letters, as difflib counts them."""
 
 
 def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
     """The only known name that goes on where `word` ends (`tp` for `tp_size`), else those that it
     may be a slip for, the likeliest first."""
-    from difflib import get_close_matches  # noqa: PLC0415  only needed for a mistake
-
     names = list(dict.fromkeys(known))
     folded = {name.casefold(): name for name in names}
     wanted = word.casefold()
@@ -23,9 +24,23 @@ def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
     if len(longer) == 1:
         return (folded[longer[0]],)
     allowed = max(1, len(word.lstrip("-")) // _LETTERS_PER_SLIP)
-    slips = {name: distance(wanted, name) for name in get_close_matches(wanted, folded, n=8)}
-    found = sorted((one for one in slips if slips[one] <= allowed), key=slips.__getitem__)
-    return tuple(folded[name] for name in found[:count])
+    found: list[tuple[int, float, str]] = []
+    for name in folded:
+        slip = _slip(wanted, name) if abs(len(name) - len(wanted)) <= allowed else None
+        if slip is not None and slip[0] <= allowed:
+            found.append((-slip[0], slip[1], name))
+    return tuple(folded[name] for *_, name in sorted(found, reverse=True)[:count])
+
+
+@lru_cache(maxsize=1 << 15)  # the versions share most of their names
+def _slip(wanted: str, name: str) -> tuple[int, float] | None:
+    """The slips between two words and how alike they are; None where they hardly are."""
+    from difflib import SequenceMatcher  # noqa: PLC0415  only needed for a mistake
+
+    matcher = SequenceMatcher(None, name, wanted)
+    if matcher.quick_ratio() < _ALIKE or (alike := matcher.ratio()) < _ALIKE:
+        return None
+    return distance(wanted, name), alike
 
 
 def distance(one: str, other: str) -> int:

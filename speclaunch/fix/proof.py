@@ -122,7 +122,10 @@ def unproven_text(
 
 
 def unproven_yaml(before: str, after: str, touched: Collection[int]) -> Iterator[str]:
-    """In what YAML is not as it was: every scalar on other lines at its depth, nothing added."""
+    """In what YAML is not as it was: every scalar on other lines at its depth, nothing added.
+
+    A quoted or plain scalar may go over several lines; a change in any of them is one of it.
+    """
     try:
         old = list(_scalars(before))
     except yaml.YAMLError:
@@ -132,7 +135,7 @@ def unproven_yaml(before: str, after: str, touched: Collection[int]) -> Iterator
     except yaml.YAMLError as error:
         yield f"it is no YAML any more: {error}"
         return
-    kept = [scalar for line, scalar in old if line not in touched]
+    kept = [scalar for lines, scalar in old if not any(line in touched for line in lines)]
     rest = iter([scalar for _, scalar in new])
     if any(all(scalar != other for other in rest) for scalar in kept):
         yield "its structure changed"
@@ -140,7 +143,8 @@ def unproven_yaml(before: str, after: str, touched: Collection[int]) -> Iterator
         yield "it has more values than before"
 
 
-def _scalars(text: str) -> Iterator[tuple[int, tuple[int, str, str]]]:
+def _scalars(text: str) -> Iterator[tuple[range, tuple[int, str, str]]]:
+    """Each scalar with its lines; of a block, whose lines are compared as such, the first."""
     depth = 0
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for event in yaml.parse(text, Loader=loader):
@@ -149,9 +153,10 @@ def _scalars(text: str) -> Iterator[tuple[int, tuple[int, str, str]]]:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         elif isinstance(event, yaml.ScalarEvent) and event.start_mark is not None:
-            line = event.start_mark.line + 1
-            block = event.style in ("|", ">")  # a script inside: its own lines are compared
-            yield line, (depth, event.tag or "", "" if block else event.value)
+            first = event.start_mark.line + 1
+            block = event.style in ("|", ">")  # a script inside
+            last = first if block or event.end_mark is None else event.end_mark.line + 1
+            yield range(first, last + 1), (depth, event.tag or "", "" if block else event.value)
 
 
 def empties(before: str, after: str) -> bool:

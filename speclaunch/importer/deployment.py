@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from speclaunch.engine.argument import ArgumentKind
@@ -39,6 +39,8 @@ class Imported:
     """What was left out or could not be evaluated, with its place."""
     problems: tuple[Problem, ...] = ()
     """What no version, or not the version asked for, can take."""
+    assumed: tuple[Problem, ...] = ()
+    """What the script has only under a condition, and the recipe always."""
     model: str | None = None
     """The model as a reader knows it."""
 
@@ -77,7 +79,7 @@ def to_deployment(invocation: Invocation, name: str, version: str | None = None)
     ]
     lines = {argument.name: _line(argument, words) for argument in parsed.parsed}
     args = {
-        name: lines[name] or Line(value, _assumed(name, parsed, words))
+        name: _under(lines[name] or Line(value, _assumed(name, parsed, words)), name, parsed, words)
         for name, value in args_of(parsed).items()
     }
     remarks = _remarks(invocation)
@@ -87,7 +89,10 @@ def to_deployment(invocation: Invocation, name: str, version: str | None = None)
         args = _from_slime(invocation, args)
     if found.unseen is None:
         args.setdefault("model_path", Line(OPEN, "not in the command: name it"))
-    env = {variable: value_of(word) for variable, word in invocation.env.items()}
+    env = {
+        variable: _commented(value_of(word), word.condition)
+        for variable, word in invocation.env.items()
+    }
     model = args.get("model_path")
     named = [
         words[index].text
@@ -103,6 +108,7 @@ def to_deployment(invocation: Invocation, name: str, version: str | None = None)
         env,
         tuple(remarks),
         tuple(problems),
+        tuple(_conditional(invocation, parsed, words, args)),
         str(model.value) if model is not None and plain else next(iter(named), None),
     )
 
@@ -136,13 +142,57 @@ def _line(argument: ParsedArgument, words: Sequence[Word]) -> Line | None:
 
 def _assumed(name: str, parsed: ParsedArguments, words: Sequence[Word]) -> str | None:
     """What a value depends on that the file does not decide (the condition of an `if`)."""
-    whys = (
-        words[index].why
+    return next((word.why for word in _words_of(name, parsed, words) if word.why), None)
+
+
+def _words_of(name: str, parsed: ParsedArguments, words: Sequence[Word]) -> list[Word]:
+    return [
+        words[index]
         for argument in parsed.parsed
         if argument.name == name
         for index in (argument.index, *argument.value_indices)
+    ]
+
+
+def _under(line: Line, name: str, parsed: ParsedArguments, words: Sequence[Word]) -> Line:
+    conditions = (word.condition for word in _words_of(name, parsed, words))
+    return _commented(line, next((one for one in conditions if one), None))
+
+
+def _commented(line: Line, condition: str | None) -> Line:
+    """The value with its condition in the comment."""
+    if condition is None or condition in (line.comment or ""):
+        return line
+    return Line(line.value, f"{condition}; {line.comment}" if line.comment else condition)
+
+
+def _conditional(
+    invocation: Invocation,
+    parsed: ParsedArguments,
+    words: Sequence[Word],
+    args: Mapping[str, Line],
+) -> Iterator[Problem]:
+    """What the recipe always says, and the script only under a condition."""
+    for argument in parsed.parsed:
+        found = [words[index] for index in (argument.index, *argument.value_indices)]
+        word = next((one for one in found if one.condition), None)
+        if word is None or argument.name not in args:
+            continue
+        flag = found[0].text.partition("=")[0]
+        flag = flag if flag.startswith("-") else argument.argument.flag
+        verb = "is given" if found[0].condition else "has this value"
+        yield _always(f"{flag} {verb}", word)
+    for variable, word in invocation.env.items():
+        if word.condition:
+            yield _always(f"{variable} is set", word)
+
+
+def _always(what: str, word: Word) -> Problem:
+    return Problem(
+        f"{what} {word.condition}; the recipe always says it",
+        word.place,
+        "remove it from the recipe where the condition does not hold",
     )
-    return next((why for why in whys if why), None)
 
 
 def _remarks(invocation: Invocation) -> list[str]:

@@ -23,7 +23,7 @@ class Word:
     evaluated stands in it as it is written (`${BASE}/model`, without the quotes around it).
     `place` is where that text is written: for a word out of a variable or an array that is inside
     the assignment, and `used_at` is the place that expands it.  `why` says what could not be
-    evaluated, or (for an evaluated word) what was assumed: "only under the condition of line 7".
+    evaluated, or (for an evaluated word) what was assumed.
     """
 
     text: str
@@ -37,6 +37,8 @@ class Word:
     """Where `text` is the default of a variable of the environment: start, end and its name."""
     inside: bool = False
     """What is not known is decided in the file itself: the environment does not say it."""
+    condition: str | None = None
+    """When the script has it at all: "only under the condition of line 7"."""
 
 
 @dataclass(frozen=True, slots=True)

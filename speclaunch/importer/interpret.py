@@ -24,11 +24,12 @@ from speclaunch.importer.expand import Expander
 from speclaunch.importer.interface import Dropped, Invocation, Reading, Word
 from speclaunch.importer.parser import parse
 from speclaunch.importer.scope import Changes, Field, Scope, Value
-from speclaunch.importer.syntax import Compound, Function, Node, Script, Simple, Substitution
+from speclaunch.importer.syntax import Compound, Function, Node, Script, Simple, Substitution, asks
 from speclaunch.importer.text import Piece, Source, Span, joined
 from speclaunch.importer.wrappers import SERVER, Wrapping
 
 _MAX_CALLS = 12
+_NOT_EVALUATED = "the condition was not evaluated; the command is read as if it held"
 
 
 class Interpreter:
@@ -74,21 +75,46 @@ class Interpreter:
     # -- commands in order --------------------------------------------------------------
 
     def _run(self, nodes: Sequence[Node]) -> None:
+        asked: Node | None = None
         for index, node in enumerate(nodes):
             self.document.spend()
+            if index and nodes[index - 1].end not in ("&&", "||"):
+                asked = None
+            before, asked = asked, asked or (node if asks(node) else None)
             if isinstance(node, Simple) and self._fragment_line(node):
                 continue
             self._end_fragment()
             self._dangling = False
-            match node:
-                case Simple():
-                    self._simple(node, _pipeline(nodes, index))
-                case Compound():
-                    self._compound(node)
-                case Function():
-                    self.scope.functions[node.name] = node
-                    self._defined.append(node)
+            if before is None:
+                self._node(node, _pipeline(nodes, index))
+            else:
+                self._after(before, node, _pipeline(nodes, index))
         self._end_fragment()
+
+    def _node(self, node: Node, pipeline: Span | None) -> None:
+        match node:
+            case Simple():
+                self._simple(node, pipeline)
+            case Compound():
+                self._compound(node)
+            case Function():
+                self.scope.functions[node.name] = node
+                self._defined.append(node)
+
+    def _after(self, asked: Node, node: Node, pipeline: Span | None) -> None:
+        """A command behind `&&` or `||`: `asked` decides whether it is run."""
+        span = asked.span
+        with self.scope.apart() as changes:
+            before = self.scope.positional
+            self._conditions.append(Dropped(span.text, span.place, _NOT_EVALUATED))
+            self._node(node, pipeline)
+            self._conditions.pop()
+            moved = self.scope.positional is not before
+        if moved:
+            self.scope.positional = None
+        self.document.spend(sum(value.size for value in changes.values() if value))
+        condition = f"only under the condition of line {span.place.line}"
+        self.scope.merge([changes], condition, complete=False)
 
     def _compound(self, node: Compound) -> None:
         if node.kind == "subshell":
@@ -111,7 +137,7 @@ class Interpreter:
         moved = False
         for branch in node.branches:
             self._run(branch.condition)
-            why = "the condition was not evaluated; the command is read as if it held"
+            why = _NOT_EVALUATED
             if node.kind not in ("if", "case"):
                 why = "a loop; its body is read once"
             with self.scope.apart() as changes:
@@ -126,9 +152,9 @@ class Interpreter:
         if moved:
             self.scope.positional = None
         line = node.span.place.line
-        note = f"assumed the `{node.kind}` of line {line} that sets it"
+        where = "under the condition" if node.kind in ("if", "case") else "in the loop"
         self.document.spend(sum(value.size for c in outcomes for value in c.values() if value))
-        self.scope.merge(outcomes, note, complete=complete)
+        self.scope.merge(outcomes, f"only {where} of line {line}", complete=complete)
 
     def _loop_variable(self, node: Compound, items: Sequence[Field]) -> None:
         shown = ", ".join(item.text for item in items[:8])

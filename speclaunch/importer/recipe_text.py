@@ -53,7 +53,9 @@ def recipe_text(
     if engine and engine != _BASE["engine"]:
         defaults.append(f"override engine: {engine}")
         inherited_env = _option("engine", engine)
-    own_args = {n: line for n, line in args.items() if not _same(given.get(n), line.value)}
+    own_args = {
+        n: line for n, line in args.items() if line.comment or not _same(given.get(n), line.value)
+    }
     own_env = {n: line for n, line in env.items() if not _same(inherited_env.get(n), line.value)}
     parts = [*(f"# {text}".rstrip() for text in header), "defaults:"]
     parts += [f"  - {item}" for item in [*defaults, "_self_"]]

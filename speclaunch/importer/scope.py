@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from speclaunch.errors import Place
 from speclaunch.importer import placeholders
@@ -68,7 +69,8 @@ class Field:
     def word(self) -> Word:
         """The word for users."""
         unknown = self.unknown
-        why = unknown or next((piece.note for piece in self.pieces if piece.note), None)
+        condition = next((piece.condition for piece in self.pieces if piece.condition), None)
+        why = unknown or next((piece.note for piece in self.pieces if piece.note), condition)
         used = self.used.place if self.used is not None else None
         text = self.text
         if unknown is None and self.pieces:
@@ -76,11 +78,12 @@ class Field:
             lenient = self.pieces[0].source.document.lenient
             placeholder = placeholders.why(text, lenient=lenient, quoted=quoted)
             if placeholder is not None:
-                return Word(text, self.place, False, placeholder, used, placeholder=True)
+                return Word(text, self.place, False, placeholder, used, True, condition=condition)
         if unknown is not None:
             inside = any(piece.inside for piece in self.pieces)
-            return Word(text, self.place, False, why, used, inside=inside)
-        return Word(text, self.place, True, why, used, defaults=self._defaults())
+            return Word(text, self.place, False, why, used, inside=inside, condition=condition)
+        defaults = self._defaults()
+        return Word(text, self.place, True, why, used, defaults=defaults, condition=condition)
 
     def _defaults(self) -> tuple[tuple[int, int, str], ...]:
         found: list[tuple[int, int, str]] = []
@@ -122,20 +125,28 @@ class Value:
             return ("".join(piece.text for piece in self.pieces),)
         return None
 
-    def noted(self, note: str, after: int = 0) -> Value:
-        """The same value with a note on everything in it but its first elements or characters."""
+    def under(self, condition: str, after: int = 0) -> Value:
+        """The same value, a condition on all of it but its first elements or characters."""
+
+        def put(piece: Piece) -> Piece:
+            return replace(piece, condition=piece.condition or condition)
+
         if self.items is not None:
             rest = tuple(
-                replace(item, pieces=tuple(replace(p, note=p.note or note) for p in item.pieces))
-                for item in self.items[after:]
+                replace(item, pieces=tuple(map(put, item.pieces))) for item in self.items[after:]
             )
             return replace(self, items=(*self.items[:after], *rest))
+        if self.pieces is None:
+            return self
         pieces: list[Piece] = []
-        for piece in self.pieces or ():
-            noted = after <= 0 and not piece.note
-            pieces.append(replace(piece, note=note) if noted else piece)
-            after -= len(piece.text)
-        return replace(self, pieces=tuple(pieces) if self.pieces is not None else None)
+        for piece in self.pieces:
+            length = len(piece.text)
+            if 0 < after < length:
+                pieces += [piece.slice(0, after), put(piece.slice(after, length))]
+            else:
+                pieces.append(put(piece) if after <= 0 else piece)
+            after -= length
+        return replace(self, pieces=tuple(pieces))
 
 
 Changes = Mapping[str, Value | None]
@@ -188,11 +199,12 @@ class Scope:
                 else:
                     self.variables[name] = before
 
-    def merge(self, alternatives: list[Changes], note: str, *, complete: bool) -> None:
+    def merge(self, alternatives: list[Changes], condition: str, *, complete: bool) -> None:
         """After an `if`: what holds whichever way it went.
 
-        One value, or one that the others are the beginning of, is taken with `note`; anything
-        else is not known.  `complete`: one of the alternatives was taken for certain.
+        One value, or one that the others are the beginning of, is taken under `condition`, and so
+        is the first of several arrays; anything else is not known.  `complete`: one of the
+        alternatives was taken for certain.
         """
         names = dict.fromkeys(name for changes in alternatives for name in changes)
         for name in names:
@@ -200,10 +212,10 @@ class Scope:
             values = [changes.get(name, before) for changes in alternatives]
             if not complete:
                 values.append(before)
-            self.set(name, _either(values, note))
+            self.set(name, _either(values, condition))
 
 
-def _either(values: list[Value | None], note: str) -> Value | None:
+def _either(values: list[Value | None], condition: str) -> Value | None:
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -217,14 +229,23 @@ def _either(values: list[Value | None], note: str) -> Value | None:
         if all(_begins(text, texts[longest]) for text in texts):
             shortest = min(map(_size, known)) if len(known) == len(values) else 0
             after = max(shortest - (1 if all(arrays) else 0), 0)
-            return replace(known[longest].noted(note, after), exported=exported)
+            return replace(known[longest].under(condition, after), exported=exported)
     if all(arrays):
-        return replace(known[0].noted(note), exported=exported)
+        common = _common(texts) if len(known) == len(values) else 0
+        first = next(value for value in known if _size(value) > common + 1)
+        said = f"{condition}, which may add others instead"
+        return replace(first.under(said, common), exported=exported)
     choices = [" ".join(text) for text in texts if text]
     shown = f" ({', '.join(dict.fromkeys(choices))})" if 0 < sum(map(len, choices)) < 120 else ""
     why = next((value.why for value in known if value.why), None)
     why = why or f"its value depends on a condition{shown}"
     return Value(known[0].span, exported=exported, why=why)
+
+
+def _common(texts: list[tuple[str, ...] | None]) -> int:
+    """How many elements arrays have in common at their beginning."""
+    rows = zip(*(text[1:] for text in texts if text), strict=False)
+    return sum(1 for _ in takewhile(lambda row: len(set(row)) == 1, rows))
 
 
 def _size(value: Value) -> int:

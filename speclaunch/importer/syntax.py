@@ -186,3 +186,20 @@ class Script:
     unread: list[Problem] = field(default_factory=list)
     """The commands that were left out, because they cannot be read."""
     misread: list[Problem] = field(default_factory=list)
+
+
+_QUESTIONS = frozenset(
+    ("[", "test", "grep", "egrep", "pgrep", "command", "which", "type", "hash", "cmp", "diff")
+)
+"""Commands that are run for their exit status; any other before `&&` is taken to succeed."""
+
+
+def asks(node: Node) -> bool:
+    """Whether what follows in a list depends on how this command ends."""
+    if node.end == "||":
+        return True
+    if node.end != "&&" or not isinstance(node, Simple):
+        return False
+    if not node.words:  # `[[ … ]]` and `(( … ))`
+        return not node.assignments
+    return node.words[0].plain in _QUESTIONS

@@ -125,7 +125,8 @@ class Piece:
 
     When `exact`, each character stands for itself in the source from `start` on; otherwise all of
     them come from that one place.  `unknown` says why a piece could not be evaluated (its text is
-    raw then); `note` what was assumed.  `owner` is the assignment that wrote it.
+    raw then); `note` what was assumed.  `owner` is the assignment that wrote it.  `condition` says
+    when the script has it at all: "only under the condition of line 7".
     """
 
     text: str
@@ -140,6 +141,7 @@ class Piece:
     """The variable of the environment around whose default this is."""
     inside: bool = False
     """What is not known is decided in the file itself (a loop, a condition), not around it."""
+    condition: str | None = None
 
     def offset(self, index: int) -> int:
         """Where the character `index` stands in the document."""
@@ -158,6 +160,7 @@ class Piece:
             self.owner,
             self.variable,
             self.inside,
+            self.condition,
         )
 
 

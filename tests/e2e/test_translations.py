@@ -32,10 +32,7 @@ pytestmark = [
 ]
 
 VERSION = "0.5.23"
-COUNT = 150
-OPEN = "log_level: 'debug'"
-"""What stands under a condition; see tests/translations."""
-
+COUNT = 40
 IN_A_FILE = ("engine", "with-config")
 
 
@@ -58,8 +55,7 @@ def test_translations_mean_the_same_to_the_engine(engine: Releases) -> None:
         for text in texts:
             outcome = campaign.judge(text)
             compared += sum(n for what, n in outcome.counts.items() if what.endswith("compared"))
-            open_ = [d for d in outcome.defects if OPEN not in d.detail]
-            found += [line for d in open_ for line in shown(d)]
+            found += [line for defect in outcome.defects for line in shown(defect)]
     assert not found, "\n".join(found)
     assert compared > COUNT
 
@@ -80,5 +76,7 @@ def test_the_parser_of_the_catalogue_is_the_engines(engine: Releases) -> None:
     for entry, words in lines:
         said, wanted = ours.ask(VERSION, entry, words), engine.ask(VERSION, entry, words)
         assert (said.error is None) == (wanted.error is None), words
+        if wanted.error is not None:
+            continue
         assert said.given == wanted.given
         assert {n: said.values[n] for n in said.given} == {n: wanted.values[n] for n in said.given}

@@ -38,6 +38,14 @@ def test_values_become_words(args: dict[str, Any], expected: list[str]) -> None:
     assert words(args) == expected
 
 
+@pytest.mark.parametrize(
+    ("value", "flag"),
+    [("no_buffer", "--mamba-radix-cache-strategy"), ("a", "--mamba-scheduler-strategy")],
+)
+def test_a_deprecated_name_stays_where_only_it_takes_the_value(value: str, flag: str) -> None:
+    assert words({"mamba_scheduler_strategy": value}, "0.5.17") == [flag, value]
+
+
 @pytest.mark.parametrize("name", ["cuda_graph_max_bs", "cuda_graph_max_bs_decode"])
 @pytest.mark.parametrize(
     ("version", "flag"),

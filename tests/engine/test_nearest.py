@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.engine.catalogue import load
+from speclaunch.engine import nearest as near
+from speclaunch.engine.catalogue import held_versions, load
 from speclaunch.engine.nearest import distance, nearest
 
 
@@ -38,3 +39,12 @@ def test_a_common_beginning_is_no_slip(flag: str) -> None:
 def test_the_only_name_that_goes_on_is_meant() -> None:
     assert nearest("tp", ["tp_size", "pp_size"]) == ("tp_size",)
     assert nearest("tp", ["tp_size", "tp_rank"]) == ()
+
+
+def test_what_versions_share_is_compared_once() -> None:
+    flag = "--not-one-of-these-flags"
+    near._slip.cache_clear()
+    for version in held_versions():
+        load(version).close(flag)
+    every = {one for version in held_versions() for one in load(version)._spellings}
+    assert 0 < near._slip.cache_info().misses <= len(every)

@@ -77,6 +77,32 @@ def test_yaml_keeps_its_structure() -> None:
         )
 
 
+FOLDED = """\
+spec:
+  containers:
+  - name: a
+    args:
+    - 'python3 -m sglang.launch_server --model-path m
+      --log-requests --enable-http2 --tp 2'
+    - b
+"""
+
+
+def test_a_change_inside_of_a_text_that_goes_over_lines_is_one_of_that_text() -> None:
+    after = FOLDED.replace(" --enable-http2", "")
+    assert not list(unproven_text(FOLDED, after, "x.yaml", {6}, ()))
+    for damage in (after.replace("    - b", "    -"), after.replace("    - b", "    - [b]")):
+        assert list(unproven_text(FOLDED, damage, "x.yaml", {6}, ()))
+
+
+def test_a_removal_in_a_folded_text_of_a_manifest_is_written() -> None:
+    text = FOLDED.replace("--enable-http2", "--ds-channel-config-path x")
+    made = migrate_commands(text, read_text(text, "x.yaml", ".yaml"), "0.5.20", "0.4.6.post5")
+    assert not made.problems
+    assert "--ds-channel-config-path" not in made.text.replace("# removed --ds", "")
+    assert "--log-requests --tp 2'" in made.text
+
+
 def test_a_bug_of_ours_writes_nothing_and_keeps_both_texts_without_secrets(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

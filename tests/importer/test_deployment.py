@@ -290,3 +290,54 @@ def test_how_a_container_is_set_up_is_told_in_one_remark() -> None:
     (invocation,) = read_text(pod, "pod.yaml").invocations
     (remark,) = to_deployment(invocation, "x", "0.5.23").remarks
     assert "`volumeMounts, ports`" in remark
+
+
+CONDITIONAL = """\
+ARGS=(--model-path m)
+if [ "${DEBUG:-0}" = 1 ]; then ARGS+=(--log-level debug); export NCCL_DEBUG=INFO; fi
+[[ $A ]] && ARGS+=(--port=${PORT:-5})
+command -v x || ARGS+=(--log-requests)
+for one in a b; do ARGS+=(--enable-metrics); done
+case $B in x) ARGS+=(--dtype auto) ;; *) ARGS+=(--dtype half) ;; esac
+OPTS="--tp-size 2"
+if y; then OPTS="--tp-size 2 --random-seed 3"; fi
+cd /x && export OMP_NUM_THREADS=1
+MODE=a; [ -n "$C" ] && MODE=b
+python3 -m sglang.launch_server "${ARGS[@]}" $OPTS --tokenizer-mode $MODE
+"""
+
+
+def test_what_only_a_condition_gives_is_said() -> None:
+    (invocation,) = read_text(CONDITIONAL, "x.sh", ".sh").invocations
+    imported = to_deployment(invocation, "x", "0.5.23")
+    said = {problem.message.split(" only ")[0]: problem for problem in imported.assumed}
+    assert {what: one.place and one.place.line for what, one in said.items()} == {
+        "--log-level is given": 2,
+        "NCCL_DEBUG is set": 2,
+        "--port is given": 3,
+        "--log-requests is given": 4,
+        "--enable-metrics is given": 5,
+        "--dtype has this value": 6,
+        "--random-seed is given": 8,
+    }
+    lines = dict(
+        line.strip().split(": ", 1)
+        for line in imported.recipe("x").splitlines()[1:]
+        if ": " in line
+    )
+    assert lines["log_level"] == "debug  # only under the condition of line 2"
+    assert lines["NCCL_DEBUG"] == "INFO  # only under the condition of line 2"
+    assert lines["port"] == "${oc.env:PORT,'5'}  # only under the condition of line 3"
+    assert lines["enable_metrics"] == "true  # only in the loop of line 5"
+    assert lines["dtype"].endswith("of line 6, which may add others instead")
+    assert lines["model_path"] == "m"
+    assert lines["tp_size"] == "2"
+    assert lines["OMP_NUM_THREADS"] == "'1'"
+    assert lines["tokenizer_mode"].startswith("???")
+
+
+def test_what_a_group_says_as_well_keeps_its_condition() -> None:
+    text = "P=\nif x; then P='--host 127.0.0.1 --port 30000'; fi\npython3 -m sglang.launch_server --model-path m $P\n"
+    (invocation,) = read_text(text, "x.sh", ".sh").invocations
+    recipe = to_deployment(invocation, "x", "0.5.23").recipe("x")
+    assert "port: 30000  # only under the condition of line 2" in recipe

@@ -274,7 +274,7 @@ def test_conditions_are_not_evaluated() -> None:
     found = shell(script)
     assert texts(found) == ["--a", "--fast", "--mode", "$MODE", "--tp", "1"]
     assert found.words[0].why is None
-    assert found.words[1].why == "assumed the `if` of line 2 that sets it"
+    assert found.words[1].condition == "only under the condition of line 2"
     assert "depends on a condition (x, y, z)" in (found.words[3].why or "")
     assert [(item.text, item.place.line) for item in found.dropped] == [("while true", 10)]
 
