@@ -8,13 +8,17 @@ import typer
 
 from speclaunch.cli.launch import split_recipe
 from speclaunch.cli.options import ConfigDirs, EngineVersion, Overrides
+from speclaunch.cli.soundness import UnsoundError, unsilenced
 from speclaunch.deploy import RENDERERS
+from speclaunch.deploy.form import errors_of_form
 from speclaunch.deploy.interface import Rendering
 from speclaunch.deploy.proof import prove_rendering
 from speclaunch.errors import InputError, Problem
-from speclaunch.launch.prepare import prepare
+from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.recipe.load import load
 from speclaunch.recipe.names import suggest
+from speclaunch.report.console import err
+from speclaunch.report.findings import show_findings
 
 
 def render(
@@ -43,4 +47,21 @@ def render(
     )
     text = renderer().render(rendering)
     prove_rendering(to, text, rendering, prepared.catalogue)
+    _require_sound(text, prepared, to)
     typer.echo(text, nl=False)
+
+
+def _require_sound(text: str, prepared: Prepared, target: str) -> None:
+    """Show what is wrong with a deployment only in the target's form; raises UnsoundError."""
+    found = unsilenced(errors_of_form(text, prepared.request({})), prepared.recipe)
+    if not found:
+        return
+    show_findings(err(), found)
+    plural = "s" * (len(found) > 1)
+    raise UnsoundError(
+        Problem(
+            f"{prepared.recipe.deployment.name} was not rendered: {len(found)} finding{plural} of "
+            f"error severity in the form of {target}",
+            help="mend the recipe, or render it to another target",
+        )
+    )

@@ -21,7 +21,7 @@ from speclaunch.report.console import err
 from speclaunch.report.findings import show_findings
 from speclaunch.report.problems import show_problems
 from speclaunch.rules.examine import Lookup, examine
-from speclaunch.rules.interface import Rule, Severity
+from speclaunch.rules.interface import Finding, Rule, Severity
 
 _MISFIT = "SPL711"
 
@@ -56,8 +56,7 @@ def require_sound(
     on this machine, which stops a launch as well.
     """
     judgement = examine(prepared.request(os.environ), found, rules).judgement
-    ignores = read_ignores(_text(prepared.recipe.path), str(prepared.recipe.path))
-    findings = kept(judgement.findings, ignores)
+    findings = unsilenced(judgement.findings, prepared.recipe)
     shown = [finding for finding in findings if finding.severity is not Severity.INFO]
     show_findings(err(), shown)
     show_problems(err(), absent)
@@ -78,6 +77,11 @@ def require_sound(
         )
     if what:
         err().print(f"--force: starting in spite of {' and '.join(what)}", style="bold red")
+
+
+def unsilenced(findings: Iterable[Finding], recipe: Recipe) -> list[Finding]:
+    """The findings that no comment in the recipe silences."""
+    return kept(findings, read_ignores(_text(recipe.path), str(recipe.path)))
 
 
 def absent_paths(prepared: Prepared) -> list[Problem]:

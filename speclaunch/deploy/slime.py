@@ -1,9 +1,7 @@
 """slime's rollout arguments.
 
 slime gives the SGLang engines of its rollouts every server argument that is written with the prefix
-`--sglang-`, but for those that it sets itself. Sources: slime (THUDM/slime at 0c1e2ca),
-slime/backends/sglang_utils/arguments.py (`skipped_args`) and sglang_engine.py
-(`_compute_server_args`).
+`--sglang-`, but for those that it sets itself (importer/slime_own.py, with sources).
 """
 
 from __future__ import annotations
@@ -11,24 +9,11 @@ from __future__ import annotations
 from speclaunch.deploy.interface import Renderer, Rendering
 from speclaunch.engine.command import SpelledArgument
 from speclaunch.importer.slime import prefixed
+from speclaunch.importer.slime_own import GPUS, OWN
 from speclaunch.report.shell import argument_words, exports
 
-SET_BY_SLIME = {
-    "model_path": "slime serves --hf-checkpoint",
-    "trust_remote_code": "slime always sets it",
-    "random_seed": "slime gives each engine a seed of its own",
-    "enable_memory_saver": "slime sets it when it offloads the rollout",
-    "host": "slime binds each engine to its node",
-    "port": "slime chooses one for each engine",
-    "nccl_port": "slime chooses one for each engine",
-    "nnodes": "slime derives it from the GPUs of an engine",
-    "node_rank": "slime derives it",
-    "dist_init_addr": "slime chooses it",
-    "gpu_id_step": "slime sets it to 1",
-    "base_gpu_id": "slime derives it from its placement",
-    "skip_server_warmup": "slime sets it",
-}
-"""Server arguments that slime does not take, and what it does instead."""
+SET_BY_SLIME = {name: own.does for name, own in OWN.items() if name != "tp_size"}
+"""Server arguments that are left out, and why; tp_size becomes an option of slime's."""
 
 _PARALLEL = ("tp_size", "pp_size")
 """slime's tp_size is --rollout-num-gpus-per-engine divided by pp_size."""
@@ -50,7 +35,7 @@ class SlimeRenderer(Renderer):
             for argument in arguments
             if argument.name in SET_BY_SLIME
         ]
-        body = ["SGLANG_ARGS=(", f"   --rollout-num-gpus-per-engine {gpus}"]
+        body = ["SGLANG_ARGS=(", f"   {GPUS} {gpus}"]
         body += [f"   {_prefixed(argument)}" for argument in arguments if _taken(argument)]
         body += [")"]
         tail = [

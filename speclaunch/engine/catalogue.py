@@ -161,6 +161,10 @@ class Catalogue:
         """
         return self._names.get(name_of(name))
 
+    def by_flag(self, flag: str) -> Argument | None:
+        """The argument that has this option string, exactly as spelled."""
+        return self._spellings.get(flag)
+
     def resolve_flag(self, token: str) -> Argument | Ambiguous | Unknown:
         """The argument that the engine's parser takes ``--token`` or ``--token=value`` for.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.engine.argv import parse_argv
+from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import Spelling, spell
@@ -20,6 +21,7 @@ from speclaunch.fix.meaning import Meaning, differences, meaning_of
 from speclaunch.importer.deployment import Imported
 from speclaunch.importer.effective import effective
 from speclaunch.importer.interface import Invocation, InvocationKind
+from speclaunch.importer.slime_own import OWN
 from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.schema import Deployment
 
@@ -112,6 +114,8 @@ def _asked(invocation: Invocation, catalogue: Catalogue) -> Meaning | None:
     kept: list[int] = []
     for item in parsed.parsed:
         if item.name == "config" and "=" in words[item.index]:
+            continue
+        if invocation.kind is InvocationKind.SLIME and canonical(item.dest) in OWN:
             continue
         kept += [item.index, *item.value_indices]
     texts = [_plain(words[i]) if i in opaque else words[i] for i in kept]

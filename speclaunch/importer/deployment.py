@@ -18,8 +18,9 @@ from speclaunch.importer.images import tagged_version
 from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, Word
 from speclaunch.importer.interpolate import value_of
 from speclaunch.importer.recipe_text import OPEN, Interpolation, Line, recipe_text
+from speclaunch.importer.slime import prefixed
+from speclaunch.importer.slime_own import GPUS, MODEL, OWN
 
-_SLIME_GPUS, _SLIME_MODEL = "--rollout-num-gpus-per-engine", "--hf-checkpoint"
 _OF_SLIME = "an option of slime itself"
 _FEW = 2
 """So many things that are left out for one reason have a line each."""
@@ -86,6 +87,8 @@ def to_deployment(invocation: Invocation, name: str, version: str | None = None)
     remarks += [f"{word.place}: left out `{word.text}`: {word.why}" for word in found.elided]
     remarks += _config_file(parsed, found, invocation, args)
     if invocation.kind is InvocationKind.SLIME:
+        args = {name: line for name, line in args.items() if canonical(name) not in OWN}
+        remarks += _ignored_by_slime(parsed, words)
         args = _from_slime(invocation, args)
     if found.unseen is None:
         args.setdefault("model_path", Line(OPEN, "not in the command: name it"))
@@ -204,7 +207,7 @@ def _remarks(invocation: Invocation) -> list[str]:
         by_reason.setdefault(_OF_SLIME, []).extend(
             Dropped(option, word.place, _OF_SLIME)
             for option, word in invocation.extras.items()
-            if option not in (_SLIME_GPUS, _SLIME_MODEL)
+            if option not in (GPUS, MODEL)
         )
     return [
         line
@@ -282,7 +285,7 @@ def _from_slime(invocation: Invocation, args: Mapping[str, Line]) -> dict[str, L
     """slime says the model and the GPUs of an engine with options of its own."""
     found = dict(args)
     for option, word in invocation.extras.items():
-        if option == _SLIME_GPUS:
+        if option == GPUS:
             sizes = {canonical(name): line.value for name, line in found.items()}
             stages = sizes.get("pp_size", 1)
             said = value_of(word)
@@ -290,16 +293,22 @@ def _from_slime(invocation: Invocation, args: Mapping[str, Line]) -> dict[str, L
                 said = Line(int(word.text) // max(1, stages))
             elif "pp_size" in sizes:
                 said = Line(OPEN, f"`{word.text}` of {option} over pp_size")
-            _instead(found, "tp_size")  # slime does not look at it
             if said.value not in (0, 1):
                 found["tp_size"] = Line(said.value, said.comment or f"slime's {option}")
-        elif option == _SLIME_MODEL:
-            _instead(found, "model_path")
+        elif option == MODEL:
             line = value_of(word)
             found["model_path"] = Line(line.value, line.comment or f"slime's {option}")
     return found
 
 
-def _instead(args: dict[str, Line], field: str) -> None:
-    for name in [name for name in args if canonical(name) == field]:
-        del args[name]
+def _ignored_by_slime(parsed: ParsedArguments, words: Sequence[Word]) -> list[str]:
+    """One line for all that slime says itself, whatever the command says."""
+    found = [item for item in parsed.parsed if canonical(item.dest) in OWN]
+    if not found:
+        return []
+    whys = {
+        prefixed(words[item.index].text.partition("=")[0]): OWN[canonical(item.dest)].does
+        for item in found
+    }
+    said = ", ".join(f"{flag} ({why})" for flag, why in whys.items())
+    return [f"{words[found[0].index].place}: left out what slime ignores: {said}"]

@@ -192,4 +192,5 @@ class Plan:
         """Where an argument or variable was written, else the place of the whole deployment."""
         found: Given | None = self.request.given.get(name) or self.request.env.get(name)
         found = found or self.request.extras.get(name)
+        found = found or next((one for one in self.request.ignored if one.name == name), None)
         return found.place if found is not None else self.request.place

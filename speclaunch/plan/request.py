@@ -20,6 +20,7 @@ from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.importer.effective import Effective, effective
 from speclaunch.importer.follow import config_file
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
+from speclaunch.importer.slime_own import GPUS, MODEL, OWN
 from speclaunch.plan.unread import is_exact, meant_by
 
 if TYPE_CHECKING:  # linting a script needs no Hydra
@@ -87,7 +88,7 @@ class Request:
     overridden: tuple[Given, ...] = ()
     """Arguments that are given again later on: the later one counts."""
     ignored: tuple[Given, ...] = ()
-    """Arguments that slime does not pass on: an option of its own says them."""
+    """Arguments that slime does not pass on: it says them itself."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """Arguments for which something was written that the parser did not understand, by the
     engine's current name, with the reason: their values are unknown, and not the defaults."""
@@ -250,9 +251,8 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
     slime = invocation.kind is InvocationKind.SLIME
     ignored: list[Given] = []
     if slime:
-        own = _from_slime(invocation.extras, given)
-        ignored = [given[name] for name in own if name in given]
-        given |= own
+        ignored = [given.pop(name) for name in OWN if name in given]
+        given |= _from_slime(invocation.extras, given)
     return Request(
         name,
         Origin.SLIME if slime else Origin.COMMAND,
@@ -308,17 +308,15 @@ def _open(invocation: Invocation, found: Effective) -> bool:
 def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[str, Given]:
     """slime says the model and the GPUs of an engine with options of its own."""
     found: dict[str, Given] = {}
-    model = extras.get("--hf-checkpoint")
+    model = extras.get(MODEL)
     if model is not None:
-        found["model_path"] = Given(
-            "model_path", model.text, "--hf-checkpoint", model.place, model.evaluated
-        )
-    gpus = extras.get("--rollout-num-gpus-per-engine")
+        found["model_path"] = Given("model_path", model.text, MODEL, model.place, model.evaluated)
+    gpus = extras.get(GPUS)
     if gpus is not None and gpus.text.isdigit():
         pipeline = given.get("pp_size")
         stages = pipeline.value if pipeline is not None and pipeline.known else 1
         size = int(gpus.text) // max(1, int(stages))
-        found["tp_size"] = Given("tp_size", size, "--rollout-num-gpus-per-engine", gpus.place)
+        found["tp_size"] = Given("tp_size", size, GPUS, gpus.place)
     return found
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument, is_secret_variable
+from speclaunch.importer.slime import prefixed
+from speclaunch.importer.slime_own import OWN
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import Request
+from speclaunch.plan.request import Origin, Request
 from speclaunch.rules.interface import Finding, Judgement, Rule, Unjudged, Verdict
 
+_FLAG = re.compile(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
 _OF_WORDS = "SPL0"
 """The rules about single words, which hold whatever else is given."""
 BUG = "of a bug in this rule, please report it"
@@ -58,11 +63,25 @@ def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
         verdict.severity or rule.severity,
         hide(verdict.message),
         hide(verdict.why),
-        verdict.fix and replace(verdict.fix, text=hide(verdict.fix.text)),
+        verdict.fix and replace(verdict.fix, text=hide(_spelled(verdict.fix.text, request))),
         place,
         rule.sources[0],
         request.version,
     )
+
+
+def _spelled(text: str, request: Request) -> str:
+    """A help text with the engine's flags as they are written where the deployment stands."""
+    if request.origin is not Origin.SLIME:
+        return text
+
+    def flag(found: re.Match[str]) -> str:
+        argument = request.catalogue.by_flag(found[0])
+        # what slime says itself must not be written at all
+        taken = argument is not None and canonical(argument.dest) not in OWN
+        return prefixed(found[0]) if taken else found[0]
+
+    return _FLAG.sub(flag, text)
 
 
 def _hider(request: Request) -> Callable[[str], str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from speclaunch.deploy import RENDERERS
+from speclaunch.deploy.form import errors_of_form
 from speclaunch.deploy.interface import Rendering
 from speclaunch.deploy.proof import prove_rendering
 from speclaunch.deploy.shell import ShellRenderer
@@ -153,3 +155,44 @@ def test_slime_has_the_negation_before_its_prefix(tmp_path: Path) -> None:
     wrong = text.replace("--no-sglang-", "--sglang-no-")
     with pytest.raises(UnprovenError):
         prove_rendering("slime", wrong, wanted, prepared.catalogue)
+
+
+def _run(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "speclaunch", *words, "--engine", "0.5.23"]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def _rendered(recipe: str, to: str, *overrides: str) -> subprocess.CompletedProcess[str]:
+    return _run("render", f"recipe={recipe}", *overrides, "--to", to)
+
+
+def test_what_the_target_refuses_is_not_written() -> None:
+    sizes = ("args.tp_size=2", "args.dp_size=2")
+    refused = _rendered("eagle3_llama8b", "slime", *sizes)
+    assert refused.returncode == 1 and refused.stdout == ""
+    assert "error[SPL807]" in refused.stderr and "--sglang-enable-dp-attention" in refused.stderr
+    assert "command line: args.dp_size=2" in refused.stderr
+    assert "rendered.sh" not in refused.stderr
+    assert _rendered("eagle3_llama8b", "shell", *sizes).returncode == 0
+    mended = _rendered("eagle3_llama8b", "slime", *sizes, "+args.enable_dp_attention=true")
+    assert mended.returncode == 0 and "--sglang-dp-size 2" in mended.stdout
+
+
+@pytest.mark.parametrize("target", sorted(RENDERERS))
+def test_what_is_wrong_with_the_recipe_itself_is_for_lint(target: str, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(
+        "defaults: [base]\nargs: {model_path: x, speculative_algorithm: NGRAM, pp_size: 2}\n"
+    )
+    own = _run("lint", str(recipe))
+    assert own.returncode == 1
+    assert _rendered(str(recipe), target).returncode == 0
+
+
+@pytest.mark.parametrize("target", sorted(RENDERERS))
+@pytest.mark.parametrize("name", sorted(recipe_names()))
+def test_no_recipe_is_refused_in_any_form(name: str, target: str) -> None:
+    prepared = prepare(load(name), dry_run=True)
+    wanted = rendering(name)
+    text = RENDERERS[target]().render(wanted)
+    assert not errors_of_form(text, prepared.request({}))

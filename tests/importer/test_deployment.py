@@ -10,8 +10,10 @@ import yaml
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
+from speclaunch.fix.proof_import import prove_import
 from speclaunch.importer.deployment import recipe_name, to_deployment
 from speclaunch.importer.files import read_file, read_text, read_words
+from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.compose import recipe_names
 from speclaunch.recipe.load import load
 
@@ -341,3 +343,40 @@ def test_what_a_group_says_as_well_keeps_its_condition() -> None:
     (invocation,) = read_text(text, "x.sh", ".sh").invocations
     recipe = to_deployment(invocation, "x", "0.5.23").recipe("x")
     assert "port: 30000  # only under the condition of line 2" in recipe
+
+
+def test_what_slime_ignores_is_left_out_with_one_remark() -> None:
+    script = (
+        "python3 train.py --hf-checkpoint /root/GLM --rollout-num-gpus-per-engine 8 \\\n"
+        "  --sglang-tp-size 4 --sglang-trust-remote-code --sglang-port 30001 \\\n"
+        "  --sglang-model-path /other --sglang-tp-size 2 \\\n"
+        "  --sglang-enable-return-routed-experts --sglang-mem-fraction-static 0.7\n"
+    )
+    (invocation,) = read_text(script, "run.sh", ".sh").invocations
+    found = to_deployment(invocation, "x", "0.5.23")
+    assert {name: line.value for name, line in found.args.items()} == {
+        "mem_fraction_static": 0.7, "tp_size": 8, "model_path": "/root/GLM",
+    }  # fmt: skip
+    (remark,) = [line for line in found.remarks if "ignores" in line]
+    assert remark.startswith("run.sh:2:3: ")
+    assert "--sglang-tp-size (slime derives it from --rollout-num-gpus-per-engine)" in remark
+    assert remark.count("--sglang-") == 5
+    for flag in ("trust-remote-code", "port", "model-path", "enable-return-routed-experts"):
+        assert f"--sglang-{flag} (" in remark
+    prove_import(invocation, found, found.recipe("run.sh"))
+    linted = from_invocation(invocation, "x", load_catalogue("0.5.23"))
+    assert {name: one.value for name, one in linted.given.items()} == {
+        name: line.value for name, line in found.args.items()
+    }
+
+
+def test_what_slime_ignores_is_left_out_where_nothing_else_says_it() -> None:
+    (invocation,) = read_text(
+        "A=(--sglang-model-path /m --sglang-tp 4 --sglang-dtype half)\n", "run.sh", ".sh"
+    ).invocations
+    found = to_deployment(invocation, "x", "0.5.23")
+    assert {name: line.value for name, line in found.args.items()} == {
+        "dtype": "half", "model_path": "???",
+    }  # fmt: skip
+    assert "--sglang-model-path (slime serves --hf-checkpoint)" in "\n".join(found.remarks)
+    prove_import(invocation, found, found.recipe("run.sh"))

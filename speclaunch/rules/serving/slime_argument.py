@@ -30,28 +30,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from speclaunch.importer.slime_own import OWN
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Origin
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
-
-_OWN = {
-    "model_path": "--hf-checkpoint",
-    "tp_size": "--rollout-num-gpus-per-engine",
-    "random_seed": "--rollout-seed",
-    "enable_memory_saver": "--offload-rollout",
-    "trust_remote_code": None,
-    "host": None,
-    "port": None,
-    "nccl_port": None,
-    "dist_init_addr": None,
-    "nnodes": None,
-    "node_rank": None,
-    "base_gpu_id": None,
-    "gpu_id_step": None,
-    "skip_server_warmup": None,
-    "enable_return_routed_experts": "--use-rollout-routing-replay",
-}
-"""Arguments that slime sets, and its own option for them."""
 
 
 def check(plan: Plan) -> Iterator[Verdict]:
@@ -59,10 +41,11 @@ def check(plan: Plan) -> Iterator[Verdict]:
     if plan.request.origin is not Origin.SLIME:
         return
     ignored = {one.name: one for one in plan.request.ignored}
-    for name, option in _OWN.items():
-        given = ignored.get(name) or plan.request.given.get(name)
-        if given is None or given.written == option:
+    for name, own in OWN.items():
+        given = ignored.get(name)
+        if given is None:
             continue
+        option = own.option
         yield Verdict(
             f"slime ignores --sglang-{name.replace('_', '-')}",
             place=given.place,
