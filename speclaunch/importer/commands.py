@@ -175,6 +175,17 @@ def leftovers(node: Simple, pipeline: Span | None) -> Iterable[Dropped]:
         yield Dropped("&", place, "the engine is watched by who launches it")
 
 
+def prompt(first: Field) -> Iterable[Problem]:
+    """What bash makes of the prompt of a terminal that was copied with its command."""
+    if first.text in ("$", "%") and first.span is not None:
+        yield Problem(
+            f"`{first.text}` is no command: bash looks for a program of that name, "
+            "and starts no server",
+            first.span.place,
+            f"remove the `{first.text}`, the prompt of a terminal",
+        )
+
+
 class Comments:
     """The comments of a script, to be found by where they stand."""
 

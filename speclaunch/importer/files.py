@@ -29,6 +29,8 @@ _YAML_START = re.compile(
     r"(?:[ \t]*(?:#[^\n]*)?\n)*(?:---|%YAML|(?:apiVersion|kind|services|version|name|defaults):)"
 )
 _SHELL_START = re.compile(r"#!.*sh\b")
+_SCRIPTS = frozenset({".sh", ".bash", ".slurm", ".sbatch"})
+_BASH_START = re.compile(r"#![^\n]*\b(?:ba|da)?sh\b")
 
 
 class _CommandLine(Document):
@@ -92,7 +94,38 @@ def read_shell(text: str, shown: str) -> Reading:
     Raises InputError where the script cannot be read at all (a quote that is never closed, NUL
     bytes, nesting without end, more than any launch script holds).
     """
-    return run(_document(text, shown, lenient=is_template(shown)).source())
+    document = _document(text, shown, lenient=is_template(shown))
+    if document.lenient or not _is_script(text, shown):
+        return run(document.source())
+    reading = run(document.source(), strict=True)
+    carriage = _carriage_return(text, shown) if reading.invocations else None
+    if carriage is None:
+        return reading
+    return replace(reading, misread=(carriage, *reading.misread))
+
+
+def _is_script(text: str, shown: str) -> bool:
+    """Whether bash (or sh) is given the file as it stands.
+
+    A Dockerfile, a unit of systemd, a pasted fragment has line ends and errors of its own.
+    """
+    if text.startswith("#!"):
+        return _BASH_START.match(text) is not None
+    return Path(shown).suffix.lower() in _SCRIPTS
+
+
+def _carriage_return(text: str, shown: str) -> Problem | None:
+    """What bash makes of a script that was saved with the line ends of Windows."""
+    for number, line in enumerate(text.split("\n"), 1):
+        is_comment = line.lstrip().startswith("#") and not line.startswith("#!")
+        if line.endswith("\r") and not is_comment:
+            return Problem(
+                "the line ends are CRLF: bash takes the carriage return for a part of the last "
+                "word of each line, and a `\\` before it continues no line",
+                Place(shown, number, max(len(line) - 1, 1)),
+                f"convert the file: dos2unix {shlex.quote(shown)}",
+            )
+    return None
 
 
 def read_markdown(text: str, shown: str) -> Reading:

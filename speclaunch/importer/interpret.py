@@ -19,6 +19,7 @@ from speclaunch.importer.commands import (
     environment,
     leftovers,
     look,
+    prompt,
 )
 from speclaunch.importer.expand import Expander
 from speclaunch.importer.interface import Dropped, Invocation, Reading, Word
@@ -198,6 +199,8 @@ class Interpreter:
             self._script(found, assigned, (*rest, *leftovers(node, pipeline)))
         elif found.invocation is not None:
             invocation = found.invocation
+            if self.script.strict:
+                self.misread.extend(prompt(fields[0]))
             self.document.spend(len(self.scope.variables))
             env = environment(self.scope, assigned, found.wrapping, self.around)
             self._add(
@@ -356,9 +359,19 @@ class Interpreter:
             self.problems.extend(reading.problems)
 
 
-def run(source: Source, scope: Scope | None = None, around: Around | None = None) -> Reading:
-    """Read a script.  Raises InputError where it cannot be read at all."""
-    return Interpreter(parse(source), scope or Scope(), around).read()
+def run(
+    source: Source,
+    scope: Scope | None = None,
+    around: Around | None = None,
+    *,
+    strict: bool = False,
+) -> Reading:
+    """Read a script.  Raises InputError where it cannot be read at all.
+
+    `strict`: bash is given the text as it stands, and where it stumbles is told.
+    """
+    script = parse(source, strict=strict)
+    return Interpreter(script, scope or Scope(), around).read()
 
 
 def _text(value: Value) -> str:

@@ -43,9 +43,11 @@ _ANSI_NAMED = {
 class UnreadableError(InputError):
     """A command cannot be read, from `at` on; what stands before and behind it can."""
 
-    def __init__(self, problem: Problem, at: int) -> None:
+    def __init__(self, problem: Problem, at: int, *, by_line: bool = False) -> None:
         super().__init__(problem)
         self.at = at
+        self.by_line = by_line
+        """Reading goes on behind the line of `at`, not behind the one where the command began."""
 
 
 class Lexer:
@@ -59,6 +61,10 @@ class Lexer:
         self.comments: list[Span] = []
         self.unread: list[Problem] = []
         self.misread: list[Problem] = []
+        self.strict = False
+        """A script that bash is given as it stands, not a part of a document or a fragment."""
+        self.slips: list[Problem] = []
+        """Syntax errors that hide no command from the reader, as they do from bash."""
 
     def parse_list(self, closers: frozenset[str], *, paren: bool = False) -> tuple[Node, ...]:
         """The commands up to a closing word or parenthesis (the parser knows how)."""
@@ -67,6 +73,12 @@ class Lexer:
     def fail(self, message: str, at: int) -> NoReturn:
         """Stop reading: the command cannot be understood."""
         raise UnreadableError(Problem(message, self.source.place(at)), at)
+
+    def slip(self, what: str, at: int) -> None:
+        """Note a syntax error and read on, in a script."""
+        if self.strict:
+            help_ = "bash starts nothing from here on"
+            self.slips.append(Problem(f"syntax error: {what}", self.source.place(at), help_))
 
     def enter(self, at: int) -> None:
         """Count one level of nesting."""
@@ -246,11 +258,21 @@ class Lexer:
                 self.pos = end + 2
                 return Arithmetic(self.text[start + 3 : end], start, self.pos, quoted)
         self.pos = start + 2
-        body = self.parse_list(frozenset(), paren=True)
+        body = self.parenthesised_list(loose=self.text.startswith("$((", start))
         if self.pos >= len(self.text):
             self.fail("`$(` is not closed", start)
         self.pos += 1
         return Substitution(body, start, self.pos, quoted)
+
+    def parenthesised_list(self, *, loose: bool) -> tuple[Node, ...]:
+        """The commands up to a ``)``. `loose`: they may as well be arithmetic."""
+        strict, slips = self.strict, len(self.slips)
+        self.strict = strict and not loose
+        body = self.parse_list(frozenset(), paren=True)
+        self.strict = strict
+        if loose:
+            del self.slips[slips:]
+        return body
 
     def arithmetic_end(self, start: int) -> int | None:
         """Where the ``))`` stands that closes an arithmetic expression, if it is one."""

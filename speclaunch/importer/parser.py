@@ -25,7 +25,8 @@ from speclaunch.importer.syntax import (
 from speclaunch.importer.text import Source, Span
 
 _RESERVED = re.compile(
-    r"(?:if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|\{|\}|!|\[\[)"
+    r"(?:if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|coproc"
+    r"|\{|\}|!|\[\[)"
     r"(?=[ \t\n;&|()<>]|\Z)"
 )
 _FUNCTION = re.compile(r"""([^\s;&|()<>$`"'=\\#]+)[ \t]*\([ \t]*\)""")
@@ -35,14 +36,21 @@ _LOGICAL_LINE = re.compile(r"(?:[^\n\\]|\\[\s\S]|\\\Z)*")
 _QUOTE = re.compile("[\"'`]")
 _COST_OF_GIVING_UP = 500
 """Each try may read the rest of the file: a file of slips is soon too much to read."""
+_COPROCESS_NAME = re.compile(r"[ \t]+\w+(?=[ \t]+[({])")
+_WORD_START = re.compile(r"[^\s;&|()<>#]")
 _FOR_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
-def parse(source: Source) -> Script:
-    """The tree of a script.  Raises InputError where it cannot be read at all."""
+def parse(source: Source, *, strict: bool = False) -> Script:
+    """The tree of a script.  Raises InputError where it cannot be read at all.
+
+    `strict`: bash is given the text as it stands; its first syntax error is told as well.
+    """
     parser = _Parser(source)
+    parser.strict = strict
     nodes = parser.parse_list(frozenset())
-    return Script(source, nodes, parser.comments, parser.unread, parser.misread)
+    unread = parser.unread or parser.slips[:1]
+    return Script(source, nodes, parser.comments, unread, parser.misread, strict)
 
 
 class _Parser(SimpleParser):
@@ -59,10 +67,12 @@ class _Parser(SimpleParser):
             if char == ")":
                 if paren:
                     break
+                self.slip("nothing opened the `)`", self.pos)
                 self.pos += 1
-            elif char in ";&|":
+            elif char in ";&|" and not self.text.startswith("&>", self.pos):
                 if case and self.text.startswith((";;", ";&"), self.pos):
                     break
+                self.slip(f"no command before `{char}`", self.pos)
                 self.pos += 1
             elif (word := _RESERVED.match(self.text, self.pos)) and word[0] in closers:
                 break
@@ -83,7 +93,8 @@ class _Parser(SimpleParser):
             return self._command()
         except UnreadableError as error:
             self.source.document.spend(_COST_OF_GIVING_UP)
-            line = _LOGICAL_LINE.match(self.text, start)
+            from_here = error.at if error.by_line and self.text[start] != "(" else start
+            line = _LOGICAL_LINE.match(self.text, from_here)
             end = line.end() if line is not None else len(self.text)
             self._give_up(error, start, end)
             self.depth, self.pos = depth, end
@@ -109,6 +120,10 @@ class _Parser(SimpleParser):
             node.end = ending[0]
             if ending[0] != "\n":
                 self.pos = ending.end()
+        elif isinstance(node, Compound):
+            word = _WORD_START.match(self.text, self.pos)
+            if word and not _RESERVED.match(self.text, self.pos):
+                self.slip(f"a word behind the end of the {_named(node)}", self.pos)
 
     # -- commands -----------------------------------------------------------------------
 
@@ -128,14 +143,14 @@ class _Parser(SimpleParser):
                     return self._case(start)
                 case "{":
                     body = self.parse_list(frozenset({"}"}))
-                    self._close("}")
+                    self._shut(start, "{", body, "}")
                     return self._compound("group", start, body)
                 case "[[":
                     return self._test(start)
                 case "function":
                     return self._function_word(start)
-                case _:  # `time`, `!`, or a closing word that closes nothing
-                    return None
+                case _:
+                    return self._before_command(start, word[0])
         if self.text[start] == "(":
             return self._parenthesised(start)
         name = _FUNCTION.match(self.text, start)
@@ -144,12 +159,30 @@ class _Parser(SimpleParser):
             return self._function(start, name[1])
         return self.simple(start)
 
+    def _before_command(self, start: int, word: str) -> None:
+        """``time``, ``!``, ``coproc NAME``: a command follows. Other words close nothing here."""
+        if word == "coproc":
+            name = _COPROCESS_NAME.match(self.text, self.pos)
+            self.pos = name.end() if name is not None else self.pos
+        elif word not in ("time", "!"):
+            self.slip(f"nothing opened the `{word}`", start)
+
     def _close(self, *words: str) -> str:
         found = _RESERVED.match(self.text, self.pos)
         if found is not None and found[0] in words:
             self.pos = found.end()
             return found[0]
         return ""
+
+    def _shut(self, start: int, opening: str, body: tuple[Node, ...] | None, *closing: str) -> str:
+        """Close what `opening` at `start` opened. `body`: what bash wants to stand before that."""
+        at = self.pos
+        found = self._close(*closing)
+        if not found:
+            self.slip(f"`{opening}` has no `{closing[-1]}`", start)
+        elif body == ():
+            self.slip(f"no command before `{found}`", at)
+        return found
 
     def _compound(self, kind: str, start: int, body: tuple[Node, ...]) -> Compound:
         branch = Branch(Span(self.source, start, start), (), body, certain=True)
@@ -161,24 +194,24 @@ class _Parser(SimpleParser):
         while keyword in ("if", "elif"):
             condition = self.parse_list(frozenset({"then"}))
             label = Span(self.source, at, _trimmed(self.text, at, self.pos))
-            self._close("then")
+            self._shut(at, keyword, condition, "then")
             body = self.parse_list(frozenset({"elif", "else", "fi"}))
             branches.append(Branch(label, condition, body))
             at = self.pos
-            keyword = self._close("elif", "else", "fi")
+            keyword = self._shut(start, "if", body, "elif", "else", "fi")
         if keyword == "else":
             label = self.span(at)
             body = self.parse_list(frozenset({"fi"}))
-            self._close("fi")
+            self._shut(start, "if", body, "fi")
             branches.append(Branch(label, (), body, certain=True))
         return Compound("if", self.span(start), tuple(branches), redirects=self.redirects())
 
     def _loop(self, start: int, kind: str) -> Compound:
         condition = self.parse_list(frozenset({"do"}))
         label = Span(self.source, start, _trimmed(self.text, start, self.pos))
-        self._close("do")
+        self._shut(start, kind, condition, "do")
         body = self.parse_list(frozenset({"done"}))
-        self._close("done")
+        self._shut(start, kind, body, "done")
         branch = Branch(label, condition, body)
         return Compound(kind, self.span(start), (branch,), redirects=self.redirects())
 
@@ -187,8 +220,7 @@ class _Parser(SimpleParser):
         items: tuple[ShellWord, ...] | None = None
         self.skip_blank()
         if self.text.startswith("((", self.pos):
-            end = self.text.find("))", self.pos)
-            self.pos = len(self.text) if end < 0 else end + 2
+            self.pos = self._for_header_end()
         elif name := _FOR_NAME.match(self.text, self.pos):
             variable = name[0]
             self.pos = name.end()
@@ -201,12 +233,21 @@ class _Parser(SimpleParser):
         if self.text.startswith(";", self.pos):
             self.pos += 1
         self.skip_blank(newlines=True)
-        closer = "done" if self._close("do", "{") == "do" else "}"
+        closer = "done" if self._shut(start, kind, None, "{", "do") == "do" else "}"
         body = self.parse_list(frozenset({closer}))
-        self._close(closer)
+        self._shut(start, kind, body, closer)
         branch = Branch(label, (), body)
         redirects = self.redirects()
         return Compound(kind, self.span(start), (branch,), variable, items, redirects)
+
+    def _for_header_end(self) -> int:
+        """Where the ``((…; …; …))`` that starts here ends."""
+        depth = 0
+        for match in re.compile(r"[()]").finditer(self.text, self.pos):
+            depth += 1 if match[0] == "(" else -1
+            if not depth:
+                return match.end()
+        return len(self.text)
 
     def _case(self, start: int) -> Compound:
         self.skip_blank()
@@ -217,7 +258,10 @@ class _Parser(SimpleParser):
         branches: list[Branch] = []
         while True:
             self.skip_blank(newlines=True)
-            if self.pos >= len(self.text) or self._close("esac"):
+            if self.pos >= len(self.text):
+                self.slip("`case` has no `esac`", start)
+                break
+            if self._close("esac"):
                 break
             at = self.pos
             pattern = self._pattern()
@@ -263,9 +307,11 @@ class _Parser(SimpleParser):
                 self.pos = end + 2
                 return Simple(self.span(start))
         self.pos = start + 1
-        body = self.parse_list(frozenset(), paren=True)
+        body = self.parenthesised_list(loose=self.text.startswith("((", start))
         if self.pos >= len(self.text):
             self.fail("`(` is not closed", start)
+        if not body and not self.text.startswith("((", start):
+            self.slip("no command before `)`", self.pos)
         self.pos += 1
         return self._compound("subshell", start, body)
 
@@ -285,7 +331,13 @@ class _Parser(SimpleParser):
         self.skip_blank(newlines=True)
         body = self._command() if self.pos < len(self.text) else None
         self.depth -= 1
+        if isinstance(body, Simple) and (body.words or body.assignments):
+            self.slip(f"`{name}()` is not followed by `{{`", start)
         return Function(name, self.span(start), (body,) if body is not None else ())
+
+
+def _named(node: Compound) -> str:
+    return {"subshell": "`( … )`", "group": "`{ … }`"}.get(node.kind, f"`{node.kind}`")
 
 
 def _trimmed(text: str, start: int, end: int) -> int:

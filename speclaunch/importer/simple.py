@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
-from speclaunch.importer.lexer import Lexer
+from speclaunch.errors import Problem
+from speclaunch.importer.lexer import Lexer, UnreadableError
 from speclaunch.importer.syntax import Assignment, Opaque, Redirect, ShellWord, Simple
 from speclaunch.importer.text import Source, Span
 
 DECLARING = frozenset({"export", "declare", "local", "readonly", "typeset"})
+_TAKE_ARRAYS = frozenset({"eval", "let", "alias"})
+"""Builtins whose arguments may be ``name=( … )`` too."""
 
 _BLANK = re.compile(r"(?:[ \t]+|\\\n)+")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]\n]*\])?(\+?=)")
@@ -95,6 +98,7 @@ class SimpleParser(Lexer):
                 else:
                     word = self.read_word(value_due=due)
                     if self.pos == before:
+                        self._no_parenthesis(words, end)
                         break
                     if word.parts:  # not so after a continued line alone
                         words.append(word)
@@ -104,6 +108,21 @@ class SimpleParser(Lexer):
             end = self.pos
         span = Span(self.source, start, end)
         return Simple(span, tuple(assignments), tuple(words), tuple(declared), tuple(redirects))
+
+    def _no_parenthesis(self, words: list[ShellWord], end: int) -> None:
+        """bash stops at a ``(`` behind a word, which is no function, array or pattern here."""
+        at = self.pos
+        if not self.strict or not self.text.startswith("(", at) or at == 0:
+            return
+        glued = at == end
+        if glued and self.text[at - 1] in "@!+?*":  # `!(a|b)`, where extglob is on
+            return
+        takes_arrays = not words or words[0].plain in _TAKE_ARRAYS
+        if glued and takes_arrays and self.text[at - 1] == "=":  # bash takes it, and may complain
+            return
+        raise UnreadableError(
+            Problem("syntax error near the unexpected `(`", self.source.place(at)), at, by_line=True
+        )
 
     def _process_substitution(self) -> ShellWord:
         start = self.pos
@@ -133,6 +152,8 @@ class SimpleParser(Lexer):
         self.pos = match.end()
         self.skip_blank()
         target = self.read_word()
+        if target.end == target.start and not self.text.startswith(("<(", ">("), self.pos):
+            self.slip(f"`{match[0]}` names no file", start)
         quoted = target.plain is None
         redirect = Redirect(match[1], self.span(start), target, literal=quoted)
         if match[1] in ("<<", "<<-"):

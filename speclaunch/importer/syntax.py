@@ -186,6 +186,8 @@ class Script:
     unread: list[Problem] = field(default_factory=list)
     """The commands that were left out, because they cannot be read."""
     misread: list[Problem] = field(default_factory=list)
+    strict: bool = False
+    """bash is given the text as it stands: it is no part of a document, no fragment."""
 
 
 _QUESTIONS = frozenset(

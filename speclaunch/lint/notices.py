@@ -118,12 +118,14 @@ PLACEHOLDER = Notice(
     "SPL016",
     "placeholder-in-script",
     Severity.ERROR,
-    """A placeholder stands in a script where the shell takes it for something else.
+    """The shell takes a placeholder, a prompt or a line end for something else.
 
 ## What it does
 Finds `<model>` as a value in a script: the shell reads it as two redirections. A pasted Markdown
-link, `[model](https://…)`, is a syntax error. In documents and templates both are what they look
-like, a value to fill in and a text with a link.
+link, `[model](https://…)`, is a syntax error. A prompt, `$ python3 …`, is a command named `$`. In a
+script with CRLF line ends the carriage return is a part of the last word of each line, and a `\\`
+before it continues no line; this is told once for a file. In documents and templates all of them
+are what they look like: a value to fill in, a text with a link, a prompt, the end of a line.
 
 ## Why it matters
 The value is missing, the next word becomes the name of a file to write, and the flags that follow

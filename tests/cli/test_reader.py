@@ -121,3 +121,64 @@ def test_import_makes_the_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     refused = run("import", "run.sh", "--to-dir", "file", cwd=tmp_path)
     assert refused.returncode == 2 and "--to-dir file" in refused.stderr
+
+
+def test_bash_takes_carriage_returns_for_text(tmp_path: Path) -> None:
+    text = (
+        "#!/bin/bash\r\n# serve\r\n"
+        f"{SERVER} --model-path m \\\r\n  --speculative-algorithm NGRAM --cuda-graph-max-bs 8\r\n"
+    )
+    script = tmp_path / "run.sh"
+    script.write_bytes(text.encode())
+    code, found = linted("run.sh", tmp_path)
+    assert code == 1
+    assert [one for one in found if one[0] == "SPL016"] == [("SPL016", "run.sh", 1)]
+    assert ("SPL002", "run.sh", 4) in found  # the command is judged as it was meant
+    imported = run("import", "run.sh", cwd=tmp_path)
+    assert imported.returncode == 1 and "the line ends are CRLF" in imported.stderr
+    assert "speculative_algorithm: NGRAM" in imported.stdout
+    migrated = run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
+    assert migrated.returncode == 1 and "dos2unix run.sh" in migrated.stderr
+    assert script.read_bytes() == text.encode()
+    script.write_bytes(b"#!/bin/bash\r\necho a\r\n")
+    assert run("lint", "run.sh", cwd=tmp_path).returncode == 3  # nothing to check
+    script.write_bytes(f"#!/bin/bash\n# serve\r\n{SERVER} --model-path m\n".encode())
+    assert linted("run.sh", tmp_path, "--select", "SPL016")[1] == []  # a comment may end anyhow
+    fenced = f"```bash\r\n{text}```\r\n"
+    compose = f"services:\r\n  a:\r\n    image: i\r\n    command: {SERVER} --model-path m\r\n"
+    for name, document in (("x.md", fenced), ("x.yaml", compose), ("run.sh.example", text)):
+        (tmp_path / name).write_bytes(document.encode())
+        assert linted(name, tmp_path, "--select", "SPL016") == (0, []), name
+
+
+def test_what_bash_cannot_parse_hides_nothing_and_is_told(tmp_path: Path) -> None:
+    (tmp_path / "log.sh").write_text(
+        "[2026-11-22 10:00:00] server_args=ServerArgs(model_path='x', api_key='sk-live-0000')\n"
+        f"{SERVER} --model-path b --nope 2\n"
+    )
+    code, found = linted("log.sh", tmp_path, "--select", "SPL000,SPL001")
+    assert code == 2
+    assert found == [("SPL000", "log.sh", 1), ("SPL001", "log.sh", 2)]
+    (tmp_path / "if.sh").write_text(
+        f"#!/bin/bash\nif true; then\n{SERVER} --model-path b --nope 2\n"
+    )
+    code, found = linted("if.sh", tmp_path, "--select", "SPL000,SPL001")
+    assert code == 2
+    assert found == [("SPL000", "if.sh", 2), ("SPL001", "if.sh", 3)]
+    assert run("import", "if.sh", cwd=tmp_path).returncode == 2
+    (tmp_path / "log.md").write_text(f"```bash\n{SERVER} --model-path b (or c)\n```\n")
+    assert linted("log.md", tmp_path, "--select", "SPL000") == (0, [])
+
+
+def test_a_prompt_in_a_script_is_no_command(tmp_path: Path) -> None:
+    text = f"#!/bin/bash\n$ {SERVER} --model-path x/y --cuda-graph-max-bs 8\n"
+    (tmp_path / "run.sh").write_text(text)
+    code, found = linted("run.sh", tmp_path, "--select", "SPL016,SPL002")
+    assert code == 1
+    assert ("SPL016", "run.sh", 2) in found
+    imported = run("import", "run.sh", cwd=tmp_path)
+    assert imported.returncode == 1 and "remove the `$`" in imported.stderr
+    assert run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path).returncode == 1
+    assert (tmp_path / "run.sh").read_text() == text
+    (tmp_path / "x.md").write_text(f"```bash\n$ {SERVER} --model-path x/y\n```\n")
+    assert linted("x.md", tmp_path, "--select", "SPL016") == (0, [])

@@ -331,6 +331,9 @@ def test_windows_line_ends_and_a_byte_order_mark() -> None:
     found = shell(f"A=1\r\n{SERVER} \\\r\n  --tp $A\r\n")
     assert texts(found) == ["--tp", "1"]
     assert at(found.words[0]) == (3, 3)
+    (told,) = read_shell(f"# a\r\nA=1\r\n{SERVER} \\\r\n  --tp $A\r\n", "x.sh").misread
+    assert told.place is not None
+    assert (told.place.line, told.place.column) == (2, 3)
 
 
 def test_fragments_with_slips_still_give_their_commands() -> None:

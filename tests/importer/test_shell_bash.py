@@ -325,3 +325,53 @@ def test_a_line_that_bash_stumbles_over_hides_no_command(
         assert problem.place is not None and problem.place.line == before + 1
     started = [word for word in done.stdout.decode().split("\0")[:-1] if word not in MODULE]
     assert ours[: len(started)] == started
+
+
+SOUND = (
+    "f() { a; }\n", "function f { a; }\n", "function f () ( a )\n", "f ()\n{\n a\n}\n", "f() (a)\n",
+    "f() if a; then b; fi\n", "f() { a; } 2>&1\nf\n", "f() [[ a ]]\n", "f() ((1))\n",
+    "A=(a b)\nA+=(c)\n", "declare -a A=(a)\nlocal B=(c)\n", "eval A=(1)\n", "let a=(1+2)\n",
+    "A[0]=(b)\n", "A=([0]=a [1]=b)\n", "B=1 A=(a) c\n", "a >(b) <(c)\n", "a 2> >(b)\n",
+    "while a; do b; done < <(c)\n", "coproc (a)\n", "coproc X { a; }\n", "echo $((1+(2)))\n",
+    'echo $(( "$x" + (2) ))\n', "((a=(1)))\n", "if ((a>(1))); then b; fi\n",
+    "[[ $a =~ ^(b|c)$ ]] && d\n", "[[ ( a ) ]]\n",
+    "case a in (b) c;; d|e) f;& *) g;; esac\n", "case a in\nesac\n", "x=$(case a in b) c;; esac)\n",
+    "case $x in a) if b; then c; fi ;; 'd e' | f ) ;; esac\n", "! (a)\n", "time (a)\n", "time\n",
+    "if { a; } then b; fi\n", "if (a) then b; fi\n", "for x; do a; done\n", "for x\ndo a; done\n",
+    "for ((i=0;i<3;i++)); do a; done\n", "for ((T = 0; T < $(($3 / 4)); T++))\ndo\n a\ndone\n",
+    "for ((i=0;i<3;i++)) { a; }\n", "for x in a; { b; }\n", "select x in a; do b; done\n",
+    "&> f a\n", "2>&1 a\n", "exec {fd}>x 3>&1 <&-\n", "{ a & }\n", "cat <<'E' > f\nif x(\nE\nb\n",
+    "until a; do b; done &\n", "a |\n b &&\n\n c\n", "a=`b (c)`\n", "a=$( (b) )\n", "a $( )\n",
+    'echo ${a:-(b)} "(a)" x\\(y\\) a#b\n', "echo if then fi } { done\n",
+    "if [ a ]; then :; elif [ b ]; then c; else d; fi > f 2>&1\n", "$ a b\n",
+)  # fmt: skip
+UNSOUND = (
+    "[2026] x=Y(m='x', k='y')\n", "if true; then\n a\n", "if a\nthen b\nfi\nfi\n", "while a; do b\n",
+    "for x in a; do b\n", "case x in a) b;;\n", "{ a;\n", "f() { a\n", "a (b)\n", "a b(c)\n",
+    "x=Y(a)\n", "x=Y()\n", "env A=(b)\n", "A=(a)(b)\n", "echo a)\n", "done\n", "a; }\n", "then a\n",
+    "a;;\n", "; a\n", "a && | b\n", "(venv) $ a\n", "{ a; } b\n", "if a; then b; fi c\n", "a > \n",
+    "if a; b; fi\n", "for x in a; b; done\n", "if a; then b; else c\n", "a $(b (c))\n",
+    "echo $(a) (b)\n", "a <<<(b)\n", "a() b\n", "if true; then fi\n", "for x in a; do done\n",
+    "while a; do\n# c\ndone\n", "{ }\n", "( )\n", "f() { }\n", "if a; then\n b\nelse\n # c\nfi\n",
+    "a \\\n(b)\n", "{ a; b }\n", "if a; then (b; fi\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("script", [*SOUND, *UNSOUND])
+def test_what_bash_cannot_parse_is_told_and_nothing_else(script: str) -> None:
+    assert BASH is not None
+    done = subprocess.run([BASH, "--norc", "-n", "-c", script], capture_output=True, check=False)
+    assert (done.returncode == 0) is (script in SOUND)
+    server = "python3 -m sglang.launch_server --model-path m\n"
+    reading = read_shell(server + script, "x.sh")
+    assert len(reading.unread) == (0 if script in SOUND else 1)
+    assert [found.words[1].text for found in reading.invocations] == ["m"]
+    assert all(p.place is not None and p.place.line > 1 for p in reading.unread)
+
+
+@pytest.mark.parametrize("name", ["x.sh.j2", "Dockerfile", "x.zsh", "<stdin>"])
+def test_what_bash_is_not_given_may_have_slips(name: str) -> None:
+    for script in ("if true; then\n a\n", "a (b)\n", "x=Y(a)\n", "fi\n", "(venv) $ a\n"):
+        assert not read_shell(script, name).unread
+    assert read_shell("#!/bin/sh\na (b)\n", "<stdin>").unread
+    assert not read_shell("#!/bin/zsh\na (b)\n", "x.sh").unread
