@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from speclaunch.errors import Problem
 from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, Word
 from speclaunch.importer.scope import Field
+from speclaunch.importer.slime_own import is_lost, option_for
 from speclaunch.importer.text import Piece, joined
 from speclaunch.importer.wrappers import cut
 
@@ -32,6 +33,7 @@ _ROLLOUT = re.compile(
     r"|sglang-[a-z-]+)(?:=|\Z)"
 )
 """Options of slime that say how its engines are run; the rest is about training."""
+_LOST = "an option of SGLang's without the prefix --sglang-: it does not reach the engine"
 _MAX_JSON = 1 << 16
 
 
@@ -66,10 +68,9 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
             continue
         name = text.partition("=")[0]
         whole = " ".join(word.text for word in group)
-        if text.startswith("--speculative-"):
+        if text.startswith("--speculative-") or is_lost(name):
             problems.append(unprefixed(head))
-            why = f"slime does not know `{name}`; SGLang's options are written --sglang-…"
-            dropped.append(Dropped(whole, head.place, why))
+            dropped.append(Dropped(whole, head.place, _LOST))
         elif text.startswith("--") and (start in near or _ROLLOUT.match(text)):
             values = group[1:]
             if "=" in text:
@@ -116,14 +117,20 @@ def _misnegated(word: Field) -> Problem:
 
 
 def unprefixed(word: Field) -> Problem:
-    """The problem of ``--speculative-…`` among slime's options."""
+    """The problem of a flag of the engine's among slime's options."""
     name = word.text.partition("=")[0]
+    option = option_for(name)
+    if option is not None:
+        return Problem(
+            f"slime does not take `{name}`: its engines get it from {option}",
+            word.place,
+            f"use {option}",
+        )
+    guide = " (slime's own guide leaves the prefix out in one place)"
     return Problem(
-        f"slime does not take `{name}`: it reaches the engine only as "
-        f"`{PREFIX}{name.removeprefix('--')}`",
+        f"slime does not take `{name}`: it reaches the engine only as `{prefixed(name)}`",
         word.place,
-        f"write {PREFIX}{name.removeprefix('--')} "
-        "(slime's own guide leaves the prefix out in one place)",
+        f"write {prefixed(name)}{guide if name.startswith('--speculative-') else ''}",
     )
 
 

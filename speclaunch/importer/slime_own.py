@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from speclaunch.engine.canonical import canonical
+from speclaunch.engine.catalogue import history
+
 
 @dataclass(frozen=True, slots=True)
 class Own:
@@ -41,3 +44,55 @@ OWN = {
     ),
 }
 """By the engine's current names."""
+
+_SHARED = frozenset(
+    [
+        "--attention-backend",
+        "--chat-template",
+        "--config",
+        "--context-length",
+        "--data-parallel-size",
+        "--device",
+        "--disaggregation-bootstrap-port",
+        "--dp-size",
+        "--dtype",
+        "--encoder-urls",
+        "--ep",
+        "--ep-size",
+        "--load-format",
+        "--log-level",
+        "--max-lora-rank",
+        "--model",
+        "--moe-dp-size",
+        "--page-size",
+        "--pp-size",
+        "--quantization",
+        "--reasoning-parser",
+        "--sampling-backend",
+        "--sampling-defaults",
+        "--tokenizer-mode",
+        "--tokenizer-path",
+        "--weight-version",
+    ]
+)
+"""Flags of SGLang's that the trainer has, too, whole or as the beginning of another, or may have:
+Megatron-LM makes options of the fields of its configurations (megatron/training/config,
+megatron/core, at d98e8a6); slime at 624b824."""
+
+
+def option_for(flag: str) -> str | None:
+    """slime's own option for what a flag of the engine says."""
+    own = OWN.get(canonical(flag.removeprefix("--").replace("-", "_")))
+    return own.option if own is not None else None
+
+
+def is_lost(flag: str) -> bool:
+    """Whether a flag among slime's options can only be meant for the engine, which does not get it.
+
+    It is one that a release of SGLang has, and neither slime, Megatron-LM nor torchrun (which
+    names nodes and ports as the engine does).
+    """
+    if not flag.startswith("--") or "_" in flag or flag in _SHARED or history(flag) is None:
+        return False
+    name = canonical(flag.removeprefix("--").replace("-", "_"))
+    return name == "tp_size" or name not in OWN

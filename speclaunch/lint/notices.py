@@ -100,8 +100,8 @@ Reports what a reader met on its way to a server command and could not take for 
 slime without its `--sglang-` prefix, a command that is put together while the script runs.
 
 ## Why it matters
-What is not understood is not checked. slime drops `--speculative-…` options that lack the prefix,
-and rolls out without speculation.
+What is not understood is not checked. slime drops options of the engine that lack the prefix, and
+rolls out without what they say: without speculation, for one.
 
 ## Example
 ```bash

@@ -174,3 +174,40 @@ def test_the_trainers_own_options_are_no_server_arguments() -> None:
 def test_no_release_has_an_argument_for_the_router() -> None:
     flags = {flag for v in held_versions() for a in load(v).arguments.values() for flag in a.flags}
     assert not [flag for flag in flags if flag.startswith(("--router-", "--server-concurrency"))]
+
+
+def test_the_engines_flags_without_the_prefix_do_not_reach_it() -> None:
+    script = (
+        "python3 train.py --hf-checkpoint /m --sglang-dtype half \\\n"
+        "  --tp-size 8 --max-running-requests=5 --mem-fraction-static 0.7 --cuda-graph-bs 1 2 \\\n"
+        "  --lr 1e-6 --seed 1 --attention-backend flash --tensor-model-parallel-size 2 --bf16\n"
+    )
+    reading = read_shell(script, "x.sh")
+    (found,) = reading.invocations
+    lost = ["--tp-size 8", "--max-running-requests=5", "--mem-fraction-static 0.7"]
+    lost += ["--cuda-graph-bs 1 2"]
+    said = {one.text: one.why for one in found.dropped}
+    for whole in lost:
+        assert "does not reach the engine" in said[whole]
+    for whole in ("--lr 1e-6", "--attention-backend flash", "--tensor-model-parallel-size 2"):
+        assert "does not concern the engine" in said[whole]
+    assert [problem.help for problem in reading.problems] == [
+        "use --rollout-num-gpus-per-engine",
+        "write --sglang-max-running-requests",
+        "write --sglang-mem-fraction-static",
+        "write --sglang-cuda-graph-bs",
+    ]
+    assert [problem.place.column for problem in reading.problems if problem.place] == [
+        3,
+        15,
+        40,
+        66,
+    ]
+
+
+def test_what_megatron_or_torchrun_may_have_too_is_no_problem() -> None:
+    words = (
+        "--attention-backend flash --context-length 8 --dtype x --port 1 --nnodes 2 --log-level x"
+    )
+    reading = read_shell(f"python3 train.py --sglang-dtype half {words}\n", "x.sh")
+    assert not reading.problems
