@@ -92,9 +92,10 @@ class _Parser(SimpleParser):
         try:
             return self._command()
         except UnreadableError as error:
-            self.source.document.spend(_COST_OF_GIVING_UP)
-            from_here = error.at if error.by_line and self.text[start] != "(" else start
-            line = _LOGICAL_LINE.match(self.text, from_here)
+            by_line = error.by_line and self.text[start] != "("
+            if not by_line:  # else nothing is read twice
+                self.source.document.spend(_COST_OF_GIVING_UP)
+            line = _LOGICAL_LINE.match(self.text, error.at if by_line else start)
             end = line.end() if line is not None else len(self.text)
             self._give_up(error, start, end)
             self.depth, self.pos = depth, end
@@ -150,7 +151,8 @@ class _Parser(SimpleParser):
                 case "function":
                     return self._function_word(start)
                 case _:
-                    return self._before_command(start, word[0])
+                    self._before_command(start, word[0])
+                    return None
         if self.text[start] == "(":
             return self._parenthesised(start)
         name = _FUNCTION.match(self.text, start)
