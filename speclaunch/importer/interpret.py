@@ -25,7 +25,16 @@ from speclaunch.importer.expand import Expander
 from speclaunch.importer.interface import Dropped, Invocation, Reading, Word
 from speclaunch.importer.parser import parse
 from speclaunch.importer.scope import Changes, Field, Scope, Value
-from speclaunch.importer.syntax import Compound, Function, Node, Script, Simple, Substitution, asks
+from speclaunch.importer.syntax import (
+    Compound,
+    Function,
+    Node,
+    Script,
+    Simple,
+    Substitution,
+    asks,
+    pipeline,
+)
 from speclaunch.importer.text import Piece, Source, Span, joined
 from speclaunch.importer.wrappers import SERVER, Wrapping
 
@@ -87,9 +96,9 @@ class Interpreter:
             self._end_fragment()
             self._dangling = False
             if before is None:
-                self._node(node, _pipeline(nodes, index))
+                self._node(node, pipeline(nodes, index))
             else:
-                self._after(before, node, _pipeline(nodes, index))
+                self._after(before, node, pipeline(nodes, index))
         self._end_fragment()
 
     def _node(self, node: Node, pipeline: Span | None) -> None:
@@ -382,19 +391,6 @@ def _argument(field: Field) -> Field:
     owner = field.span
     pieces = tuple(replace(piece, owner=piece.owner or owner) for piece in field.pieces)
     return replace(field, pieces=pieces)
-
-
-def _pipeline(nodes: Sequence[Node], index: int) -> Span | None:
-    """The rest of the pipeline that starts at a command."""
-    node = nodes[index]
-    if node.end not in ("|", "|&"):
-        return None
-    last = index + 1
-    while last + 1 < len(nodes) and nodes[last].end in ("|", "|&"):
-        last += 1
-    if last >= len(nodes):
-        return None
-    return Span(node.span.source, node.end_at, nodes[last].span.end)
 
 
 def _distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:

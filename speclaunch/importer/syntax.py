@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -205,3 +206,16 @@ def asks(node: Node) -> bool:
     if not node.words:  # `[[ … ]]` and `(( … ))`
         return not node.assignments
     return node.words[0].plain in _QUESTIONS
+
+
+def pipeline(nodes: Sequence[Node], index: int) -> Span | None:
+    """The rest of the pipeline that starts at a command."""
+    node = nodes[index]
+    if node.end not in ("|", "|&"):
+        return None
+    last = index + 1
+    while last + 1 < len(nodes) and nodes[last].end in ("|", "|&"):
+        last += 1
+    if last >= len(nodes):
+        return None
+    return Span(node.span.source, node.end_at, nodes[last].span.end)

@@ -317,6 +317,8 @@ def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[
         stages = pipeline.value if pipeline is not None and pipeline.known else 1
         size = int(gpus.text) // max(1, int(stages))
         found["tp_size"] = Given("tp_size", size, GPUS, gpus.place)
+    elif gpus is not None:
+        found["tp_size"] = Given("tp_size", gpus.text, GPUS, gpus.place, known=False)
     return found
 
 
