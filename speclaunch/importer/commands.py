@@ -220,3 +220,18 @@ class Comments:
                 return
             yield index
             above -= 1
+
+
+def distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
+    """Without repetitions: a function that is called twice in the same way is one command."""
+    seen: set[tuple[object, ...]] = set()
+    for found in invocations:
+        words: tuple[Word, ...] = found.words
+        key = (
+            found.place,
+            tuple(w.text for w in words),
+            tuple((k, v.text) for k, v in found.env.items()),
+        )
+        if key not in seen:
+            seen.add(key)
+            yield found

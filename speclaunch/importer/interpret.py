@@ -16,13 +16,14 @@ from speclaunch.importer.commands import (
     Around,
     Comments,
     Found,
+    distinct,
     environment,
     leftovers,
     look,
     prompt,
 )
 from speclaunch.importer.expand import Expander
-from speclaunch.importer.interface import Dropped, Invocation, Reading, Word
+from speclaunch.importer.interface import Dropped, Invocation, Reading
 from speclaunch.importer.parser import parse
 from speclaunch.importer.scope import Changes, Field, Scope, Value
 from speclaunch.importer.syntax import (
@@ -76,7 +77,7 @@ class Interpreter:
                     self._run(function.body)
         self._unused_arrays()
         return Reading(
-            tuple(_distinct(self.invocations)),
+            tuple(distinct(self.invocations)),
             tuple(self.problems),
             tuple(self.unread),
             tuple(self.misread),
@@ -391,18 +392,3 @@ def _argument(field: Field) -> Field:
     owner = field.span
     pieces = tuple(replace(piece, owner=piece.owner or owner) for piece in field.pieces)
     return replace(field, pieces=pieces)
-
-
-def _distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
-    """Without repetitions: a function that is called twice in the same way is one command."""
-    seen: set[tuple[object, ...]] = set()
-    for found in invocations:
-        words: tuple[Word, ...] = found.words
-        key = (
-            found.place,
-            tuple(w.text for w in words),
-            tuple((k, v.text) for k, v in found.env.items()),
-        )
-        if key not in seen:
-            seen.add(key)
-            yield found
