@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.atomic_files import read_json
 from speclaunch.launch.journal import FILE, LaunchState
 from speclaunch.launch.locks import Holder, living
-from speclaunch.recipe.names import suggest
 
 
 @dataclass(frozen=True, slots=True)

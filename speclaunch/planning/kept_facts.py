@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.engine.canonical import value_of
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.facts.checkpoint_file import CheckpointFile, read_file
 from speclaunch.facts.hub import fetch_facts, revision_of
@@ -21,7 +22,6 @@ from speclaunch.facts.safe_json import UnreadableFileError, is_directory, is_fil
 from speclaunch.facts.write_checkpoint_file import keep
 from speclaunch.recipe.compose import recipe_names
 from speclaunch.recipe.load import Recipe, load
-from speclaunch.recipe.names import suggest
 from speclaunch.resources import recipes_dir
 
 DIRECTORY = "directory"

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.recipe.find_recipe import SUFFIX
-from speclaunch.recipe.names import RECIPE, group_names, is_server_argument, schema_paths, suggest
+from speclaunch.recipe.names import RECIPE, group_names, is_server_argument, schema_paths
 from speclaunch.recipe.source import read_positions
 from speclaunch.resources import conf_dir, recipes_dir
 

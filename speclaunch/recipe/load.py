@@ -11,10 +11,11 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.recipe.compose import Composition, compose
 from speclaunch.recipe.interpolation import restored, unset_places, without_unset
-from speclaunch.recipe.names import group_names, is_server_argument, suggest
+from speclaunch.recipe.names import group_names, is_server_argument
 from speclaunch.recipe.schema import Deployment
 from speclaunch.recipe.source import KeyPath, Provenance
 

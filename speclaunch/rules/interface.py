@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
-
-from packaging.specifiers import SpecifierSet
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.versions import within
 from speclaunch.errors import Place
-from speclaunch.plan.plan import Plan
 from speclaunch.rules.pages import page
+
+if TYPE_CHECKING:  # the table of rules is read where there is no plan
+    from speclaunch.plan.plan import Plan
 
 
 class Severity(StrEnum):
@@ -57,8 +58,8 @@ class Verdict:
     """Given only where no argument stands for it: a word that the parser refuses."""
 
 
-Check = Callable[[Plan], Iterator[Verdict]]
-CheckAcross = Callable[[Sequence[Plan]], Iterator[tuple[Plan, Verdict]]]
+Check = Callable[["Plan"], Iterator[Verdict]]
+CheckAcross = Callable[[Sequence["Plan"]], Iterator[tuple["Plan", Verdict]]]
 """A check that needs several deployments: it says which of them each verdict is about."""
 
 
@@ -67,14 +68,14 @@ class Rule:
     """One rule: the conditions under which `check` is asked at all. Its page says the rest.
 
     `algorithms`: effective algorithms that it looks at; empty: any, also none. `versions`: the
-    engine versions that it holds for.
+    engine versions that it holds for, as a specifier set; empty: all.
     """
 
     code: str
     name: str
     severity: Severity
     check: Check
-    versions: SpecifierSet = field(default_factory=lambda: SpecifierSet(prereleases=True))
+    versions: str = ""
     algorithms: frozenset[str] = frozenset()
     check_across: CheckAcross | None = None
     also: Mapping[Severity, str] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class Rule:
 
     def holds_in(self, version: str) -> bool:
         """Whether it is asked about an engine version at all."""
-        return within(version, str(self.versions))
+        return within(version, self.versions)
 
     @property
     def summary(self) -> str:
@@ -110,12 +111,19 @@ def rule(
         name,
         severity,
         check,
-        SpecifierSet(versions, prereleases=True),
+        versions,
         frozenset(algorithms),
         check_across,
         also or {},
         tuple(says),
     )
+
+
+def defined_in(module: str) -> tuple[Rule, ...]:
+    """The rules that a module defines; this imports it."""
+    found = import_module(module)
+    rules: tuple[Rule, ...] = found.RULES if hasattr(found, "RULES") else (found.RULE,)
+    return rules
 
 
 @dataclass(frozen=True, slots=True)
