@@ -23,12 +23,13 @@ from speclaunch.cli.options import (
 from speclaunch.errors import ExitCode, Problem, SpeclaunchError
 from speclaunch.lint.collect import STDIN, collect
 from speclaunch.lint.progress import following
-from speclaunch.lint.run import Options, Report
+from speclaunch.lint.report import Report
+from speclaunch.lint.run import Options
 from speclaunch.lint.run import lint as run_lint
 from speclaunch.report.console import err, out
 from speclaunch.report.findings import show_left_out, show_report
 from speclaunch.report.findings_json import report_json
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 
 
 class NothingToCheckError(SpeclaunchError):

@@ -14,7 +14,7 @@ from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.planning.inspection import inspect_checkpoint
 from speclaunch.report.console import out
 from speclaunch.report.inspection import inspection_json, show_inspection
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 
 
 def inspect(

@@ -21,7 +21,8 @@ from speclaunch.plan.request import from_recipe
 from speclaunch.plan.topics.attention import BACKENDS
 from speclaunch.recipe.load import Recipe
 from speclaunch.rules.examine import Examined, Lookup, examine
-from speclaunch.rules.interface import Finding, Rule, Unjudged
+from speclaunch.rules.finding import Finding, Unjudged
+from speclaunch.rules.interface import Rule
 
 _CPU = "cpu"
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import checkpoint_fact
 from speclaunch.facts.hub_name import HUB_NAME
 from speclaunch.facts.kept_tensors import kept_tensors
 from speclaunch.facts.layer_ranges import expanded
+from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.partial_config import WHOLE, PartialConfig
 from speclaunch.facts.quantization import quantization_config_in, quantization_in
 from speclaunch.facts.read_checkpoint import from_config

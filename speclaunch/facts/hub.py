@@ -9,11 +9,12 @@ from datetime import date
 from pathlib import Path
 
 from speclaunch.facts import quantization, tokenizer, weights
-from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact, checkpoint_fact
 from speclaunch.facts.hub_client import MAIN, HubClient, Listing, RefusedError, in_time
 from speclaunch.facts.hub_tensors import fetch_header
+from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.read_checkpoint import read_checkpoint
 from speclaunch.facts.record_checkpoint import MOST_HEADERS, record
 from speclaunch.facts.safe_json import (

@@ -16,7 +16,8 @@ from speclaunch.launch.session import Session
 from speclaunch.lint.ignores import unsilenced
 from speclaunch.recipe.load import Recipe
 from speclaunch.rules.examine import Lookup, examine
-from speclaunch.rules.interface import Finding, Rule, Severity
+from speclaunch.rules.finding import Finding, Severity
+from speclaunch.rules.interface import Rule
 
 _MISFIT = "SPL711"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 from speclaunch.rules.pages import page
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from speclaunch.plan.compare import BudgetNumber, PlanDifference, compare_budgets, compare_rows
 from speclaunch.plan.features import is_idle
 from speclaunch.planning.planned_deployment import PlannedDeployment
-from speclaunch.rules.interface import Finding
+from speclaunch.rules.finding import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from speclaunch.planning.settling import (
 )
 from speclaunch.planning.ways import Method, Way, too_early, ways_for
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 from speclaunch.rules.runner import judge
 
 Span = tuple[str, str]

@@ -20,7 +20,7 @@ from speclaunch.plan.request import Given, Origin, Request
 from speclaunch.plan.resolve import resolve
 from speclaunch.rules.checkpoints.loader import Comparison
 from speclaunch.rules.checkpoints.subject import Subject, drafts_itself, subject
-from speclaunch.rules.interface import Finding, Severity
+from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.registry import selected
 from speclaunch.rules.runner import judge
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from speclaunch.facts.checkpoint import Checkpoint, Origin
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.find_checkpoint import find_checkpoint, kept_facts
+from speclaunch.facts.origin import Origin
 from speclaunch.facts.sources import Sources
 
 _NOT_SHOWN = frozenset({"name", "path", "config", "raw", "origin", "unread", "tensors"})

@@ -22,7 +22,7 @@ from speclaunch.planning.planned_deployment import PlannedDeployment, planned
 from speclaunch.planning.ways import Method, Way, too_early, ways_for
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
 
 _OF_MODEL = ("trust_remote_code",)

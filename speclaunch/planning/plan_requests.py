@@ -15,7 +15,8 @@ from speclaunch.planning.planned_deployment import PlannedDeployment, Wish, plan
 from speclaunch.recipe.load import load
 from speclaunch.recipe.recipe_words import recipes, shown_overrides
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.interface import Rule, Severity
+from speclaunch.rules.finding import Severity
+from speclaunch.rules.interface import Rule
 
 
 @dataclass(frozen=True, slots=True)

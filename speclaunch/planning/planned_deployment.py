@@ -20,7 +20,8 @@ from speclaunch.plan.placement import beyond_the_gpus, gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.planning.coverage import Coverage, NoCoverage, coverage
 from speclaunch.rules.examine import Lookup, examine
-from speclaunch.rules.interface import Finding, Rule, Severity, Unjudged
+from speclaunch.rules.finding import Finding, Severity, Unjudged
+from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import BUG
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Given, Origin, Request
 from speclaunch.plan.resolve import resolve
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.interface import Finding, Fix, Rule, Severity, Unjudged
+from speclaunch.rules.finding import Finding, Fix, Severity, Unjudged
+from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import judge
 

@@ -17,7 +17,7 @@ from speclaunch.facts.facts import UnknownFact
 from speclaunch.report.findings import origins, show_findings
 from speclaunch.report.findings import render as render_finding
 from speclaunch.report.findings_json import checkpoint_json, finding_json
-from speclaunch.rules.interface import Finding, Severity
+from speclaunch.rules.finding import Finding, Severity
 
 VERSION = 1
 _MARKS = {

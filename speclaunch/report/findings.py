@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from speclaunch.engine.versions import ascending
-from speclaunch.facts.checkpoint import Checkpoint, Provenance
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.lint.run import FileReport, Report
+from speclaunch.facts.origin import Provenance
+from speclaunch.lint.report import FileReport, KnownCheckpoint, Report
 from speclaunch.report.problems import located
-from speclaunch.rules.interface import Finding, Severity, Unjudged
+from speclaunch.rules.finding import Finding, Severity, Unjudged
+
+if TYPE_CHECKING:
+    from speclaunch.facts.checkpoint import Checkpoint
 
 _COLORS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 
@@ -118,7 +122,7 @@ _ORIGINS = {
 _MANY_NAMES = 4
 
 
-def origins(checkpoints: Iterable[Checkpoint]) -> list[str]:
+def origins(checkpoints: Iterable[Checkpoint | KnownCheckpoint]) -> list[str]:
     """Where the facts of checkpoints come from, a line a source."""
     by_source: dict[str, dict[str, None]] = {}
     for one in checkpoints:

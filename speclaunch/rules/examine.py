@@ -21,8 +21,9 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Given, Request
 from speclaunch.plan.resolve import resolve
 from speclaunch.resources import models_dir, recipes_dir
+from speclaunch.rules.finding import Finding, Judgement
 from speclaunch.rules.grounds import with_grounds
-from speclaunch.rules.interface import Finding, Judgement, Rule
+from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import finding_of, judge
 
 

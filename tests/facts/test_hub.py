@@ -19,11 +19,12 @@ from typing import Any
 import pytest
 
 from speclaunch.facts import hub as hub_module
-from speclaunch.facts.checkpoint import Checkpoint, Provenance
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hub import fetch_checkpoint, fetch_facts, hub_source, revision_of
 from speclaunch.facts.hub_client import RefusedError
+from speclaunch.facts.origin import Provenance
 from tests.hub_server import COMMIT, Answer, Handler, HubServer, serving
 
 CONFIG = {"hidden_size": 8, "num_hidden_layers": 2}

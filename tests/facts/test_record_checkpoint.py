@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.checkpoint_file import CheckpointFile, checkpoint_of, read_file
 from speclaunch.facts.kept_tensors import kept_tensors
+from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.read_checkpoint import read_checkpoint
 from speclaunch.facts.record_checkpoint import publishable, record
 from speclaunch.facts.repository_facts import FOLDER
