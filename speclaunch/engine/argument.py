@@ -107,6 +107,11 @@ def name_of(flag: str) -> str:
     return flag.lstrip("-").replace("-", "_")
 
 
+def is_negation(argument: Argument, flag: str) -> bool:
+    """Whether a flag is the `--no-` half of a pair (argparse makes it by itself)."""
+    return argument.kind is ArgumentKind.BOOLEAN and flag.startswith("--no-")
+
+
 _SWITCHES = frozenset(
     {
         ArgumentKind.FLAG,

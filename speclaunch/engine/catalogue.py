@@ -27,6 +27,7 @@ from speclaunch.engine.argument import (
     EngineVariable,
     decode_argument,
     decode_variable,
+    is_negation,
     name_of,
 )
 from speclaunch.engine.nearest import nearest
@@ -138,11 +139,16 @@ class Catalogue:
         found = {argument.name: argument for argument in self.arguments.values()}
         for argument in self.arguments.values():
             for alias in argument.aliases:
-                if alias.startswith("--") and not _is_negation(argument, alias):
+                if alias.startswith("--") and not is_negation(argument, alias):
                     found.setdefault(name_of(alias), argument)
         for argument in sorted(self.arguments.values(), key=lambda item: item.deprecated):
             found.setdefault(argument.dest, argument)
         return found
+
+    @cached_property
+    def required(self) -> tuple[Argument, ...]:
+        """The arguments without which the parser refuses a command line."""
+        return tuple(one for one in self.arguments.values() if one.required)
 
     @cached_property
     def _near(self) -> dict[tuple[str, int], tuple[str, ...]]:
@@ -312,10 +318,6 @@ def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
         raise
     _load.cache_clear()
     return load(release.version, place)
-
-
-def _is_negation(argument: Argument, alias: str) -> bool:
-    return argument.kind is ArgumentKind.BOOLEAN and alias.startswith("--no-")
 
 
 def _default_directory() -> Path:

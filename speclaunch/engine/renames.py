@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -145,6 +146,7 @@ VARIABLES: tuple[LiveVariable, ...] = (
 )
 
 
+@lru_cache(maxsize=4096)
 def other_names(name: str) -> tuple[str, ...]:
     """The other names under which the same server argument is known, nearest first."""
     found = [name]
