@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from speclaunch.cli.check_options import chosen_rules, engine_versions, lookup
@@ -14,12 +13,13 @@ from speclaunch.lint.progress import following
 from speclaunch.lint.report import Report
 from speclaunch.lint.run import Options
 from speclaunch.lint.run import lint as run_lint
+from speclaunch.record import record
 from speclaunch.report.console import err_lines, out_lines
 from speclaunch.report.findings import show_left_out, show_report
 from speclaunch.rules.finding import Severity
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LintWords:
     """A command line of `speclaunch lint`: see its help."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from speclaunch.record import record
 
 DEFAULT = "launch"
 """The verb of `speclaunch recipe=NAME …`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Verb:
     """A verb, or a group of them: `where` names the module below `speclaunch.cli` and what of it.
 
