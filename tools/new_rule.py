@@ -165,7 +165,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         print(f"{row}: add the row")
     print(
         "\nFill in each TODO. Then:\n"
-        "  python tools/rule_pages.py      lists it in docs/rules/README.md and in the table of rules\n"
+        "  python tools/rule_pages.py      lists it in the table and in docs/rules/README.md\n"
         "  docs/reference/coverage.md      names it, where it is about speculation (1xx to 6xx)\n"
         f"  pytest tests/rules -k {asked.code}    its page, cases and conditions\n"
         "  pytest tests/rules/test_coverage.py tests/rules/test_registry.py    the two lists"

@@ -10,7 +10,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
-from speclaunch.cli.options import OutputFormat
+from speclaunch.cli.formats import OutputFormat
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.lint.file_codes import FILE_CODES

@@ -7,7 +7,7 @@ engine would read: a fact that is missing is unknown, never a guess.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from speclaunch.engine.versions import within
 from speclaunch.facts.origin import Origin
 from speclaunch.facts.partial_config import UnreadKeyError
 from speclaunch.facts.tensors import TensorFacts
+from speclaunch.record import record
 
 _TRANSFORMERS_5 = ">=0.5.10"
 """The first release that needs transformers 5, which reads the scaling of positions otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Checkpoint:
     """The facts of one checkpoint: its `config.json` (nested `text_config` included), the index
     of its weights, and its tokenizer.

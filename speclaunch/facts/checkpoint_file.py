@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from speclaunch.facts.safe_json import (
     texts,
 )
 from speclaunch.facts.unknown import UnknownFact
+from speclaunch.record import record
 
 FORMAT = 1
 """The form that this reads and writes."""
@@ -38,7 +39,7 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckpointFile:
     """What stands in the file. Fields that are None or empty are not known."""
 

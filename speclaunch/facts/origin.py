@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from speclaunch.record import record
 
 
 class Provenance(StrEnum):
@@ -20,7 +21,7 @@ class Provenance(StrEnum):
     HUB = "hub"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Origin:
     """Where the facts of a checkpoint come from, and how far they go."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from speclaunch.facts.origin import Origin
 from speclaunch.facts.unknown import UnknownFact
+from speclaunch.record import record
 from speclaunch.rules.finding import Finding, Severity, Unjudged
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KnownCheckpoint:
     """A checkpoint whose facts were known: its name as asked for, and where they come from."""
 
@@ -19,7 +18,7 @@ class KnownCheckpoint:
     """The fields that no source tells, in alphabetical order."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileReport:
     """What was found in one file for one engine version. `skipped` says why it was not checked."""
 
@@ -36,7 +35,7 @@ class FileReport:
     """Skipped because it is a template, whatever the version."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Report:
     """The reports of all files, in the order of the paths."""
 

@@ -24,13 +24,14 @@ from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
 from speclaunch.lint.report import FileReport, KnownCheckpoint, Report
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
+from speclaunch.record import record
 from speclaunch.rules.examine import Lookup, examine, examine_together
 from speclaunch.rules.finding import Finding, Fix, Unjudged
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """How to lint. `versions` empty: each file's own, see `_parts`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ from speclaunch.recipe.interpolation import restored, unset_places, without_unse
 from speclaunch.recipe.names import group_names, is_server_argument
 from speclaunch.recipe.schema import Deployment
 from speclaunch.recipe.source import KeyPath, Provenance
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unset:
     """A value of a recipe that needs an environment variable which is not set."""
 
@@ -29,7 +30,7 @@ class Unset:
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Recipe:
     """A Deployment, the file it was asked for with, and where each of its values came from."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from speclaunch.errors import Place
+from speclaunch.record import record
 from speclaunch.rules.pages import page
 
 
@@ -22,7 +23,7 @@ class Severity(StrEnum):
     """What the engine changes by itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fix:
     """What to do: a sentence, and the edits that do it where there is one obvious way.
 
@@ -36,7 +37,7 @@ class Fix:
     safe: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """A rule's verdict on one deployment, with its place."""
 
@@ -55,7 +56,7 @@ class Finding:
         return page(self.code).source or "speclaunch"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unjudged:
     """A rule that had no verdict, because something it asks for is not known."""
 
@@ -64,7 +65,7 @@ class Unjudged:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Judgement:
     """All findings on one deployment, and the rules that could not tell."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from speclaunch.engine.versions import within
 from speclaunch.errors import Place
+from speclaunch.record import record
 from speclaunch.rules.finding import Fix, Severity
 from speclaunch.rules.pages import page
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:  # the table of rules is read where there is no plan
 __all__ = ["Fix", "Rule", "Severity", "Verdict", "defined_in", "rule"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Verdict:
     """One thing a rule has to say, at the names of arguments or variables that it is about.
 
@@ -40,7 +41,7 @@ CheckAcross = Callable[[Sequence["Plan"]], Iterator[tuple["Plan", Verdict]]]
 """A check that needs several deployments: it says which of them each verdict is about."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """One rule: the conditions under which `check` is asked at all. Its page says the rest.
 

@@ -6,15 +6,15 @@ Of some two hundred modules a plan needs those whose engine versions and algorit
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
+from speclaunch.record import record
 from speclaunch.rules.interface import Rule, Severity, defined_in
 from speclaunch.rules.table import ROWS
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Deferred:
     """A check of a rule whose module is not imported before it is called."""
 

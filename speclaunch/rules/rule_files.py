@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import speclaunch.rules
+from speclaunch.record import record
 from speclaunch.rules import FAMILIES
 from speclaunch.rules.interface import Rule, defined_in
 
 _FILE = re.compile(r"spl(\dxx|\d{3}(?:_\d{3})*)_(\w+)")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleFile:
     """A module of rules: the numbers in its name (`9xx`: what else there is of them), its name."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer
 
-from speclaunch.cli.options import OutputFormat
+from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.plan import plan as verb
 from speclaunch.errors import InputError
 from speclaunch.planning.plan_requests import exit_code

@@ -481,7 +481,7 @@ def test_a_hub_that_drips_does_not_keep_the_process(hub: HubServer, tmp_path: Pa
 
 def test_the_library_is_not_imported_offline() -> None:
     script = (
-        "import sys; import speclaunch.cli.app as a; a._register([]); "
+        "import sys; import speclaunch.cli.commands as a; a.register([]); "
         "import speclaunch.facts.gather; import speclaunch.facts.hub; "
         "print([m for m in sys.modules if m.startswith(('huggingface_hub', 'httpx'))])"
     )

@@ -30,6 +30,7 @@ from speclaunch.plan.memory.ranks import Ranks, ranks_of
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.algorithms import BLOCK_FAMILY
 from speclaunch.plan.topics.target import target_of
+from speclaunch.record import record
 
 _USUAL = 2
 """Bytes of an element where the config does not say the dtype: bfloat16 or float16."""
@@ -107,7 +108,7 @@ def _matrices(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
 _VOCABULARY = (WeightRole.EMBEDDING, WeightRole.HEAD)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loaded:
     """The weights as the engine holds them.
 

@@ -127,7 +127,7 @@ def _list_findings(paper: LineWriter, title: str, findings: Sequence[Finding]) -
         return
     paper.heading(title, str(len(findings)))
     for finding in findings:
-        paper.text(render(finding))
+        paper.text(render(finding).drawn())
 
 
 def _show_budget(paper: LineWriter, found: Comparison) -> None:
