@@ -8,7 +8,8 @@ from pathlib import Path
 from speclaunch.cli.check_options import chosen_rules, engine_versions, lookup
 from speclaunch.cli.formats import OutputFormat
 from speclaunch.errors import ExitCode, Problem, SpeclaunchError
-from speclaunch.lint.collect import STDIN, collect
+from speclaunch.lint.collect import collect
+from speclaunch.lint.paths import STDIN
 from speclaunch.lint.progress import following
 from speclaunch.lint.report import Report
 from speclaunch.lint.run import Options

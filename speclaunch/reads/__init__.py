@@ -77,16 +77,25 @@ _recorder: Reads | None = None
 @contextlib.contextmanager
 def recording(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
     """Record what the block looks at; whoever records around it gets it, too."""
-    global _recorder  # noqa: PLW0603
     around = _recorder
-    own = Reads(shipped if around is None else around.shipped)
+    with aside(shipped if around is None else around.shipped) as own:
+        try:
+            yield own
+        finally:
+            if around is not None:
+                around.add(own)
+
+
+@contextlib.contextmanager
+def aside(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
+    """Record what the block looks at, apart from whoever records around it."""
+    global _recorder  # noqa: PLW0603
+    around, own = _recorder, Reads(shipped)
     _recorder = own
     try:
         yield own
     finally:
         _recorder = around
-        if around is not None:
-            around.add(own)
 
 
 def unrepeatable() -> None:
