@@ -14,10 +14,9 @@ from speclaunch.facts.declared_gpus import AUTO
 from speclaunch.facts.engines import at_hand, declared
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware_choice import choose_hardware
-from speclaunch.facts.runtime import find_runtime
-from speclaunch.importer.deployment import recipe_name
 from speclaunch.importer.images import image_version
 from speclaunch.importer.interface import Invocation
+from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.file_codes import FILE_CODES, NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE, FileCode
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
@@ -178,6 +177,8 @@ def _version(source: LintedFile) -> str:
 @cache
 def _installed() -> str | None:
     """The version of the engine on this machine; where it is no release, its own catalogue."""
+    from speclaunch.facts.runtime import find_runtime  # noqa: PLC0415  slow to import
+
     try:
         return at_hand(find_runtime(None))
     except Exception:  # none is installed, or one that nobody knows: the newest is assumed
