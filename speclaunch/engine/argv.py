@@ -9,7 +9,7 @@ one thing are not handed to it (`plain_flags.py`).
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
@@ -24,11 +24,12 @@ from speclaunch.engine.plain_flags import (
     plain_value,
 )
 from speclaunch.engine.value_suggestions import value_advice
+from speclaunch.record import record
 
 __all__ = ["ArgvProblem", "ParsedArgument", "ParsedArguments", "args_of", "parse_argv"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ParsedArgument:
     """One argument of a command line.
 
@@ -55,7 +56,7 @@ class ParsedArgument:
         return self.argument.dest
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArgvProblem:
     """What the engine would refuse; `index` is the word, None when a word is missing."""
 
@@ -64,7 +65,7 @@ class ArgvProblem:
     help: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ParsedArguments:
     """A command line, parsed for one engine version."""
 
@@ -139,7 +140,7 @@ def args_of(parsed: ParsedArguments) -> dict[str, Any]:
     return {name: appended.get(name, item.value) for name, item in found.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Chunk:
     """A flag and the words behind it, up to the next flag."""
 
@@ -232,7 +233,7 @@ def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvPr
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Stored:
     """What a flag and its values leave behind: the value, or the first word that is left over."""
 

@@ -39,6 +39,7 @@ from speclaunch.engine.versions import (
     resolve,
 )
 from speclaunch.errors import InputError, Problem
+from speclaunch.record import record
 
 __all__ = [
     "Ambiguous",
@@ -66,7 +67,7 @@ DATA = Path(__file__).resolve().parent / "data"
 _HELP = Argument("--help", "help", ArgumentKind.HELP, type="bool", aliases=("-h",))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ambiguous:
     """A shortened flag that several flags begin with: the engine exits with code 2."""
 
@@ -74,14 +75,14 @@ class Ambiguous:
     candidates: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unknown:
     """A flag that the engine does not know; :meth:`Catalogue.close` finds similar ones."""
 
     token: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class History:
     """When a name existed, within the held versions.
 

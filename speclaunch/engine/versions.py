@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from speclaunch.errors import InputError, Problem
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -21,7 +21,7 @@ class UnknownVersion(InputError):
     """No held version can stand for the one that was asked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResolvedVersion:
     """The held version that answers for ``asked``; ``note`` says why when it is another one."""
 

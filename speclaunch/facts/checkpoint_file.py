@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import checkpoint_fact
 from speclaunch.facts.hub_name import HUB_NAME
 from speclaunch.facts.kept_tensors import kept_tensors
 from speclaunch.facts.layer_ranges import expanded
+from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.partial_config import WHOLE, PartialConfig
 from speclaunch.facts.quantization import quantization_config_in, quantization_in
 from speclaunch.facts.read_checkpoint import from_config
@@ -29,6 +30,7 @@ from speclaunch.facts.safe_json import (
     texts,
 )
 from speclaunch.facts.unknown import UnknownFact
+from speclaunch.record import record
 
 FORMAT = 1
 """The form that this reads and writes."""
@@ -37,7 +39,7 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckpointFile:
     """What stands in the file. Fields that are None or empty are not known."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from speclaunch.facts.declared_gpus import AUTO, declare
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.hardware_probe import probe_host
+from speclaunch.record import record
 
 Machine = Callable[[], Hardware | UnknownFact]
 """What this machine has, or why that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chosen:
     """The hardware; None where nobody named any. `unknown`: why this machine's is not known."""
 

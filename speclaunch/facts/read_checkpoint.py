@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.checkpoint import Checkpoint, Origin, PartlyReadCheckpoint, Provenance
+from speclaunch.facts.checkpoint import Checkpoint, PartlyReadCheckpoint
 from speclaunch.facts.context import context_lengths
 from speclaunch.facts.facts import checkpoint_fact
+from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.partial_config import PartialConfig, UnreadKeyError, merged
 from speclaunch.facts.quantization import (
     quantization,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from speclaunch.engine.argument import ArgumentKind
 from speclaunch.engine.argv import ParsedArgument, ParsedArguments, args_of, parse_argv
@@ -22,6 +22,7 @@ from speclaunch.importer.literals import Literals
 from speclaunch.importer.recipe_text import OPEN, Interpolation, RecipeLine, recipe_text
 from speclaunch.importer.slime import prefixed
 from speclaunch.importer.slime_own import GPUS, MODEL, OWN
+from speclaunch.record import record
 
 _OF_SLIME = "an option of slime itself"
 _FEW = 2
@@ -29,7 +30,7 @@ _FEW = 2
 _COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Imported:
     """A deployment read from somebody's command, ready to be written as a recipe."""
 

@@ -16,6 +16,7 @@ from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer import placeholders
 from speclaunch.importer.interface import ConfigFile, Dropped, Invocation, InvocationKind, Word
 from speclaunch.importer.sglang_yaml import read_sglang_yaml
+from speclaunch.record import record
 
 _MANY = re.compile(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
 """In the name of a variable that holds more words than one, or none."""
@@ -55,7 +56,7 @@ def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settled:
     """A command with the words that its text itself gives the parser.
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from speclaunch.recipe.schema import Recovery, Restart
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Again:
     """Start it again after so many seconds."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GiveUp:
     """Do not start it again, and why."""
 

@@ -6,7 +6,6 @@ Only architectures whose layers were read are judged; `UnknownValueError` for al
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.divided_models import GROUPED, LATENT, OTHER_HEADS
@@ -18,6 +17,7 @@ from speclaunch.plan.memory.ranks import Ranks, ranks_of
 from speclaunch.plan.memory.weights import counted
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.target import target_of
+from speclaunch.record import record
 
 _OTHER_ATTENTION = (
     "dcp_size",
@@ -32,7 +32,7 @@ _EVEN_VOCABULARY = "<0.5.22"
 layers/vocab_parallel_embedding.py)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Undivided:
     """Something of a model that its ranks do not divide."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,15 @@ from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Given, Request
 from speclaunch.plan.resolve import resolve
+from speclaunch.record import record
 from speclaunch.resources import models_dir, recipes_dir
+from speclaunch.rules.finding import Finding, Judgement
 from speclaunch.rules.grounds import with_grounds
-from speclaunch.rules.interface import Finding, Judgement, Rule
+from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import finding_of, judge
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lookup:
     """Where facts come from. `hardware` None: not known (nothing is assumed)."""
 
@@ -85,7 +87,7 @@ def _unread(version: str) -> Iterator[UnknownFact]:
         yield UnknownFact(what, f"that of {known.version} is taken", "update speclaunch")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Examined:
     """A deployment's plan and what the rules say of it."""
 

@@ -11,11 +11,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Never
 
-from speclaunch.facts.checkpoint import Checkpoint, Provenance
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts, UnknownFact, checkpoint_fact
+from speclaunch.facts.origin import Provenance
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolve import resolve
-from speclaunch.rules.interface import Finding, Judgement, Rule, Severity
+from speclaunch.rules.finding import Finding, Judgement, Severity
+from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import judge
 
 _AT_HAND = frozenset({Provenance.DIRECTORY, Provenance.CACHE})

@@ -12,7 +12,8 @@ from speclaunch.importer.slime import prefixed
 from speclaunch.importer.slime_own import OWN
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Origin, Request
-from speclaunch.rules.interface import Finding, Judgement, Rule, Unjudged, Verdict
+from speclaunch.rules.finding import Finding, Judgement, Unjudged
+from speclaunch.rules.interface import Rule, Verdict
 
 _FLAG = re.compile(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
 _OF_WORDS = "SPL0"

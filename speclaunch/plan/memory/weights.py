@@ -38,6 +38,7 @@ from speclaunch.plan.memory.ranks import Ranks, ranks_of
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.algorithms import BLOCK_FAMILY
 from speclaunch.plan.topics.target import target_of
+from speclaunch.record import record
 
 _PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 _USUAL = 2
@@ -138,7 +139,7 @@ def _matrices(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
 _VOCABULARY = (WeightRole.EMBEDDING, WeightRole.HEAD)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loaded:
     """The weights as the engine holds them.
 
