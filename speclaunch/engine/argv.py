@@ -254,9 +254,17 @@ def _stored(
             value = plain_value(argument, spelling, chunk.words, catalogue.version, checked=checked)
             if value is not NOT_PLAIN:
                 return _Stored(value)
-        elif isinstance(argument, Unknown) and not any(one.startswith("-") for one in values):
+        elif not any(one.startswith("-") for one in values):
+            if isinstance(argument, Ambiguous):
+                return ArgvProblem(chunk.index, _several(argument), _hint(written, catalogue))
             return _Stored(extra=written)
     return _by_argparse(chunk, argument, catalogue)
+
+
+def _several(found: Ambiguous) -> str:
+    """argparse's words, the flag of its own first."""
+    matches = sorted(found.candidates, key="--help".__ne__)
+    return f"ambiguous option: {found.token} could match {', '.join(matches)}"
 
 
 def _by_argparse(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -39,6 +38,8 @@ def _human_readable_int(value: str) -> int:
                 f"Invalid integer value: '{value}'. Use a plain integer, SI suffixes (1k, 1M), "
                 "or IEC suffixes (1Ki, 1Mi). Suffixes are case-sensitive."
             ) from None
+    from decimal import Decimal  # noqa: PLC0415  slow to import
+
     number, suffix = match.groups()
     power = "KMGT".index(suffix[0].upper()) + 1
     if not suffix.endswith("i"):

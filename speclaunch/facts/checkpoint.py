@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.versions import within
 from speclaunch.facts.origin import Origin
 from speclaunch.facts.partial_config import UnreadKeyError
-from speclaunch.facts.tensors import TensorFacts
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.facts.tensors import TensorFacts
 
 _TRANSFORMERS_5 = ">=0.5.10"
 """The first release that needs transformers 5, which reads the scaling of positions otherwise."""

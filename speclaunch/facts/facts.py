@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.model_pairs import ModelPair
-from speclaunch.facts.runtime import Runtime
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.facts.runtime import Runtime
 
 __all__ = ["Facts", "UnknownFact", "checkpoint_fact"]
 

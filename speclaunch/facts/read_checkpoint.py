@@ -28,10 +28,7 @@ from speclaunch.facts.safe_json import (
     text,
     texts,
 )
-from speclaunch.facts.tensors import read_tensors
-from speclaunch.facts.tokenizer import read_vocabulary
 from speclaunch.facts.unknown import UnknownFact
-from speclaunch.facts.weights import read_weights
 
 _NESTED = ("thinker_config", "llm_config", "language_config", "text_config")
 """In this order: get_hf_text_config of srt/utils/hf_transformers/common.py (0.5.23). Releases up
@@ -57,6 +54,10 @@ def read_checkpoint(
     With `tokenizer` the vocabulary is read, too (some ten milliseconds). Never raises for what is
     in the files.
     """
+    from speclaunch.facts.tensors import read_tensors  # noqa: PLC0415  most come from the index
+    from speclaunch.facts.tokenizer import read_vocabulary  # noqa: PLC0415
+    from speclaunch.facts.weights import read_weights  # noqa: PLC0415
+
     try:
         config = read_object(directory / "config.json")
     except UnreadableFileError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
@@ -242,12 +241,6 @@ def _apart(dropped: Sequence[Dropped]) -> list[str]:
 def _together(why: str, dropped: Sequence[Dropped]) -> list[str]:
     names = " ".join(one.text.partition(" ")[0].partition("=")[0] for one in dropped)
     return [f"{dropped[0].place}: left out {len(dropped)} times {why}: {names}"]
-
-
-def recipe_name(stem: str, number: int | None = None) -> str:
-    """A file's stem as a recipe's name; the number tells several commands of a file apart."""
-    name = re.sub(r"\W+", "_", stem).strip("_").lower() or "imported"
-    return name if number is None else f"{name}_{number}"
 
 
 def _parsed(

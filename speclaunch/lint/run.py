@@ -15,9 +15,9 @@ from speclaunch.facts.declared_gpus import AUTO
 from speclaunch.facts.engines import declared
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware_choice import choose_hardware
-from speclaunch.importer.deployment import recipe_name
 from speclaunch.importer.images import image_version
 from speclaunch.importer.interface import Invocation
+from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.file_codes import FILE_CODES, NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE, FileCode
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch import reads
 from speclaunch.facts.facts import Facts, UnknownFact
@@ -15,7 +15,6 @@ from speclaunch.facts.gather import gather
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.project_settings import Assumptions, assumed_above
 from speclaunch.facts.repository_facts import models_folders
-from speclaunch.facts.runtime import Runtime
 from speclaunch.facts.safe_json import is_directory
 from speclaunch.facts.sources import Sources
 from speclaunch.plan.architectures import architectures
@@ -29,6 +28,9 @@ from speclaunch.rules.grounds import with_grounds
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import finding_of, judge
+
+if TYPE_CHECKING:
+    from speclaunch.facts.runtime import Runtime
 
 
 @record

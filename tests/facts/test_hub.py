@@ -352,6 +352,9 @@ def test_a_hostile_hub(
     assert time.monotonic() - begun < 15  # of a machine that does much else
     assert why in found.why
     if "drips" not in name:  # that one ends with its thread
+        until = time.monotonic() + 10
+        while list(tmp_path.iterdir()) and time.monotonic() < until:  # of a machine that is busy
+            time.sleep(0.05)
         assert list(tmp_path.iterdir()) == []
 
 

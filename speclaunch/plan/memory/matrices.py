@@ -69,6 +69,21 @@ class Matrix:
         """The number of elements, of all copies."""
         return self.rows * self.columns * self.copies
 
+    def in_layer(self, index: int) -> Matrix:
+        """The same in a layer (`dataclasses.replace` takes as long as all the rest)."""
+        return Matrix(
+            self.name,
+            self.rows,
+            self.columns,
+            self.shard,
+            self.role,
+            self.copies,
+            self.linear,
+            self.most,
+            self.bytes,
+            index,
+        )
+
     def parts(self, ranks: Ranks) -> float:
         """Into how many parts it is divided."""
         found: float = {
