@@ -90,6 +90,8 @@ def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
 
 def expanded(path: str, home: Path | None = None) -> Path:
     """As the hub's library expands it; without a home directory `~` stays what it is."""
+    if "$" in path:
+        reads.unrepeatable()  # any variable
     return (home or Path()) / os.path.expandvars(os.path.expanduser(path))  # noqa: PTH111
 
 

@@ -68,13 +68,23 @@ class Cache:
                 return document["value"]
         return None
 
-    def put(self, name: str, value: Any, looked: Reads) -> None:
-        """Keep a value, where it can be had again from what was looked at."""
+    def put(
+        self,
+        name: str,
+        value: Any,
+        looked: Reads,
+        is_safe: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """Keep a value, where it can be had again from what was looked at.
+
+        `is_safe`: whether a text may be written down.
+        """
         if self._is_broken or not looked.repeatable:
             return
         seen = [[kind, path, state] for (kind, path), state in looked.seen.items()]
-        text = json.dumps({"value": value, "reads": seen}, separators=(",", ":")).encode()
-        if len(text) > _MOST_BYTES:
+        said = json.dumps({"value": value, "reads": seen}, separators=(",", ":"))
+        text = said.encode()
+        if len(text) > _MOST_BYTES or not is_safe(said):
             return
         path = self._path(name)
         try:
@@ -89,15 +99,19 @@ class Cache:
 
 
 def opened(
-    asked: Sequence[object], installed: Callable[[Cache | None], str | None]
+    asked: Sequence[object],
+    installed: Callable[[Cache | None], str | None],
+    *,
+    wanted: bool = True,
 ) -> tuple[Cache | None, Callable[[], str | None]]:
     """The cache for the options `asked`, and what tells the installed engine with its help."""
-    if os.environ.get(SWITCH):
-        return None, lambda: installed(None)
+    without = None, lambda: installed(None)
+    if not wanted or os.environ.get(SWITCH):
+        return without
     try:
         around: list[object] = [_FORMAT, installation(), os.getcwd()]
     except OSError:  # it was removed
-        return None, lambda: installed(None)
+        return without
     around += [os.environ.get(name) for name in _VARIABLES]
     folder = str(speclaunch_home() / FOLDER)
     for_engine = Cache(folder, json.dumps(around), Now(lambda: None))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer.files import looks_like_yaml, read_text
 from speclaunch.importer.follow import followed
@@ -91,7 +92,7 @@ def _file(path: str, config_dirs: Sequence[Path]) -> LintedFile:
             raise InputError(
                 Problem(f"{path} has {size} bytes; a launch script has at most 10 MiB")
             )
-        return _read(path, file.read_bytes(), config_dirs, file)
+        return _read(path, reads.read_bytes(file), config_dirs, file)
     except InputError as error:
         return LintedFile(path, problems=error.problems)
     except OSError as error:

@@ -10,6 +10,7 @@ from speclaunch import reads
 from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
+from speclaunch.engine.secrets import literals
 from speclaunch.errors import Place, Problem, SpeclaunchError
 from speclaunch.facts.declared_gpus import AUTO
 from speclaunch.facts.engines import declared
@@ -30,6 +31,7 @@ from speclaunch.rules.examine import Lookup, examine, examine_together, is_compa
 from speclaunch.rules.finding import Finding, Fix, Unjudged
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
+from speclaunch.rules.runner import secrets_of
 
 
 @record
@@ -72,6 +74,16 @@ class CheckedFile:
     ignores: list[Ignore]
     is_compared: bool
     """Whether what is said of it depends on the other files."""
+
+    @property
+    def secrets(self) -> list[str]:
+        """The secret values in it, as far as anything tells that they are."""
+        plans = [plan for task in self.tasks for plan in task.plans]
+        found = [secret for plan in plans for secret in secrets_of(plan.request)]
+        for task in self.tasks[:1]:
+            for line in task.source.text.splitlines():
+                found += literals(line)
+        return found
 
 
 def check(given: LintedFile, options: Options) -> CheckedFile:

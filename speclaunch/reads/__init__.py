@@ -31,6 +31,7 @@ from speclaunch.reads.states import (
     NO_DIGEST,
     READABLE,
     REAL,
+    RUNNABLE,
     SIZE,
     VARIABLE,
     AnyPath,
@@ -174,6 +175,13 @@ def may_read(path: AnyPath) -> bool:
     """As `os.access(path, os.R_OK)`."""
     found = os.access(path, os.R_OK)
     _note(READABLE, path, str(int(found)))
+    return found
+
+
+def may_run(path: AnyPath) -> bool:
+    """Whether there is a program that this user may run."""
+    found = os.access(path, os.X_OK)
+    _note(RUNNABLE, path, str(int(found)))
     return found
 
 
