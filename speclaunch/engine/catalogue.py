@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -109,7 +109,7 @@ class History:
         yield from (self.first, self.last)
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Catalogue:
     """The arguments of one release by primary flag, and its environment variables."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import glob
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
 from speclaunch.facts.hub_name import HUB_NAME
 from speclaunch.facts.safe_json import UnreadableFileError, is_directory, read_start
+from speclaunch.patterns import lazy
 
-_COMMIT = re.compile(r"[0-9a-f]{1,64}\Z")
+_COMMIT = lazy(r"[0-9a-f]{1,64}\Z")
 _MOST_SNAPSHOTS = 100
 
 
@@ -47,6 +46,8 @@ def _called(directory: Path, path: Path, *, on_hub: bool) -> Iterator[Path]:
         return
     if path.parent.name not in ("", ".."):
         yield directory / path.parent.name / path.name
+    import glob  # noqa: PLC0415
+
     try:
         below = directory.glob(f"*/{glob.escape(path.name)}/config.json")
         found = list(islice(below, 2))

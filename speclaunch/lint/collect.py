@@ -9,8 +9,6 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer.files import looks_like_yaml, read_text
 from speclaunch.importer.follow import followed
@@ -18,9 +16,12 @@ from speclaunch.importer.interface import MAX_BYTES, Invocation
 from speclaunch.importer.templates import TEMPLATE_SUFFIXES, template_of
 from speclaunch.lint.ignores import Extent
 from speclaunch.lint.unread_files import PROSE, starts_a_server, unread
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 if TYPE_CHECKING:
+    import yaml
+
     from speclaunch.recipe.load import Recipe
 
 STDIN = "-"
@@ -38,7 +39,7 @@ _SKIPPED = frozenset(
 """Directories that programs fill; the other hidden ones (`.github`, `.gitlab`) hold people's."""
 _OF_INTEREST = re.compile(rb"sglang|model_path|model-path|speculative|^(defaults|args):", re.M)
 _HEAD = 8192
-_PACKAGE = re.compile(r"^#\s*@package\b", re.M)
+_PACKAGE = lazy(r"^#\s*@package\b", re.M)
 
 
 @record
@@ -178,6 +179,8 @@ def _is_recipe(text: str, suffix: str) -> bool:
     """Whether a text is one of our recipes: its sections at the top, `args` or `defaults`."""
     if suffix.lower() not in (*_YAML, "") or not re.search(r"args:|defaults:", text):
         return False
+    import yaml  # noqa: PLC0415  scripts need none
+
     try:
         root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, RecursionError):
@@ -206,6 +209,8 @@ def _has_sections_only(keys: set[str]) -> bool:
 
 def _composes(defaults: yaml.Node | None) -> bool:
     """Whether a list of defaults is a recipe's: `base`, and options of our groups."""
+    import yaml  # noqa: PLC0415
+
     if not isinstance(defaults, yaml.SequenceNode):
         return False
     names = {item.value for item in defaults.value if isinstance(item, yaml.ScalarNode)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
@@ -68,7 +68,7 @@ def _unread(source: LintedFile, error: SpeclaunchError) -> LintedFile:
     return replace(source, recipe=None, problems=problems)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Task:
     """One file at one version while it is being checked."""
 
