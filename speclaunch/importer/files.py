@@ -10,11 +10,12 @@ from pathlib import Path
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.importer.commands import Around, environment, look
 from speclaunch.importer.follow import followed
-from speclaunch.importer.interface import MAX_BYTES, Reading
+from speclaunch.importer.interface import Reading
 from speclaunch.importer.interpret import run
 from speclaunch.importer.placeholders import is_template
 from speclaunch.importer.scope import Field, ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceSpan, SourceText, WordPiece
+from speclaunch.importer.suffixes import MAX_BYTES
 from speclaunch.importer.templates import TemplateError, template_of
 from speclaunch.patterns import lazy
 

@@ -85,13 +85,18 @@ def _spelled(text: str, request: Request) -> str:
     return _FLAG.sub(flag, text)
 
 
-def _hider(request: Request) -> Callable[[str], str]:
-    """Takes the secret values of a deployment out of a text."""
+def secrets_of(request: Request) -> list[str]:
+    """The secret values of a deployment."""
     given = (*request.given.values(), *request.overridden)
     secret = [one for one in given if is_secret_argument(one.name)]
     secret += [one for one in request.env.values() if is_secret_variable(one.name)]
     # what is as short as a number is no secret, and would be found in every sentence
-    secrets = [str(one.value) for one in secret if one.known and len(str(one.value)) > 3]
+    return [str(one.value) for one in secret if one.known and len(str(one.value)) > 3]
+
+
+def _hider(request: Request) -> Callable[[str], str]:
+    """Takes the secret values of a deployment out of a text."""
+    secrets = secrets_of(request)
 
     def hide(text: str) -> str:
         for secret in secrets:
