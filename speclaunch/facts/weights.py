@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from speclaunch import reads
 from speclaunch.facts.safe_json import (
     MAX_INDEX_BYTES,
     MOST_BYTES,
@@ -110,10 +111,7 @@ def _is_mtp(name: str, hidden_layers: int | None) -> bool:
 
 def weight_files(directory: Path) -> list[Path]:
     """The safetensors files in a directory, in the order of their names."""
-    try:
-        found = sorted(directory.glob("*.safetensors")) if is_directory(directory) else []
-    except OSError:
-        return []
+    found = reads.below(directory, ".safetensors") if is_directory(directory) else []
     return [file for file in found if is_file(file)]  # a broken link of a cache is no file
 
 
@@ -132,7 +130,7 @@ def loaded_files(directory: Path) -> list[Path]:
 def _total(files: Collection[Path]) -> int | None:
     """Bytes of the files; None where there are none."""
     try:
-        return sum(file.stat().st_size for file in files) or None
+        return sum(map(reads.size, files)) or None
     except OSError:
         return None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from speclaunch import reads
 from speclaunch.errors import ExitCode, InputError
 
 CHART = "Chart.yaml"
@@ -74,7 +75,7 @@ def _by_name(text: str, path: Path) -> str | None:
 def _chart(path: Path) -> Path | None:
     """The directory of the chart that a file belongs to."""
     parents = list(path.parents)[:_MOST_PARENTS]
-    return next((parent for parent in parents if (parent / CHART).is_file()), None)
+    return next((parent for parent in parents if reads.is_file(parent / CHART)), None)
 
 
 def _is_yaml(text: str) -> bool:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from speclaunch import reads
 from speclaunch.errors import Place
 from speclaunch.recipe.composed import Composed
 from speclaunch.recipe.find_recipe import SUFFIX
@@ -42,7 +43,9 @@ def quick_compose(path: Path, shown: str, search: Sequence[Path]) -> Composed | 
     """The recipe at `path`, its groups looked for in the directories of `search`; None where it
     needs Hydra. Raises InputError for a file that cannot be read."""
     try:
-        composing = _Composing(tuple(dict.fromkeys(one.resolve() for one in search)), path, shown)
+        composing = _Composing(
+            tuple(dict.fromkeys(reads.resolve(one) for one in search)), path, shown
+        )
         parts = composing.expanded(_Node(path.stem), 0)
         composing.require_overrides_used()
         values: dict[str, Any] = {}
@@ -129,7 +132,7 @@ class _Composing:
     def _file(self, config_path: str) -> SourceFile:
         for directory in self.search:
             path = directory / f"{config_path}{SUFFIX}"
-            if path.is_file():
+            if reads.is_file(path):
                 found = read_source(path, self.shown if path == self.recipe else None)
                 if not found.is_plain:
                     raise _NotKnown

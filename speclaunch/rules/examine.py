@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from speclaunch import reads
 from speclaunch.facts.facts import Facts, UnknownFact
 from speclaunch.facts.gather import gather
 from speclaunch.facts.hardware import Hardware
@@ -74,7 +75,7 @@ def _folder(path: str) -> Path:
     """Where a deployment stands; the working directory for one of a command line, or of ours."""
     here = Path.cwd()
     try:
-        folder = Path(path).resolve().parent
+        folder = reads.resolve(Path(path)).parent
         ours = folder.is_relative_to(recipes_dir())
     except (OSError, ValueError, RuntimeError):  # not the name of a file
         return here
