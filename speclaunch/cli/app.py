@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from speclaunch import __version__
-from speclaunch.cli.verbs import DEFAULT, VERBS, asked
+from speclaunch.cli.verbs import DEFAULT, VERBS, asked, stays
 from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
 from speclaunch.home import speclaunch_home
 from speclaunch.resources import recipes_dir
@@ -121,6 +121,13 @@ def main() -> None:
         sys.stdout.flush()
         return
     try:
+        if stays(sys.argv[1:]):
+            from speclaunch.cli.launch_apart import launched
+
+            code = launched()
+            if code is not None:
+                sys.stdout.flush()
+                sys.exit(code)
         _register(sys.argv[1:])
         try:
             app(prog_name="speclaunch")

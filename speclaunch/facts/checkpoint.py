@@ -7,7 +7,7 @@ engine would read: a fact that is missing is unknown, never a guess.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -174,6 +174,10 @@ class PartlyReadCheckpoint(Checkpoint):
         if not name.startswith("_") and name != "unread" and name in self.unread:
             raise UnreadKeyError(self.name, self.unread[name])
         return object.__getattribute__(self, name)
+
+    def __getstate__(self) -> list[Any]:
+        """Of a copy for another process, which knows as little."""
+        return [self.told(one.name) for one in fields(self)]
 
     def __eq__(self, other: object) -> bool:
         return self is other

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from speclaunch.recipe.schema import Recovery, Restart
+if TYPE_CHECKING:
+    from speclaunch.recipe.schema import Recovery, Restart
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from speclaunch.engine.command import Spelling
 from speclaunch.launch.client import Address
 from speclaunch.launch.engine_probe import EngineProbe, stopped_process
 from speclaunch.launch.interrupts import Interrupts
@@ -24,7 +24,10 @@ from speclaunch.launch.process import EngineProcess
 from speclaunch.launch.readiness import Prober
 from speclaunch.launch.verify import Verification
 from speclaunch.launch.watchdog import Watchdog
-from speclaunch.recipe.schema import Launch
+
+if TYPE_CHECKING:
+    from speclaunch.engine.command import Spelling
+    from speclaunch.recipe.schema import Launch
 
 _STARTING_SECONDS = 0.1
 """How often a starting engine is looked at."""

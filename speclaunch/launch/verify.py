@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from speclaunch.engine.command import Spelling
-from speclaunch.launch.client import EngineClient, Generation
-from speclaunch.recipe.schema import VerificationSection as Settings
+if TYPE_CHECKING:
+    from speclaunch.engine.command import Spelling
+    from speclaunch.launch.client import EngineClient, Generation
+    from speclaunch.recipe.schema import VerificationSection as Settings
 
 _NEEDS_DRAFT = ("STANDALONE", "EAGLE3")
 """Algorithms whose draft is a model of its own; without one the engine loads the target again
