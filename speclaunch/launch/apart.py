@@ -19,7 +19,7 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
@@ -28,6 +28,7 @@ from speclaunch.launch.start import EngineCommand, GaveUp, Start
 
 if TYPE_CHECKING:
     from speclaunch.launch.attempt import Attempt, Rung
+    from speclaunch.launch.diagnosis.interface import Diagnosis
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,45 +138,66 @@ class ReopenedPlanner:
 
     def command(self, changes: Mapping[str, Any]) -> EngineCommand:
         """What to run with these changes. Raises LaunchError."""
-        command: EngineCommand = self._answer(lambda session: session.command(changes))
+        command: EngineCommand = _answered(lambda: self._opened().command(changes))
         return command
+
+    def diagnose(
+        self, lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
+    ) -> Diagnosis:
+        """What an engine died of, by its log."""
+
+        def asked() -> Diagnosis:
+            from speclaunch.launch.diagnosis.diagnose import diagnose  # noqa: PLC0415 - large
+
+            return diagnose(lines, version=version, exit_code=exit_code)
+
+        found: Diagnosis = _answered(asked)
+        return found
 
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | GaveUp:
         """The next rung of the ladder after these attempts."""
         try:
-            step: Rung | GaveUp = self._answer(lambda session: session.next_step(attempts))
+            step: Rung | GaveUp = _answered(lambda: self._opened().next_step(attempts))
         except LaunchError as error:
             return GaveUp(str(error))
         return step
 
-    def _answer(self, question: Callable[[Any], Any]) -> Any:
-        reading, writing = os.pipe()
-        pid = os.fork()
-        if not pid:
-            _answer_and_end(self._session, question, writing)
-        os.close(writing)
-        with os.fdopen(reading, "rb") as pipe:
-            said = pipe.read()
-        os.waitpid(pid, 0)
-        if not said:
-            raise LaunchError("the next attempt could not be planned: its planner was killed")
-        kind, answer = pickle.loads(said)  # noqa: S301 - of our own child
-        if kind == "refused":
-            raise LaunchError(*answer[:1], help=answer[1])
-        if kind == "bug":  # or speclaunch was installed anew meanwhile
-            raise LaunchError(f"the next attempt could not be planned: {answer}")
-        return answer
+    def _opened(self) -> Any:
+        return pickle.loads(self._session)  # noqa: S301 - of our own planner
 
 
-def _answer_and_end(session: bytes, question: Callable[[Any], Any], pipe: int) -> NoReturn:
-    """In the planner: open the session, answer into `pipe`, end."""
+def _answered(question: Callable[[], Any]) -> Any:
+    """What a process of its own says to a question; the memory that it takes goes with it.
+
+    Raises LaunchError.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        _answer_and_end(question, writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(pid, 0)
+    if not said:
+        raise LaunchError("the next attempt could not be planned: its planner was killed")
+    kind, answer = pickle.loads(said)  # noqa: S301 - of our own child
+    if kind == "refused":
+        raise LaunchError(*answer[:1], help=answer[1])
+    if kind == "bug":  # or speclaunch was installed anew meanwhile
+        raise LaunchError(f"the next attempt could not be planned: {answer}")
+    return answer
+
+
+def _answer_and_end(question: Callable[[], Any], pipe: int) -> NoReturn:
+    """In the planner: answer into `pipe`, end."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # they are noted by who waits
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
-            said: tuple[str, Any] = ("answer", question(pickle.loads(session)))  # noqa: S301
+            said: tuple[str, Any] = ("answer", question())
         except LaunchError as error:
             (problem,) = error.problems
             said = ("refused", (problem.message, problem.help))

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from speclaunch.errors import ExitCode, LaunchError
 from speclaunch.launch import last_good
 from speclaunch.launch.atomic_files import write_private
-from speclaunch.launch.attempt import Attempt, Rung
+from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.attempts import Conclusion, Launching
 from speclaunch.launch.interrupts import Interrupts
 from speclaunch.launch.journal import Journal
@@ -25,11 +25,8 @@ from speclaunch.launch.ports import require_free
 from speclaunch.launch.recording_observer import RecordingObserver
 from speclaunch.launch.restart import RestartPolicy
 from speclaunch.launch.runs import prune
-from speclaunch.launch.start import EngineCommand, GaveUp, Planner, Start
+from speclaunch.launch.start import EngineCommand, Planner, Start
 from speclaunch.launch.supervisor import Ending, EngineOutcome, Order
-
-if TYPE_CHECKING:
-    from speclaunch.launch.diagnosis.interface import Diagnosis
 
 
 class Course:
@@ -86,12 +83,12 @@ class Course:
             recorded.note(text)
         launching = Launching(
             order=lambda number, changes: self._order(recorded, number, changes),
-            diagnose=_diagnose,
+            diagnose=self._planner.diagnose,
             version=start.version,
             observer=recorded,
             interrupts=interrupts,
             policy=RestartPolicy(start.settings.restart, start.restarts),
-            ladder=self._next_step if start.recovers else None,
+            ladder=self._planner.next_step if start.recovers else None,
             max_attempts=start.max_attempts,
             ended=lambda attempt, outcome: self._ended(journal, attempt, outcome),
         )
@@ -100,9 +97,6 @@ class Course:
         finally:
             with contextlib.suppress(OSError):
                 (start.directory / "secrets.yaml").unlink()
-
-    def _next_step(self, attempts: Sequence[Attempt]) -> Rung | GaveUp:
-        return self._planner.next_step(attempts)
 
     def _command(self, changes: Mapping[str, Any]) -> EngineCommand:
         for known, command in self._commands:
@@ -165,12 +159,3 @@ def exit_code(outcome: EngineOutcome) -> ExitCode:
     if outcome.ending is Ending.DIED and outcome.engine_exit_code == 0:
         return ExitCode.CLEAN
     return ExitCode.FAILED
-
-
-def _diagnose(
-    lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
-) -> Diagnosis:
-    """What an engine died of; the catalogue of failures is loaded for one that did."""
-    from speclaunch.launch.diagnosis.diagnose import diagnose  # noqa: PLC0415
-
-    return diagnose(lines, version=version, exit_code=exit_code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from speclaunch.plan.resolve import resolve
 if TYPE_CHECKING:
     from speclaunch.facts.checkpoint import Checkpoint
     from speclaunch.launch.attempts import Conclusion, Ladder
+    from speclaunch.launch.diagnosis.interface import Diagnosis
     from speclaunch.launch.observer import LaunchObserver
     from speclaunch.recipe.schema import Deployment
 
@@ -169,6 +170,14 @@ class Session:
             # An engine whose memory was released for somebody else does not generate, by order.
             watch=not value_of(args, "enable_memory_saver"),
         )
+
+    def diagnose(
+        self, lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
+    ) -> Diagnosis:
+        """What an engine died of, by its log."""
+        from speclaunch.launch.diagnosis.diagnose import diagnose  # noqa: PLC0415
+
+        return diagnose(lines, version=version, exit_code=exit_code)
 
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | GaveUp:
         """The next rung of the ladder after these attempts."""

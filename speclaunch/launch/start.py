@@ -7,7 +7,7 @@ asked of a `Planner`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from speclaunch.engine.command import Spelling
     from speclaunch.launch.attempt import Attempt, Rung
     from speclaunch.launch.client import Address
+    from speclaunch.launch.diagnosis.interface import Diagnosis
     from speclaunch.recipe.schema import Launch
 
     Section = TypeVar("Section", bound=BaseModel)
@@ -57,6 +58,11 @@ class Planner(Protocol):
 
     def command(self, changes: Mapping[str, Any]) -> EngineCommand:
         """What to run with these changes. Raises LaunchError where the version cannot be told."""
+
+    def diagnose(
+        self, lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
+    ) -> Diagnosis:
+        """What an engine died of, by its log."""
 
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | GaveUp:
         """The next rung of the ladder after these attempts."""

@@ -17,7 +17,6 @@ from speclaunch.launch.start import Planner, Start
 from speclaunch.launch.supervisor import Ending
 from speclaunch.launch.verify import Verification
 from speclaunch.report.console import err, out
-from speclaunch.report.failed_launch import failure
 from speclaunch.report.launching import LiveObserver, OnReady, PlainObserver
 from speclaunch.report.problems import show_problems
 from speclaunch.report.progress import WeightSizes
@@ -152,6 +151,8 @@ def _conclude(conclusion: Conclusion, name: str) -> ExitCode:
     """The exit code of a launch; raises LaunchError with the reason where it failed."""
     code = exit_code(conclusion.outcome)
     if code is ExitCode.FAILED:
+        from speclaunch.report.failed_launch import failure  # noqa: PLC0415 - only a failure
+
         raise failure(name, conclusion)
     if code is ExitCode.INTERRUPTED:
         err().print(f"{name} was stopped.", style="dim")
