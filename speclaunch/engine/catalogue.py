@@ -27,6 +27,7 @@ from speclaunch.engine.argument import (
     EngineVariable,
     decode_argument,
     decode_variable,
+    is_negation,
     name_of,
 )
 from speclaunch.engine.nearest import nearest
@@ -38,6 +39,7 @@ from speclaunch.engine.versions import (
     resolve,
 )
 from speclaunch.errors import InputError, Problem
+from speclaunch.record import record
 
 __all__ = [
     "Ambiguous",
@@ -65,7 +67,7 @@ DATA = Path(__file__).resolve().parent / "data"
 _HELP = Argument("--help", "help", ArgumentKind.HELP, type="bool", aliases=("-h",))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ambiguous:
     """A shortened flag that several flags begin with: the engine exits with code 2."""
 
@@ -73,14 +75,14 @@ class Ambiguous:
     candidates: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unknown:
     """A flag that the engine does not know; :meth:`Catalogue.close` finds similar ones."""
 
     token: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class History:
     """When a name existed, within the held versions.
 
@@ -142,11 +144,16 @@ class Catalogue:
         found = {argument.name: argument for argument in self.arguments.values()}
         for argument in self.arguments.values():
             for alias in argument.aliases:
-                if alias.startswith("--") and not _is_negation(argument, alias):
+                if alias.startswith("--") and not is_negation(argument, alias):
                     found.setdefault(name_of(alias), argument)
         for argument in sorted(self.arguments.values(), key=lambda item: item.deprecated):
             found.setdefault(argument.dest, argument)
         return found
+
+    @cached_property
+    def required(self) -> tuple[Argument, ...]:
+        """The arguments without which the parser refuses a command line."""
+        return tuple(one for one in self.arguments.values() if one.required)
 
     @cached_property
     def _near(self) -> dict[tuple[str, int], tuple[str, ...]]:
@@ -316,10 +323,6 @@ def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
         raise
     _load.cache_clear()
     return load(release.version, place)
-
-
-def _is_negation(argument: Argument, alias: str) -> bool:
-    return argument.kind is ArgumentKind.BOOLEAN and alias.startswith("--no-")
 
 
 def _default_directory() -> Path:

@@ -14,6 +14,7 @@ from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, histo
 from speclaunch.engine.environment import FromEnvironment, dumped, unset_in
 from speclaunch.engine.nearest import nearest
 from speclaunch.engine.renames import REMOVALS, conversion, dead_variable, other_names
+from speclaunch.record import record
 
 MODULE = "sglang.launch_server"
 
@@ -23,7 +24,7 @@ _SECRET_VARIABLE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArgumentProblem:
     """Why one argument of a recipe cannot be said to this engine version."""
 
@@ -32,7 +33,7 @@ class ArgumentProblem:
     help: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SpelledArgument:
     """One server argument as this engine version wants it: `--flag` and what follows it."""
 
@@ -56,7 +57,7 @@ class SpelledArgument:
         return (self.flag, *self.values)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spelling:
     """All arguments of a deployment for one engine version, and what was put differently."""
 

@@ -8,7 +8,6 @@ has changed.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tempfile
@@ -76,7 +75,9 @@ def _signature(source: Path, version: str | None) -> str:
     for file in _relevant(source):
         stat = file.stat()
         parts.append(f"{file} {stat.st_mtime_ns} {stat.st_size}")
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:10]
+    from hashlib import sha256  # noqa: PLC0415  slow to import, and forks are few
+
+    return sha256("\n".join(parts).encode()).hexdigest()[:10]
 
 
 def _relevant(source: Path) -> Iterator[Path]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts, UnknownFact
 from speclaunch.facts.find_checkpoint import find_checkpoint
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.model_pairs import candidates_for
-from speclaunch.facts.runtime import Runtime
 from speclaunch.facts.sources import NOWHERE_ELSE, Sources
+
+if TYPE_CHECKING:
+    from speclaunch.facts.runtime import Runtime
 
 
 def gather(

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from http.client import HTTPException
 from importlib import import_module
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from urllib.parse import quote, urlsplit
 
 from speclaunch import __version__
 from speclaunch.facts.safe_json import MOST_BYTES, UnreadableFileError, parse_object, size
+from speclaunch.record import record
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ class RefusedError(Exception):
         self.help = help
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Listing:
     """What the hub says of a model beside its files."""
 

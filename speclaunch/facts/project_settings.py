@@ -6,7 +6,6 @@ Only `[assume]` so far: checkpoints whose facts are taken to be those of another
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -53,6 +52,8 @@ def assumed_above(directory: Path) -> Assumptions:
 
 
 def _assumptions(path: Path) -> Assumptions:
+    import tomllib  # noqa: PLC0415  most repositories have no such file
+
     try:
         data, size = read_start(path, _MOST_BYTES)
         if size > _MOST_BYTES:

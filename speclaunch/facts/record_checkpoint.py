@@ -37,7 +37,7 @@ MOST_HEADERS = 4
 """Weight files whose headers are kept; a checkpoint of more says its tensors in its index."""
 
 
-def record(
+def recorded(
     directory: Path,
     name: str,
     *,

@@ -13,11 +13,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from speclaunch.errors import LaunchError
+from speclaunch.record import record
 
 _PACKAGES = (
     "sglang",
@@ -51,7 +51,7 @@ class InterpreterError(Exception):
     """An interpreter does not say what it was asked; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Runtime:
     """An interpreter and the engine packages in its environment."""
 

@@ -9,17 +9,17 @@ import hashlib
 import os
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from speclaunch.facts.safetensors_header import BITS, TensorHeader
+from speclaunch.record import record
 
 _MOST_INTEGERS = 1 << 22
 """Longer ones are no token map."""
 _INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "U8": "B", "I8": "b", "BOOL": "?"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Content:
     """What the numbers of a tensor are, of those that were read.
 

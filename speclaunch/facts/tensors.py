@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -12,6 +12,7 @@ from speclaunch.facts.safe_json import UnreadableFileError, is_directory
 from speclaunch.facts.safetensors_header import BrokenHeaderError, TensorHeader, read_header
 from speclaunch.facts.tensor_values import Content
 from speclaunch.facts.weights import loaded_files, weight_files
+from speclaunch.record import record
 
 _BUDGET = 32 << 20
 """Bytes of numbers that are read of one checkpoint, at most."""
@@ -20,7 +21,7 @@ _MOST_FILES = 1024
 _MOST_TENSORS = 400_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Headers:
     """What the files of a checkpoint declare.
 

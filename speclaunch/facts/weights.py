@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from speclaunch.facts.safe_json import (
@@ -18,6 +17,7 @@ from speclaunch.facts.safe_json import (
     size,
 )
 from speclaunch.facts.safetensors_header import read_names
+from speclaunch.record import record
 
 INDEX = "model.safetensors.index.json"
 _MOST_FILES = 512
@@ -40,7 +40,7 @@ _MARKS = ("mtp", "nextn", *_OWN)
 _SHARED = ("embed_tokens.", "shared_head.head.")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckpointWeights:
     """Names of the tensors, total bytes, and files that are named and not there.
 

@@ -35,11 +35,12 @@ from speclaunch.importer.images import image_version
 from speclaunch.importer.interface import Invocation, Reading
 from speclaunch.plan.topics.algorithms import EAGLE_HANDLER
 from speclaunch.plan.topics.spec_v2 import FIRST_BY_DEFAULT, FIRST_ONLY, VARIABLE
+from speclaunch.record import record
 
 _SPECULATES_IN_V2 = EAGLE_HANDLER | {"NEXTN"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MigrationStep:
     """One thing that was changed, or that the reader should know, with its place."""
 
@@ -47,7 +48,7 @@ class MigrationStep:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Carried:
     """A file that goes along: its text before and after."""
 

@@ -14,12 +14,13 @@ from speclaunch.importer.scope import Field, ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceSpan
 from speclaunch.importer.syntax import Simple
 from speclaunch.importer.wrappers import SERVER, SILENT, Wrapping, base, find_program, read_wrappers
+from speclaunch.record import record
 
 _MAX_ABOVE = 50
 """Lines of comments above a command that belong to it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Around:
     """What surrounds a command: the wrappers of the shell that it stands in, conditions, a name."""
 

@@ -8,8 +8,9 @@ the parser says so, and reads the placeholder all the same.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import PurePath
+
+from speclaunch.record import record
 
 _NAME = r"<[^\W_](?:[^<>\n$`\"\\]{0,78}[^<>\s$`\"\\])?(?:(?<!\s\d)>|>(?=\s|\Z))"
 _ANGLE = re.compile(rf"{_NAME}(?![&>|])")
@@ -24,7 +25,7 @@ _WHOLE = re.compile(rf"{_PATH}(?:{_NAME}{_PATH})+")
 _TEMPLATES = frozenset({".j2", ".jinja", ".jinja2", ".tpl", ".tmpl", ".template", ".example"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Placeholder:
     """A placeholder or a link as it stands in a source: `text` begins at `at`."""
 

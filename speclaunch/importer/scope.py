@@ -13,9 +13,10 @@ from speclaunch.importer import placeholders
 from speclaunch.importer.interface import Default, Word
 from speclaunch.importer.source_text import DefaultOf, SourceSpan, WordPiece
 from speclaunch.importer.syntax import Function
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Field:
     """One word after expansion.
 
@@ -131,7 +132,7 @@ def _nested(stretches: Sequence[_Stretch]) -> tuple[Default, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Value:
     """The value of a variable: pieces of text, or the fields of an array; neither: not known.
 

@@ -8,9 +8,10 @@ from typing import TypeAlias
 
 from speclaunch.errors import Problem
 from speclaunch.importer.source_text import SourceSpan, SourceText
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Literal:
     """Characters that stand for themselves; `exact` when they are written just so."""
 
@@ -20,7 +21,7 @@ class Literal:
     exact: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parameter:
     """``$NAME`` or ``${NAME…}``.
 
@@ -44,7 +45,7 @@ class Parameter:
         return self.prefix != "#" and (self.name == "@" or self.index == "@")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Substitution:
     """``$(…)`` or backticks."""
 
@@ -56,7 +57,7 @@ class Substitution:
     """The source that `body` is written in, when it is another one (backticks)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arithmetic:
     """``$((…))``; `text` is what stands between."""
 
@@ -66,7 +67,7 @@ class Arithmetic:
     quoted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpaquePart:
     """Something that is only carried along: ``<(…)`` and the like."""
 
@@ -79,7 +80,7 @@ class OpaquePart:
 Part: TypeAlias = Literal | Parameter | Substitution | Arithmetic | OpaquePart
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShellWord:
     """One word as written."""
 
@@ -101,7 +102,7 @@ class ShellWord:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Assignment:
     """``NAME=value``, ``NAME+=value``, ``NAME=( … )``."""
 

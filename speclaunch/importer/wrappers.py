@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from speclaunch.importer.interface import Dropped, InvocationKind
 from speclaunch.importer.scope import Field
+from speclaunch.record import record
 
 MODULE = "sglang.launch_server"
 SERVER = re.compile(r"sglang\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-")
@@ -126,7 +127,7 @@ _WHY = {
 _WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Program:
     """Where a server command stands in its words: wrappers, program and arguments."""
 

@@ -20,18 +20,18 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from speclaunch.errors import ExitCode, LaunchError
 from speclaunch.launch.start import EngineCommand, GaveUp, Start
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.launch.attempt import Attempt, Rung
     from speclaunch.launch.diagnosis.interface import Diagnosis
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Handed:
     """What a planner hands over."""
 

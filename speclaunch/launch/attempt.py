@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.launch.diagnosis.interface import Diagnosis
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from speclaunch.plan.budget import Budget
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rung:
     """One change to the settings, why, and what it costs.
 
@@ -28,7 +30,7 @@ class Rung:
     predicted: Budget | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Attempt:
     """One engine start. `changes` are all changes against the recipe that it ran with."""
 

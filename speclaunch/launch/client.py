@@ -6,7 +6,6 @@ import json
 import select
 import ssl
 import time
-from dataclasses import dataclass
 from http.client import (
     HTTPConnection,
     HTTPException,
@@ -16,6 +15,8 @@ from http.client import (
 from typing import Any
 from urllib.parse import urlsplit
 
+from speclaunch.record import record
+
 HEALTH_SECONDS = 5.0
 _INFO_SECONDS = 30.0
 _OK, _NOT_FOUND, _BAD_REQUEST = 200, 404, 400
@@ -23,7 +24,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Address:
     """Where an engine listens, and how to be let in."""
 
@@ -40,7 +41,7 @@ class Address:
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Generation:
     """One generation and the engine's own counters of it."""
 
@@ -72,7 +73,7 @@ class EngineRefusalError(EngineError):
         self.path, self.answer = path, answer
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """What came back, whatever its status."""
 

@@ -14,12 +14,12 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.atomic_files import read_json, write_json
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.facts.hardware import Hardware
@@ -33,7 +33,7 @@ _NOT_MEMORY = frozenset({"host", "port", "served_model_name", "nccl_port"})
 """Server arguments that do not decide whether the memory is enough."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LastGood:
     """Changes against the recipe with which it served, when, and in which launch."""
 

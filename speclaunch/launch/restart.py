@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from speclaunch.record import record
+
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Recovery, Restart
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Again:
     """Start it again after so many seconds."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GiveUp:
     """Do not start it again, and why."""
 

@@ -8,10 +8,12 @@ asked of a `Planner`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     Section = TypeVar("Section", bound=BaseModel)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EngineCommand:
     """What is run for one set of changes, and how the record shows it."""
 
@@ -45,7 +47,7 @@ class EngineCommand:
     """Whether it is an engine that generates whenever it is asked to."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GaveUp:
     """There is no further step, and why."""
 
@@ -68,7 +70,7 @@ class Planner(Protocol):
         """The next rung of the ladder after these attempts."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Start:
     """A launch that may begin."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.launch.client import EngineError, EngineRefusalError, EngineSilentError
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.engine.command import Spelling
@@ -25,7 +25,7 @@ _NOTHING_ACCEPTED = 1.0
 _TOKEN_IDS = list(range(10, 26))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OverriddenArgument:
     """A server argument that the engine runs with another value than asked."""
 
@@ -34,7 +34,7 @@ class OverriddenArgument:
     effective: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Verification:
     """What was found out about a ready engine."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from speclaunch.importer.interface import MAX_BYTES, Invocation
 from speclaunch.importer.templates import TEMPLATE_SUFFIXES, template_of
 from speclaunch.lint.ignores import Extent
 from speclaunch.lint.unread_files import PROSE, starts_a_server, unread
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.load import Recipe
@@ -40,7 +41,7 @@ _HEAD = 8192
 _PACKAGE = re.compile(r"^#\s*@package\b", re.M)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LintedFile:
     """One file and what was found in it. `text` is empty where it could not be read."""
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from speclaunch.errors import Place
 from speclaunch.lint.file_codes import INVALID, UNUSED, FileCode
-from speclaunch.rules.interface import Finding
+from speclaunch.rules.finding import Finding
 
 _COMMENT = re.compile(
     r"#\s*speclaunch:\s*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?[ \t]*(?P<reason>.*)"

@@ -10,26 +10,27 @@ from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_versio
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.errors import Place, Problem, SpeclaunchError
-from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.declared_gpus import AUTO
 from speclaunch.facts.engines import at_hand, declared
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware_choice import choose_hardware
-from speclaunch.facts.runtime import find_runtime
-from speclaunch.importer.deployment import recipe_name
 from speclaunch.importer.images import image_version
 from speclaunch.importer.interface import Invocation
+from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.file_codes import FILE_CODES, NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE, FileCode
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
+from speclaunch.lint.report import FileReport, KnownCheckpoint, Report
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
+from speclaunch.record import record
 from speclaunch.rules.examine import Lookup, examine, examine_together
-from speclaunch.rules.interface import Finding, Fix, Rule, Severity, Unjudged
+from speclaunch.rules.finding import Finding, Fix, Unjudged
+from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """How to lint. `versions` empty: each file's own, see `_parts`."""
 
@@ -38,47 +39,6 @@ class Options:
     versions: tuple[str, ...] = ()
     all_asked: bool = True
     """Whether no rule was left out (else nobody knows which ignores are unused)."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileReport:
-    """What was found in one file for one engine version. `skipped` says why it was not checked."""
-
-    path: str
-    engine: str
-    findings: tuple[Finding, ...] = ()
-    unjudged: tuple[Unjudged, ...] = ()
-    checkpoints: tuple[Checkpoint, ...] = ()
-    """Those whose facts were known."""
-    unknown: tuple[UnknownFact, ...] = ()
-    deployments: int = 0
-    skipped: str | None = None
-    unreadable: bool = False
-    template: bool = False
-    """Skipped because it is a template, whatever the version."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The reports of all files, in the order of the paths."""
-
-    files: tuple[FileReport, ...] = ()
-    not_read: tuple[str, ...] = ()
-    """Files that start a server in a way that no reader knows."""
-
-    def count(self, severity: Severity) -> int:
-        """How many findings of a severity."""
-        return sum(f.severity is severity for file in self.files for f in file.findings)
-
-    @property
-    def unreadable(self) -> bool:
-        """Whether a file could not be read."""
-        return any(file.unreadable for file in self.files)
-
-    @property
-    def deployments(self) -> int:
-        """How many deployments were checked, each version counted."""
-        return sum(file.deployments for file in self.files)
 
 
 def lint(sources: Iterable[LintedFile], options: Options) -> Report:
@@ -217,6 +177,8 @@ def _version(source: LintedFile) -> str:
 @cache
 def _installed() -> str | None:
     """The version of the engine on this machine; where it is no release, its own catalogue."""
+    from speclaunch.facts.runtime import find_runtime  # noqa: PLC0415  slow to import
+
     try:
         return at_hand(find_runtime(None))
     except Exception:  # none is installed, or one that nobody knows: the newest is assumed
@@ -245,12 +207,19 @@ def _report(task: _Task, ignores: Sequence[Ignore]) -> FileReport:
         task.version,
         tuple(findings),
         tuple(dict.fromkeys(task.unjudged)),
-        tuple({one.name: one for p in task.plans for one in p.facts.checkpoints}.values()),
+        _known(task.plans),
         tuple(dict.fromkeys(task.unknown)),
         len(task.plans),
         task.skipped,
         bool(task.source.problems),
         task.source.template is not None,
+    )
+
+
+def _known(plans: Iterable[Plan]) -> tuple[KnownCheckpoint, ...]:
+    found = {one.name: one for plan in plans for one in plan.facts.checkpoints}
+    return tuple(
+        KnownCheckpoint(one.name, one.origin, tuple(sorted(one.unread))) for one in found.values()
     )
 
 

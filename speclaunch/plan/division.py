@@ -6,18 +6,18 @@ Only architectures whose layers were read are judged; `UnknownValueError` for al
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.divided_models import GROUPED, LATENT, OTHER_HEADS
 from speclaunch.plan.memory.drafts import draft_of
-from speclaunch.plan.memory.matrices import Matrix, Shard, WeightRole
+from speclaunch.plan.memory.matrices import Matrix, Shard
 from speclaunch.plan.memory.model_config import ModelConfig
 from speclaunch.plan.memory.models import padded
 from speclaunch.plan.memory.ranks import Ranks, ranks_of
 from speclaunch.plan.memory.weights import counted
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.target import target_of
+from speclaunch.record import record
 
 _OTHER_ATTENTION = (
     "dcp_size",
@@ -32,7 +32,7 @@ _EVEN_VOCABULARY = "<0.5.22"
 layers/vocab_parallel_embedding.py)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Undivided:
     """Something of a model that its ranks do not divide."""
 
@@ -87,10 +87,9 @@ def undivided_widths(plan: Plan) -> Iterator[Undivided]:
         raise UnknownValueError(_unread(checkpoint))
     if plan.in_versions(_EVEN_VOCABULARY):
         yield from _vocabulary(checkpoint, ranks.tensor)
-    stored = counted(checkpoint).stored
     seen: set[tuple[int, int]] = set()
-    for matrix in _of_kind(checkpoint, Shard.TENSOR):
-        size, block = _divided(matrix, stored.scheme_of(matrix), checkpoint)
+    for matrix, scheme in counted(checkpoint).projections.get(Shard.TENSOR, ()):
+        size, block = _divided(matrix, scheme, checkpoint)
         if size is None or (size, block) in seen:
             continue
         seen.add((size, block))
@@ -194,22 +193,13 @@ def _expert_widths(plan: Plan, checkpoint: Checkpoint, ranks: Ranks) -> Iterator
     within = ranks.tensor // ranks.experts // max(1, int(plan.value("moe_dp_size") or 1))
     if within < 2 or checkpoint.architecture == "GptOssForCausalLM":  # it is padded
         return
-    stored = counted(checkpoint).stored
-    for matrix in _of_kind(checkpoint, Shard.EXPERT):
-        size, block = _divided(matrix, stored.scheme_of(matrix), checkpoint)
+    for matrix, scheme in counted(checkpoint).projections.get(Shard.EXPERT, ()):
+        size, block = _divided(matrix, scheme, checkpoint)
         if size is not None:
             found = list(_width("target", checkpoint, "an expert", size, block, within, False))
             if found:
                 yield found[0]
                 return
-
-
-def _of_kind(checkpoint: Checkpoint, shard: Shard) -> Iterator[Matrix]:
-    """The projections of MLPs. Raises UnknownValueError."""
-    ends = ("gate_proj", "up_proj", "down_proj")
-    for matrix in counted(checkpoint).matrices:
-        if matrix.shard is shard and matrix.role is WeightRole.BODY and matrix.name.endswith(ends):
-            yield matrix
 
 
 def _divided(matrix: Matrix, scheme: object, checkpoint: Checkpoint) -> tuple[int | None, int]:

@@ -21,8 +21,9 @@ from speclaunch.planning.placing import NoPlace, Placed, in_gib, place
 from speclaunch.planning.planned_deployment import PlannedDeployment, planned
 from speclaunch.planning.ways import Method, Way, too_early, ways_for
 from speclaunch.recipe.load import load
+from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
 
 _OF_MODEL = ("trust_remote_code",)
@@ -32,7 +33,7 @@ class NotWrittenError(SpeclaunchError):
     """No recipe could be made that the rules and the plan are content with (exit 1)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wanted:
     """What a recipe is asked for. None: chosen here."""
 
@@ -51,7 +52,7 @@ class Wanted:
     """Chosen by hand, from the list of the ways."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NewRecipe:
     """A recipe that was read back and found clean."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
-from speclaunch.recipe.names import suggest
 from speclaunch.resources import recipes_dir
 
 SUFFIX = ".yaml"

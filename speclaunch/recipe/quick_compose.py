@@ -23,6 +23,7 @@ from speclaunch.errors import Place
 from speclaunch.recipe.composed import Composed
 from speclaunch.recipe.find_recipe import SUFFIX
 from speclaunch.recipe.source import KeyPath, Provenance, SourceFile, read_source
+from speclaunch.record import record
 
 _SELF = "_self_"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
@@ -53,7 +54,7 @@ def quick_compose(path: Path, shown: str, search: Sequence[Path]) -> Composed | 
     return Composed(values, *_provenance(parts))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Node:
     """A config of the defaults tree: its name, its group, and the package of who names it."""
 

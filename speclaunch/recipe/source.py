@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import yaml
 
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.recipe.plain_yaml import NotPlainError, plain_value
+from speclaunch.record import record
 
 KeyPath = tuple[str | int, ...]
 """The keys that lead to a value, e.g. `("args", "cuda_graph_bs", 0)`."""
@@ -32,7 +32,7 @@ except ImportError:  # pragma: no cover - PyYAML built without libyaml
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Provenance:
     """For each value of a composed recipe the place that gave it."""
 
@@ -52,7 +52,7 @@ class Provenance:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SourceFile:
     """A YAML file, parsed once: its values, and where each of them stands."""
 

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.facts.facts import Facts, UnknownFact
 from speclaunch.facts.gather import gather
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.project_settings import Assumptions, assumed_above
 from speclaunch.facts.repository_facts import models_folders
-from speclaunch.facts.runtime import Runtime
 from speclaunch.facts.safe_json import is_directory
 from speclaunch.facts.sources import Sources
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Given, Request
 from speclaunch.plan.resolve import resolve
+from speclaunch.record import record
 from speclaunch.resources import models_dir, recipes_dir
+from speclaunch.rules.finding import Finding, Judgement
 from speclaunch.rules.grounds import with_grounds
-from speclaunch.rules.interface import Finding, Judgement, Rule
+from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import finding_of, judge
 
+if TYPE_CHECKING:
+    from speclaunch.facts.runtime import Runtime
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Lookup:
     """Where facts come from. `hardware` None: not known (nothing is assumed)."""
 
@@ -85,7 +89,7 @@ def _unread(version: str) -> Iterator[UnknownFact]:
         yield UnknownFact(what, f"that of {known.version} is taken", "update speclaunch")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Examined:
     """A deployment's plan and what the rules say of it."""
 

@@ -8,11 +8,10 @@ from dataclasses import replace
 
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument, is_secret_variable
-from speclaunch.importer.slime import prefixed
-from speclaunch.importer.slime_own import OWN
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Origin, Request
-from speclaunch.rules.interface import Finding, Judgement, Rule, Unjudged, Verdict
+from speclaunch.rules.finding import Finding, Judgement, Unjudged
+from speclaunch.rules.interface import Rule, Verdict
 
 _FLAG = re.compile(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
 _OF_WORDS = "SPL0"
@@ -73,6 +72,8 @@ def _spelled(text: str, request: Request) -> str:
     """A help text with the engine's flags as they are written where the deployment stands."""
     if request.origin is not Origin.SLIME:
         return text
+    from speclaunch.importer.slime import prefixed  # noqa: PLC0415
+    from speclaunch.importer.slime_own import OWN  # noqa: PLC0415
 
     def flag(found: re.Match[str]) -> str:
         argument = request.catalogue.by_flag(found[0])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.engine.extraction.evaluate import Evaluator
 from speclaunch.engine.extraction.objects import bind_parameters
 from speclaunch.engine.extraction.values import SUPPRESS, ClassValue, ExpressionScope, OpaqueValue
+from speclaunch.record import record
 
 _FLAG_IN_TEXT = re.compile(
     r"--[a-z](?:[a-z0-9-]*[a-z0-9])?(?:=[{\w][\w,{}]*)?|SGLANG_[A-Z0-9_]+(?:=\w+)?"
@@ -21,7 +21,7 @@ _DEPRECATED_HELP = re.compile(
 _BUILT_IN_ACTIONS = ("store", "store_true", "store_false", "store_const", "append", "extend")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Declared:
     """One argument of the engine's parser.
 

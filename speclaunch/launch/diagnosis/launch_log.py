@@ -9,6 +9,7 @@ from speclaunch.launch.diagnosis.interface import Cause, Milestone
 from speclaunch.launch.diagnosis.release_wording import Wording
 from speclaunch.launch.diagnosis.signature import Level, LogFailure
 from speclaunch.launch.log.marks import PHASES, LogMark, Phase
+from speclaunch.record import record
 
 _MOST_SUSPECTS = 200
 _LIFE_OF_OTHERS = 20
@@ -19,7 +20,7 @@ _LIFE_AFTER_DEATH = 50
 _ORDER = tuple(Phase)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Suspect:
     """An error that may be the cause."""
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from speclaunch.launch.log.bars import ProgressBar, read_bar
 from speclaunch.launch.log.lines import LogLine, read
 from speclaunch.launch.log.marks import PORT_TAKEN, LogMark, Phase, mark_of
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PhaseStep:
     """A phase that began `started` seconds after the engine was spawned."""
 

@@ -15,6 +15,7 @@ from speclaunch.plan.memory.estimate import GIB, Estimate
 from speclaunch.plan.memory.free import Device
 from speclaunch.plan.memory.pool import Pool, PoolSettings, pool
 from speclaunch.plan.plan import Plan
+from speclaunch.record import record
 
 
 class FractionDirection(StrEnum):
@@ -25,7 +26,7 @@ class FractionDirection(StrEnum):
     NEITHER = "neither"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Terms:
     """All sizes that the start of one rank depends on, but for the fraction."""
 
@@ -44,7 +45,7 @@ class Terms:
     """Whether the draft's weights are loaded before the pool is sized."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PredictedFailure:
     """Where the start ends, and what the engine prints."""
 
@@ -85,7 +86,7 @@ class PhaseRun:
             self.failure = PredictedFailure(phase, turn, message, use.value, -self.free)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FractionOutcome:
     """How a start goes with one fraction: as is likely, and at the best."""
 

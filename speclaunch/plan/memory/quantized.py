@@ -16,6 +16,7 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.safe_json import mapping, size, sizes
 from speclaunch.plan.memory.matrices import Matrix
 from speclaunch.plan.plan import UnknownValueError
+from speclaunch.record import record
 
 _WRAPPERS = re.compile(
     r"^(?:model\.)?(?:language_model|text_model|llm)\.(?:model\.)?(?=layers\.|embed_tokens)"
@@ -98,7 +99,7 @@ _FLOAT32 = 4
 _POINTS = "W4A16"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scheme:
     """How an element is stored.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from speclaunch.facts.checkpoint import Checkpoint
@@ -11,6 +10,7 @@ from speclaunch.facts.safetensors_header import TensorHeader
 from speclaunch.facts.tensors import TensorFacts
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.drafts import own_path
+from speclaunch.record import record
 from speclaunch.rules.checkpoints.dflash_loader import dflash
 from speclaunch.rules.checkpoints.eagle_loaders import eagle, eagle3, whole_model
 from speclaunch.rules.checkpoints.loader import Comparison, Loader, compare
@@ -44,7 +44,7 @@ _SAME_SHAPES = (None, "fp8")
 _FROM_DRAFT = ("EAGLE", "EAGLE3", "STANDALONE", "DFLASH")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Subject:
     """The checkpoint, and the argument that names it."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Role:
     """One side of a disaggregated deployment: what it serves, and what drafts for it."""
 
