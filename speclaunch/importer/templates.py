@@ -9,19 +9,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import yaml
-
 from speclaunch import reads
 from speclaunch.errors import ExitCode, InputError
 from speclaunch.importer.suffixes import GO_SUFFIXES, JINJA_SUFFIXES
+from speclaunch.patterns import lazy
 
 CHART = "Chart.yaml"
 _MOST_PARENTS = 8
-_VALUES = re.compile(r"values\b.*\.ya?ml", re.I)
-_HELM = re.compile(r"\{\{[^{}\n]*(?<![\w.])\.(?:Values|Release|Chart|Capabilities)\.")
+_VALUES = lazy(r"values\b.*\.ya?ml", re.I)
+_HELM = lazy(r"\{\{[^{}\n]*(?<![\w.])\.(?:Values|Release|Chart|Capabilities)\.")
 """Helm's own objects."""
-_MARK = re.compile(r"\{\{[^{}\n]*\}\}|\{%[^{}\n]*%\}")
-_BARE = re.compile(r"(?:^|[:,\[-])[ \t]+\{\{[^{}\n]*\}\}|^\{\{|^[ \t]*\{%", re.MULTILINE)
+_MARK = lazy(r"\{\{[^{}\n]*\}\}|\{%[^{}\n]*%\}")
+_BARE = lazy(r"(?:^|[:,\[-])[ \t]+\{\{[^{}\n]*\}\}|^\{\{|^[ \t]*\{%", re.MULTILINE)
 """A mark where YAML has a value: without quotes it is none."""
 
 _HELM_REMEDY = "render it: helm template . | speclaunch lint -"
@@ -76,6 +75,8 @@ def _chart(path: Path) -> Path | None:
 
 def _is_yaml(text: str) -> bool:
     """Whether a text is YAML. Only its events are asked for: it may be of any depth."""
+    import yaml  # noqa: PLC0415  few files have a mark of a template
+
     try:
         for _ in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             pass

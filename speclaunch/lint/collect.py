@@ -8,8 +8,6 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
 from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer.files import looks_like_yaml, read_text
@@ -20,13 +18,16 @@ from speclaunch.importer.templates import template_of
 from speclaunch.lint.ignores import Extent
 from speclaunch.lint.paths import STDIN, FoundFile, find_files
 from speclaunch.lint.unread_files import PROSE, starts_a_server
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 if TYPE_CHECKING:
+    import yaml
+
     from speclaunch.recipe.load import Recipe
 
 STDIN_SHOWN = "<stdin>"
-_PACKAGE = re.compile(r"^#\s*@package\b", re.M)
+_PACKAGE = lazy(r"^#\s*@package\b", re.M)
 
 
 @record
@@ -146,6 +147,8 @@ def _is_recipe(text: str, suffix: str) -> bool:
     """Whether a text is one of our recipes: its sections at the top, `args` or `defaults`."""
     if suffix.lower() not in (*YAML_SUFFIXES, "") or not re.search(r"args:|defaults:", text):
         return False
+    import yaml  # noqa: PLC0415  scripts need none
+
     try:
         root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, RecursionError):
@@ -177,6 +180,8 @@ def _has_sections_only(keys: set[str]) -> bool:
 
 def _composes(defaults: yaml.Node | None) -> bool:
     """Whether a list of defaults is a recipe's: `base`, and options of our groups."""
+    import yaml  # noqa: PLC0415
+
     if not isinstance(defaults, yaml.SequenceNode):
         return False
     names = {item.value for item in defaults.value if isinstance(item, yaml.ScalarNode)}

@@ -9,11 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import stat
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +22,8 @@ from speclaunch.lint.entries import told_from, told_json
 from speclaunch.lint.paths import STDIN, FoundFile, find_files
 from speclaunch.lint.report import FileReport, Report, ToldFile
 from speclaunch.lint.workers import spread
+from speclaunch.patterns import lazy
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.lint.run import CheckedFile, Options
@@ -33,10 +33,10 @@ _FIRST = 16
 _FILES_A_PROCESS = 150
 """Fewer take longer in a process of their own than in this one."""
 _MOST_PROCESSES = 8
-_CREDENTIAL = re.compile(r"://[^/\s\"]*@")
+_CREDENTIAL = lazy(r"://[^/\s\"]*@")
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Outcome:
     """What is known of a file. `told` and `checked` None: nothing is in it that could be told."""
 
@@ -47,7 +47,7 @@ class Outcome:
     """Where it has to be compared with other files first."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Files:
     """The files to lint, and how.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from speclaunch import reads
@@ -65,7 +65,7 @@ def lint(sources: Iterable[LintedFile], options: Options) -> Report:
     return Report(tuple(files), tuple(source.path for source in read if source.not_read))
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class CheckedFile:
     """A file that was checked by itself, and may have to be compared with others."""
 
@@ -129,7 +129,7 @@ def _unread(source: LintedFile, error: SpeclaunchError) -> LintedFile:
     return replace(source, recipe=None, problems=problems)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Task:
     """One file at one version while it is being checked."""
 

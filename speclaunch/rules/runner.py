@@ -8,12 +8,13 @@ from dataclasses import replace
 
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument, is_secret_variable
+from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Origin, Request
 from speclaunch.rules.finding import Finding, Judgement, Unjudged
 from speclaunch.rules.interface import Rule, Verdict
 
-_FLAG = re.compile(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
+_FLAG = lazy(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
 _OF_WORDS = "SPL0"
 """The rules about single words, which hold whatever else is given."""
 BUG = "of a bug in this rule, please report it"
