@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,11 +38,15 @@ class _NotKnown(Exception):
     """Something that only Hydra knows how to take, or to refuse."""
 
 
-def quick_compose(path: Path, shown: str, search: Sequence[Path]) -> Composed | None:
+def quick_compose(
+    path: Path, shown: str, search: Sequence[Path], choices: Mapping[str, str] | None = None
+) -> Composed | None:
     """The recipe at `path`, its groups looked for in the directories of `search`; None where it
-    needs Hydra. Raises InputError for a file that cannot be read."""
+    needs Hydra. `choices`: options of groups that count instead of the written ones. Raises
+    InputError for a file that cannot be read."""
     try:
         composing = _Composing(tuple(dict.fromkeys(one.resolve() for one in search)), path, shown)
+        composing.overrides.update(choices or {})
         parts = composing.expanded(_Node(path.stem), 0)
         composing.require_overrides_used()
         values: dict[str, Any] = {}
