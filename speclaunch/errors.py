@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+
+from speclaunch.record import record
 
 COMMAND_LINE = "command line"
 """`Place.path` of a value that was given as an override and not in a file."""
@@ -25,7 +26,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """Where a value was written.
 
@@ -48,7 +49,7 @@ class Place:
         return f"{self.path}:{self.line}:{self.column}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Problem:
     """One thing wrong with the input: what, where, and what to do about it."""
 

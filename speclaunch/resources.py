@@ -31,3 +31,8 @@ def models_dir() -> Path:
 def rule_pages_dir() -> Path:
     """The directory of the rules' pages, one Markdown file a code."""
     return _shipped("docs/rules")
+
+
+def shipped() -> tuple[Path, ...]:
+    """All directories of ours: the package, and what ships beside or inside it."""
+    return (_PACKAGE, recipes_dir(), conf_dir(), models_dir(), rule_pages_dir())

@@ -19,7 +19,8 @@ from pathlib import Path
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.lint.file_codes import FILE_CODES
 from speclaunch.rules import FAMILIES, RETIRED
-from speclaunch.rules.registry import all_rules, rule_files
+from speclaunch.rules.registry import all_rules
+from speclaunch.rules.rule_files import rule_files
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -164,7 +165,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         print(f"{row}: add the row")
     print(
         "\nFill in each TODO. Then:\n"
-        "  python tools/rule_pages.py      lists it in docs/rules/README.md\n"
+        "  python tools/rule_pages.py      lists it in the table and in docs/rules/README.md\n"
         "  docs/reference/coverage.md      names it, where it is about speculation (1xx to 6xx)\n"
         f"  pytest tests/rules -k {asked.code}    its page, cases and conditions\n"
         "  pytest tests/rules/test_coverage.py tests/rules/test_registry.py    the two lists"

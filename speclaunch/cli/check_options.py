@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from speclaunch.errors import InputError, Problem
@@ -9,7 +10,7 @@ from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.engines import listed
 from speclaunch.facts.project_settings import assumption
 from speclaunch.lint.code_selection import codes
-from speclaunch.report.console import err
+from speclaunch.report.console import err_lines
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import selected
@@ -20,16 +21,16 @@ def engine_versions(text: str | None) -> tuple[str, ...]:
     versions = listed(text) if text is not None else ()
     for version in versions:
         if version.note:
-            err().print(f"note: {version.note}", markup=False)
+            err_lines().print(f"note: {version.note}")
     return tuple(dict.fromkeys(version.held for version in versions))
 
 
 def lookup(
-    models: list[Path] | None,
+    models: Sequence[Path] | None,
     hardware: str | None,
     *,
     online: bool = False,
-    assume: list[str] | None = None,
+    assume: Sequence[str] | None = None,
 ) -> Lookup:
     """Where facts come from. Raises InputError for a directory or a GPU that does not exist, and
     for an assumption that is not of its form."""
@@ -41,6 +42,6 @@ def lookup(
     return Lookup(tuple(models or ()), online, assumed, declared)
 
 
-def chosen_rules(select: list[str] | None, ignore: list[str] | None) -> tuple[Rule, ...]:
+def chosen_rules(select: Sequence[str] | None, ignore: Sequence[str] | None) -> tuple[Rule, ...]:
     """The rules of `--select` and `--ignore`. Raises InputError for a code that no rule has."""
     return selected(codes("--select", select), codes("--ignore", ignore))

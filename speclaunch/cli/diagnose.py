@@ -10,7 +10,7 @@ from typing import Annotated, cast
 
 import typer
 
-from speclaunch.cli.options import OutputFormat
+from speclaunch.cli.formats import OutputFormat
 from speclaunch.engine.catalogue import resolve_version
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.launch.diagnosis.diagnose import diagnose as diagnosed

@@ -12,6 +12,7 @@ import psutil
 import typer
 
 from speclaunch.cli.check_options import engine_versions, lookup
+from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.options import (
     Assume,
     ConfigDirs,
@@ -19,7 +20,6 @@ from speclaunch.cli.options import (
     HardwareName,
     ModelDirs,
     Online,
-    OutputFormat,
 )
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.examine import examine_machine

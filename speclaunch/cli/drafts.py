@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from speclaunch.cli.check_options import engine_versions, lookup
-from speclaunch.cli.options import Assume, HardwareName, ModelDirs, Online, OutputFormat
+from speclaunch.cli.formats import OutputFormat
+from speclaunch.cli.options import Assume, HardwareName, ModelDirs, Online
 from speclaunch.engine.versions import ascending
 from speclaunch.errors import ExitCode
 from speclaunch.planning.draft_listing import find_target, listing

@@ -21,10 +21,10 @@ from speclaunch.engine.catalogue import (
     history,
 )
 from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.facts.runtime import download_wheel, find_runtime
 from speclaunch.home import speclaunch_home
-from speclaunch.recipe.names import suggest
 from speclaunch.report.console import err, out
 
 app = typer.Typer(help="The engines on this machine, and the CPU engine.", no_args_is_help=True)

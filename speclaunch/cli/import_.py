@@ -12,10 +12,11 @@ import typer
 from speclaunch.errors import ExitCode
 from speclaunch.facts.engines import named
 from speclaunch.fix.import_recipes import chosen, import_all, import_one
-from speclaunch.importer.deployment import Imported, recipe_name
+from speclaunch.importer.deployment import Imported
 from speclaunch.importer.files import read_file, read_text, read_words
 from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import Reading
+from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.report.console import err
 from speclaunch.report.problems import show_problems
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -13,12 +13,13 @@ from speclaunch.facts.declared_gpus import declare
 from speclaunch.planning.draft_listing import DraftListing, find_target, listing
 from speclaunch.planning.new_recipe import NotWrittenError, file_stem, version_for
 from speclaunch.planning.ways import Way
+from speclaunch.record import record
 from speclaunch.report.console import err
 from speclaunch.report.drafts import show_drafts
 from speclaunch.rules.examine import Lookup
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answers:
     """What was said, on the command line or just now."""
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from speclaunch.cli.check_options import chosen_rules, lookup
+from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.options import (
     Assume,
     ConfigDirs,
@@ -20,7 +21,6 @@ from speclaunch.cli.options import (
     Ignore,
     ModelDirs,
     Online,
-    OutputFormat,
     Overrides,
     Select,
     hide_secrets,

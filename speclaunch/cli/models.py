@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
+from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.models_inspect import inspect
-from speclaunch.cli.options import Assume, ConfigDirs, ModelDirs, Online, OutputFormat, hide_secrets
+from speclaunch.cli.options import Assume, ConfigDirs, ModelDirs, Online, hide_secrets
 from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
 from speclaunch.report.console import err, out
 

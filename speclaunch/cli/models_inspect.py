@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from speclaunch.cli.check_options import engine_versions
-from speclaunch.cli.options import OutputFormat
+from speclaunch.cli.formats import OutputFormat
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.planning.inspection import inspect_checkpoint
 from speclaunch.report.console import out
 from speclaunch.report.inspection import inspection_json, show_inspection
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 
 
 def inspect(

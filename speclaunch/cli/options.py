@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -77,13 +76,6 @@ Ignore = Annotated[
     list[str] | None,
     typer.Option("--ignore", metavar="CODE,…", help="Skip rules whose code starts with this."),
 ]
-
-
-class OutputFormat(StrEnum):
-    """How results are written."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def hide_secrets(verb: str, words: Sequence[str]) -> None:

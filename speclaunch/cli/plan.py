@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from speclaunch.cli.check_options import chosen_rules, lookup
+from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.options import (
     Assume,
     ConfigDirs,
@@ -17,7 +18,6 @@ from speclaunch.cli.options import (
     Ignore,
     ModelDirs,
     Online,
-    OutputFormat,
     Select,
     hide_secrets,
 )

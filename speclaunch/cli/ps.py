@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from speclaunch.cli.options import OutputFormat
+from speclaunch.cli.formats import OutputFormat
 from speclaunch.launch.runs import list_runs
 from speclaunch.report.console import err, out
 from speclaunch.report.runs import show_living, summary_json

@@ -11,12 +11,12 @@ from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.interface import Rendering
 from speclaunch.deploy.proof import prove_rendering
 from speclaunch.deploy.rendered_errors import errors_of_form
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.launch.preflight import PreflightError
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.lint.ignores import unsilenced
 from speclaunch.recipe.load import load
-from speclaunch.recipe.names import suggest
 from speclaunch.recipe.recipe_words import split_recipe
 from speclaunch.report.console import err
 from speclaunch.report.findings import show_findings

@@ -10,10 +10,10 @@ from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
-from speclaunch.cli.options import OutputFormat
+from speclaunch.cli.formats import OutputFormat
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.lint.file_codes import FILE_CODES
-from speclaunch.recipe.names import suggest
 from speclaunch.report.console import err, out
 from speclaunch.report.rule_page import explained
 from speclaunch.rules.registry import all_rules, by_code

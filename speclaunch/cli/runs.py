@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from speclaunch.cli.options import OutputFormat
+from speclaunch.cli.formats import OutputFormat
 from speclaunch.errors import InputError, Problem
 from speclaunch.launch.runs import default_directory, find_run, list_runs, prune
 from speclaunch.report.console import err, out

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from speclaunch.record import record
 
 DEFAULT = "launch"
 """The verb of `speclaunch recipe=NAME …`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Verb:
     """A verb, or a group of them: `where` names the module below `speclaunch.cli` and what of it.
 
@@ -108,14 +109,14 @@ VERBS = (
 )
 """In the order in which the help lists them."""
 
-_COMPLETION = "_TYPER_COMPLETE_ARGS"
+COMPLETION = "_TYPER_COMPLETE_ARGS"
 """The command line so far, where a shell asks for its completion."""
 
 
 def asked(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> str | None:
     """The verb that a command line is about; None where it is about none, or all of them."""
-    if _COMPLETION in environment:
-        words = environment[_COMPLETION].split()[1:]
+    if COMPLETION in environment:
+        words = environment[COMPLETION].split()[1:]
     names = {verb.name for verb in VERBS}
     if words and words[0] in names:
         return words[0]

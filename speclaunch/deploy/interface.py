@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from speclaunch.engine.command import Spelling
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rendering:
     """A deployment to be written down for one engine version."""
 

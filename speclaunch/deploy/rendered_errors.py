@@ -10,7 +10,7 @@ from speclaunch.facts.facts import Facts
 from speclaunch.importer.files import read_shell
 from speclaunch.plan.request import Given, Request, from_invocation
 from speclaunch.plan.resolve import resolve
-from speclaunch.rules.interface import Finding, Judgement
+from speclaunch.rules.finding import Finding, Judgement
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import judge
 

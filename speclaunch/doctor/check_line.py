@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from speclaunch.record import record
 
 
 class CheckState(StrEnum):
@@ -24,7 +25,7 @@ class CheckState(StrEnum):
 _ORDER = tuple(CheckState)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckLine:
     """One thing that was looked at: how it is, what was found, why that matters, what to do."""
 
@@ -39,7 +40,7 @@ class CheckLine:
     """Whether `fix` is a command that can be pasted into a shell as it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Section:
     """The lines about one part of the machine."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from speclaunch.doctor.check_line import CheckLine, CheckState, Section
 from speclaunch.doctor.checks.engine import check_compilers, check_engine, check_python
@@ -14,11 +14,12 @@ from speclaunch.doctor.checks.models import check_models, check_paths
 from speclaunch.doctor.checks.packages import check_packages
 from speclaunch.doctor.checks.processes import check_engines, check_port
 from speclaunch.doctor.machine_facts import MachineFacts
+from speclaunch.record import record
 
 Check = Callable[[MachineFacts], Iterator[CheckLine]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckFamily:
     """Checks that are shown together."""
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
@@ -54,6 +54,7 @@ from speclaunch.facts.packages import Packages, read_packages
 from speclaunch.facts.runtime import Runtime, find_runtime, probe
 from speclaunch.plan.plan import Plan
 from speclaunch.recipe.load import Recipe
+from speclaunch.record import record
 from speclaunch.resources import recipes_dir
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.interface import Rule
@@ -64,7 +65,7 @@ _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 _ONLINE_SECONDS = 90.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked:
     """What was asked on the command line."""
 

@@ -6,7 +6,7 @@ What could not be told is an `UnknownFact` in its place.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 
@@ -17,11 +17,12 @@ from speclaunch.facts.missing_paths import MissingPath
 from speclaunch.facts.packages import Packages
 from speclaunch.facts.runtime import Runtime
 from speclaunch.plan.budget import Budget
+from speclaunch.record import record
 
 NOT_LOOKED_AT = UnknownFact("this", "it was not checked")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OwnInstallation:
     """speclaunch itself."""
 
@@ -33,7 +34,7 @@ class OwnInstallation:
     """Where it keeps what it makes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CpuEngineState:
     """The CPU engine of speclaunch."""
 
@@ -45,7 +46,7 @@ class CpuEngineState:
     """There is something of an installation, and it is not complete."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Process:
     """A process as the operating system shows it."""
 
@@ -74,7 +75,7 @@ class VolumeUse(StrEnum):
     SHARED_MEMORY = "shared memory"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Volume:
     """A directory and the disk that it lies on."""
 
@@ -87,7 +88,7 @@ class Volume:
     writable: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MachineMemory:
     """Main memory and processors, as far as this process may use them. Bytes."""
 
@@ -101,7 +102,7 @@ class MachineMemory:
     machine_cpus: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessLimits:
     """Limits of a process (`ulimit`); None: unlimited."""
 
@@ -111,7 +112,7 @@ class ProcessLimits:
     processes: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hub:
     """Where models are downloaded to, and whether they may be."""
 
@@ -124,7 +125,7 @@ class Hub:
     """Models come from another hub, whose cache is not looked at."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Model:
     """A checkpoint that the recipe names, and what of it is on this machine."""
 
@@ -149,7 +150,7 @@ class Model:
     readable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Port:
     """Whether the engine could listen."""
 
@@ -163,7 +164,7 @@ class Port:
     """A port nearby that is free."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tools:
     """Programs that the engine compiles kernels with."""
 
@@ -175,7 +176,7 @@ class Tools:
     """Makers whose accelerators have a device file here, whether or not anything answers."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Target:
     """The recipe, as far as the machine has to fit it. None: unknown, or not set."""
 
@@ -219,7 +220,7 @@ class Target:
     """Variables that the recipe (or the CPU engine) sets: the rules judge them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MachineFacts:
     """The machine as it was found."""
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path, PurePath
 
@@ -14,6 +14,7 @@ import psutil
 
 from speclaunch.doctor.machine_facts import Process
 from speclaunch.launch.guard import RUN_VARIABLE
+from speclaunch.record import record
 
 _TITLE = "sglang::"
 """The engine names its own processes so: sglang::scheduler_TP0, sglang::detokenizer (0.4.6 on)."""
@@ -40,7 +41,7 @@ class Custody(StrEnum):
     """It has ended, and its parent has not noticed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EngineTree:
     """An engine: its topmost process, and all that belong to it."""
 

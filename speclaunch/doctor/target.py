@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from speclaunch.doctor.machine_facts import Target
@@ -20,13 +20,15 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import from_recipe
 from speclaunch.plan.topics.attention import BACKENDS
 from speclaunch.recipe.load import Recipe
+from speclaunch.record import record
 from speclaunch.rules.examine import Examined, Lookup, examine
-from speclaunch.rules.interface import Finding, Rule, Unjudged
+from speclaunch.rules.finding import Finding, Unjudged
+from speclaunch.rules.interface import Rule
 
 _CPU = "cpu"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Judged:
     """What the rules say of a recipe. `plan` is that of the first version asked for."""
 

@@ -8,9 +8,10 @@ deterministic, so that a regenerated catalogue is the same byte for byte.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from speclaunch.record import record
 
 #: A default, choice or constant as JSON has it.
 Plain = Any
@@ -46,7 +47,7 @@ class ArgumentKind(StrEnum):
         return self in (ArgumentKind.VALUE, ArgumentKind.OPTIONAL_VALUE, ArgumentKind.LIST)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Argument:
     """One argument of the engine's command line.
 
@@ -83,7 +84,7 @@ class Argument:
         return (self.flag, *self.aliases)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EngineVariable:
     """One environment variable of the engine.
 
@@ -105,6 +106,11 @@ class EngineVariable:
 def name_of(flag: str) -> str:
     """``--tp-size`` → ``tp_size``; a name stays a name."""
     return flag.lstrip("-").replace("-", "_")
+
+
+def is_negation(argument: Argument, flag: str) -> bool:
+    """Whether a flag is the `--no-` half of a pair (argparse makes it by itself)."""
+    return argument.kind is ArgumentKind.BOOLEAN and flag.startswith("--no-")
 
 
 _SWITCHES = frozenset(

@@ -2,27 +2,34 @@
 
 The verdict (`error`, `values`) is argparse's own, from the parser that `parser.py` builds. argparse
 stops at its first error, so the words are also cut at the flags and parsed piece by piece: that
-gives every problem, each with the word that it is about.
+gives every problem, each with the word that it is about. Pieces about which argparse can say but
+one thing are not handed to it (`plain_flags.py`).
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
-from speclaunch.engine.catalogue import Ambiguous, Argument, ArgumentKind, Catalogue
-from speclaunch.engine.parser import PROGRAM, Parser, RefusedError, is_negation, parser_of
+from speclaunch.engine.argument import is_negation
+from speclaunch.engine.catalogue import Ambiguous, Argument, ArgumentKind, Catalogue, Unknown
+from speclaunch.engine.plain_flags import (
+    ANY_NUMBER,
+    NOT_PLAIN,
+    flag_of,
+    is_plain,
+    most_values,
+    plain_value,
+)
 from speclaunch.engine.value_suggestions import value_advice
+from speclaunch.record import record
 
-__all__ = ["PROGRAM", "ArgvProblem", "ParsedArgument", "ParsedArguments", "args_of", "parse_argv"]
-
-_ANY_NUMBER = 1 << 30
+__all__ = ["ArgvProblem", "ParsedArgument", "ParsedArguments", "args_of", "parse_argv"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ParsedArgument:
     """One argument of a command line.
 
@@ -49,7 +56,7 @@ class ParsedArgument:
         return self.argument.dest
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArgvProblem:
     """What the engine would refuse; `index` is the word, None when a word is missing."""
 
@@ -58,7 +65,7 @@ class ArgvProblem:
     help: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ParsedArguments:
     """A command line, parsed for one engine version."""
 
@@ -86,9 +93,8 @@ def parse_argv(
     carried through, and neither their type nor their choice is checked. Without `whole` the
     problems are found, but not the verdict of the whole (`error`, `values`), in half the time.
     """
-    parser = parser_of(catalogue, required=False)
     unknown = {index for index in range(len(words)) if index in opaque}
-    chunks, stray = _chunks(words, parser, unknown)
+    chunks, stray = _chunks(words, catalogue, unknown)
     parsed: list[ParsedArgument] = []
     problems: list[ArgvProblem] = []
     for chunk in chunks:
@@ -104,10 +110,10 @@ def parse_argv(
     problems.sort(key=lambda problem: len(words) if problem.index is None else problem.index)
     values: Mapping[str, Any] = {}
     error = None
-    if unknown:
-        values, error = _pieced(parsed, problems, parser)
-    elif whole:
-        values, error = _whole(words, catalogue)
+    if whole:
+        values, error = (
+            _pieced(parsed, problems, catalogue) if unknown else _whole(words, catalogue)
+        )
     return ParsedArguments(
         catalogue.version, tuple(parsed), tuple(problems), error, values, _hints(parsed)
     )
@@ -134,7 +140,7 @@ def args_of(parsed: ParsedArguments) -> dict[str, Any]:
     return {name: appended.get(name, item.value) for name, item in found.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Chunk:
     """A flag and the words behind it, up to the next flag."""
 
@@ -151,7 +157,7 @@ class _Chunk:
 
 
 def _chunks(
-    words: Sequence[str], parser: Parser, opaque: set[int]
+    words: Sequence[str], catalogue: Catalogue, opaque: set[int]
 ) -> tuple[list[_Chunk], list[int]]:
     """Cut the words at the flags; words before the first flag, or too many, are stray.
 
@@ -161,11 +167,11 @@ def _chunks(
         (index for index, word in enumerate(words) if word == "--" and index not in opaque),
         len(words),
     )
-    starts = [index for index in range(stop) if _is_flag(words[index], parser, index in opaque)]
+    starts = [index for index in range(stop) if _is_flag(words[index], catalogue, index in opaque)]
     stray = list(range(starts[0] if starts else stop))
     chunks: list[_Chunk] = []
     for start, end in pairwise([*starts, stop]):
-        last = min(end, start + 1 + _most_values(words[start], parser))
+        last = min(end, start + 1 + _most_values(words[start], catalogue))
         stray += range(last, end)
         chunks.append(
             _Chunk(
@@ -178,63 +184,107 @@ def _chunks(
     return chunks, [*stray, *range(stop, len(words))]
 
 
-def _is_flag(word: str, parser: Parser, opaque: bool) -> bool:
+def _is_flag(word: str, catalogue: Catalogue, opaque: bool) -> bool:
     """Whether argparse takes a word for a flag: known, unknown or ambiguous.
 
     A word that could not be evaluated is one where its flag can be read: `--port=$PORT`.
     """
-    option = parser.option_of(word)
+    if not word.startswith("-"):
+        return False
+    found = flag_of(word, catalogue)
     if opaque:
-        return isinstance(option, argparse.Action) and "=" in word
-    return option is not False
+        return isinstance(found, Argument) and "=" in word
+    return found is not None
 
 
-def _most_values(word: str, parser: Parser) -> int:
+def _most_values(word: str, catalogue: Catalogue) -> int:
     """How many words behind a flag belong to it at most."""
-    option = parser.option_of(word)
-    if parser.holds_value(word):
-        return 0
-    if not isinstance(option, argparse.Action):  # nobody knows: everything up to the next flag
-        meant = _meant_by(word, parser) if option is None else ()
-        return max((_most_values_of(one) for one in meant), default=_ANY_NUMBER)
-    return _most_values_of(option)
+    found = flag_of(word, catalogue)
+    if isinstance(found, Argument):
+        return most_values(found) if catalogue.by_flag(word) or "=" not in word else 0
+    if isinstance(found, Ambiguous):
+        return max(most_values(_of_flag(one, catalogue)) for one in found.candidates)
+    return ANY_NUMBER  # nobody knows: everything up to the next flag
 
 
-def _most_values_of(option: argparse.Action) -> int:
-    if isinstance(option.nargs, int):
-        return option.nargs
-    return _ANY_NUMBER if option.nargs in ("+", "*") else 1
-
-
-def _meant_by(word: str, parser: Parser) -> tuple[argparse.Action, ...]:
-    """The options that a shortened flag may stand for."""
-    prefix = word.partition("=")[0]
-    options = parser._option_string_actions
-    return tuple(option for flag, option in options.items() if flag.startswith(prefix))
+def _of_flag(flag: str, catalogue: Catalogue) -> Argument:
+    found = catalogue.by_flag(flag)
+    assert found is not None  # noqa: S101  one of the catalogue's own
+    return found
 
 
 def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvProblem:
     written = chunk.words[0]
-    parser = parser_of(catalogue, checked=not chunk.opaque, piece=True)
-    namespace = argparse.Namespace()
-    try:
-        extras = parser.run_piece(chunk.words, namespace)
-    except RefusedError as error:
-        return ArgvProblem(chunk.index, str(error), _hint(written, catalogue, str(error)))
     spelling = catalogue.spelling(written)
     argument = catalogue.resolve_flag(written)
-    if extras or not isinstance(argument, Argument) or not isinstance(spelling, str):
-        message = f"unrecognized arguments: {extras[0] if extras else written}"
+    found = _stored(chunk, argument, spelling, catalogue)
+    if isinstance(found, ArgvProblem):
+        return found
+    if found.extra or not isinstance(argument, Argument) or not isinstance(spelling, str):
+        message = f"unrecognized arguments: {found.extra or written}"
         return ArgvProblem(chunk.index, message, _hint(written, catalogue))
-    stored = getattr(namespace, argument.dest, None)
     return ParsedArgument(
         argument,
-        _value(argument, spelling, chunk, stored),
+        _value(argument, spelling, chunk, found.value),
         written.partition("=")[0],
         chunk.index,
         chunk.value_indices,
-        stored,
+        found.value,
     )
+
+
+@record
+class _Stored:
+    """What a flag and its values leave behind: the value, or the first word that is left over."""
+
+    value: Any = None
+    extra: str = ""
+
+
+def _stored(
+    chunk: _Chunk,
+    argument: Argument | Ambiguous | Unknown,
+    spelling: str | Ambiguous | Unknown,
+    catalogue: Catalogue,
+) -> _Stored | ArgvProblem:
+    written, values = chunk.words[0], chunk.words[1:]
+    if is_plain(written):
+        if isinstance(argument, Argument) and isinstance(spelling, str):
+            checked = not chunk.opaque
+            value = plain_value(argument, spelling, chunk.words, catalogue.version, checked=checked)
+            if value is not NOT_PLAIN:
+                return _Stored(value)
+        elif not any(one.startswith("-") for one in values):
+            if isinstance(argument, Ambiguous):
+                return ArgvProblem(chunk.index, _several(argument), _hint(written, catalogue))
+            return _Stored(extra=written)
+    return _by_argparse(chunk, argument, catalogue)
+
+
+def _several(found: Ambiguous) -> str:
+    """argparse's words, the flag of its own first."""
+    matches = sorted(found.candidates, key="--help".__ne__)
+    return f"ambiguous option: {found.token} could match {', '.join(matches)}"
+
+
+def _by_argparse(
+    chunk: _Chunk, argument: Argument | Ambiguous | Unknown, catalogue: Catalogue
+) -> _Stored | ArgvProblem:
+    from argparse import Namespace  # noqa: PLC0415  most command lines need none of it
+
+    from speclaunch.engine.parser import RefusedError, parser_of  # noqa: PLC0415
+
+    parser = parser_of(catalogue, checked=not chunk.opaque, piece=True)
+    namespace = Namespace()
+    try:
+        extras = parser.run_piece(chunk.words, namespace)
+    except RefusedError as error:
+        hint = _hint(chunk.words[0], catalogue, str(error))
+        return ArgvProblem(chunk.index, str(error), hint)
+    if extras:
+        return _Stored(extra=extras[0])
+    value = getattr(namespace, argument.dest, None) if isinstance(argument, Argument) else None
+    return _Stored(value)
 
 
 def _value(argument: Argument, spelling: str, chunk: _Chunk, stored: Any) -> Any:
@@ -298,7 +348,7 @@ def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:
 
 def _missing(catalogue: Catalogue, parsed: Sequence[ParsedArgument]) -> ArgvProblem | None:
     given = {item.argument.flag for item in parsed}
-    missing = [a for a in catalogue.arguments.values() if a.required and a.flag not in given]
+    missing = [argument for argument in catalogue.required if argument.flag not in given]
     if not missing:
         return None
     names = ", ".join("/".join(argument.flags) for argument in missing)
@@ -306,6 +356,8 @@ def _missing(catalogue: Catalogue, parsed: Sequence[ParsedArgument]) -> ArgvProb
 
 
 def _whole(words: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, Any], str | None]:
+    from speclaunch.engine.parser import RefusedError, parser_of  # noqa: PLC0415
+
     try:
         return vars(parser_of(catalogue).run(words)), None
     except RefusedError as error:
@@ -313,12 +365,14 @@ def _whole(words: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, Any
 
 
 def _pieced(
-    parsed: Sequence[ParsedArgument], problems: Sequence[ArgvProblem], parser: Parser
+    parsed: Sequence[ParsedArgument], problems: Sequence[ArgvProblem], catalogue: Catalogue
 ) -> tuple[Mapping[str, Any], str | None]:
     """The verdict where words are opaque, put together from the pieces in argparse's order."""
     if problems:
         return {}, min(problems, key=_precedence).message
-    values: dict[str, Any] = vars(parser.run(()))
+    from speclaunch.engine.parser import parser_of  # noqa: PLC0415
+
+    values: dict[str, Any] = vars(parser_of(catalogue, required=False).run(()))
     for item in parsed:
         if item.argument.kind is ArgumentKind.IGNORED:
             continue

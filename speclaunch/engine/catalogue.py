@@ -11,15 +11,17 @@ version that it is asked about.  The data is made by ``tools/catalogue.py`` from
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from speclaunch import reads
 from speclaunch.engine import forks, timeline
 from speclaunch.engine.argument import (
     Argument,
@@ -27,6 +29,7 @@ from speclaunch.engine.argument import (
     EngineVariable,
     decode_argument,
     decode_variable,
+    is_negation,
     name_of,
 )
 from speclaunch.engine.nearest import nearest
@@ -38,6 +41,7 @@ from speclaunch.engine.versions import (
     resolve,
 )
 from speclaunch.errors import InputError, Problem
+from speclaunch.record import record
 
 __all__ = [
     "Ambiguous",
@@ -65,7 +69,7 @@ DATA = Path(__file__).resolve().parent / "data"
 _HELP = Argument("--help", "help", ArgumentKind.HELP, type="bool", aliases=("-h",))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ambiguous:
     """A shortened flag that several flags begin with: the engine exits with code 2."""
 
@@ -73,14 +77,14 @@ class Ambiguous:
     candidates: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unknown:
     """A flag that the engine does not know; :meth:`Catalogue.close` finds similar ones."""
 
     token: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class History:
     """When a name existed, within the held versions.
 
@@ -107,7 +111,7 @@ class History:
         yield from (self.first, self.last)
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Catalogue:
     """The arguments of one release by primary flag, and its environment variables."""
 
@@ -138,11 +142,16 @@ class Catalogue:
         found = {argument.name: argument for argument in self.arguments.values()}
         for argument in self.arguments.values():
             for alias in argument.aliases:
-                if alias.startswith("--") and not _is_negation(argument, alias):
+                if alias.startswith("--") and not is_negation(argument, alias):
                     found.setdefault(name_of(alias), argument)
         for argument in sorted(self.arguments.values(), key=lambda item: item.deprecated):
             found.setdefault(argument.dest, argument)
         return found
+
+    @cached_property
+    def required(self) -> tuple[Argument, ...]:
+        """The arguments without which the parser refuses a command line."""
+        return tuple(one for one in self.arguments.values() if one.required)
 
     @cached_property
     def _near(self) -> dict[tuple[str, int], tuple[str, ...]]:
@@ -247,7 +256,11 @@ def load(version: str, directory: Path | None = None) -> Catalogue:
     if version not in _shipped_versions():
         held = resolve_version(version, place).held
     own = forks.file_of(held, place) if forks.MARK in held else place / f"{held}.json"
-    return _load(held, str(own) if _may_read(own) else None)
+    if not _may_read(own):
+        return _load(held, None)
+    with contextlib.suppress(OSError):
+        reads.content(own, own.stat())
+    return _load(held, str(own))
 
 
 def history(name: str) -> History | None:
@@ -314,10 +327,6 @@ def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
     return load(release.version, place)
 
 
-def _is_negation(argument: Argument, alias: str) -> bool:
-    return argument.kind is ArgumentKind.BOOLEAN and alias.startswith("--no-")
-
-
 def _default_directory() -> Path:
     from speclaunch.home import speclaunch_home  # noqa: PLC0415
 
@@ -326,12 +335,12 @@ def _default_directory() -> Path:
 
 def _may_read(path: Path) -> bool:
     """Whether it is there; what another user keeps to himself is not there for us."""
-    return os.access(path, os.R_OK)
+    return reads.may_read(path)
 
 
 def _added(directory: Path) -> Iterator[str]:
     if _may_read(directory):
-        for file in sorted(directory.glob("*.json")):
+        for file in reads.below(directory, ".json"):
             if file.stem in _shipped_versions() or is_version(file.stem):
                 yield file.stem
 

@@ -7,11 +7,9 @@ it; where they differ, the function here takes the version.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -19,6 +17,13 @@ from speclaunch.engine.argument import Argument
 from speclaunch.engine.versions import within
 
 Convert = Callable[[str], Any]
+
+
+def _refusal(message: str) -> Exception:
+    """What argparse takes a refused value by: it shows the message."""
+    from argparse import ArgumentTypeError  # noqa: PLC0415  most values are good
+
+    return ArgumentTypeError(message)
 
 
 def _human_readable_int(value: str) -> int:
@@ -29,16 +34,18 @@ def _human_readable_int(value: str) -> int:
         try:
             return int(value)
         except ValueError:
-            raise argparse.ArgumentTypeError(
+            raise _refusal(
                 f"Invalid integer value: '{value}'. Use a plain integer, SI suffixes (1k, 1M), "
                 "or IEC suffixes (1Ki, 1Mi). Suffixes are case-sensitive."
             ) from None
+    from decimal import Decimal  # noqa: PLC0415  slow to import
+
     number, suffix = match.groups()
     power = "KMGT".index(suffix[0].upper()) + 1
     if not suffix.endswith("i"):
         return int(Decimal(number) * 1000**power)
     if "." in number:
-        raise argparse.ArgumentTypeError(
+        raise _refusal(
             f"Decimals are not allowed with IEC suffixes like '{suffix}'. Use an integer IEC"
             f" value such as '{int(Decimal(number))}{suffix}', or an SI value such as"
             f" '{number}{suffix[0]}'."
@@ -61,9 +68,7 @@ def _json_list_type(value: str) -> Any:
         json.dumps(found, ensure_ascii=False).encode()
         return found
     except (ValueError, RecursionError):
-        raise argparse.ArgumentTypeError(
-            f"Invalid JSON list: {value}. Please provide a valid JSON list."
-        ) from None
+        raise _refusal(f"Invalid JSON list: {value}. Please provide a valid JSON list.") from None
 
 
 def _refuse(text: str) -> Any:
@@ -82,9 +87,7 @@ def _int_or_float(text: str) -> float:
 
 def _cuda_graph_backend(value: str) -> str:
     if value == "tc_piecewise":
-        raise argparse.ArgumentTypeError(
-            "tc_piecewise was removed; select breakable, full, or disabled"
-        )
+        raise _refusal("tc_piecewise was removed; select breakable, full, or disabled")
     return value
 
 
@@ -110,20 +113,18 @@ def _cuda_graph_config(value: str, version: str) -> Any:
     try:
         found = json.loads(value)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"--cuda-graph-config must be JSON: {error}") from None
+        raise _refusal(f"--cuda-graph-config must be JSON: {error}") from None
     if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError(
-            f"--cuda-graph-config must be a JSON object, got {type(found).__name__}"
-        )
+        raise _refusal(f"--cuda-graph-config must be a JSON object, got {type(found).__name__}")
     keys = _graph_keys(version)
     for phase, settings in found.items():
         allowed = keys.get(phase)
         if allowed is None:
-            raise argparse.ArgumentTypeError(
+            raise _refusal(
                 f"--cuda-graph-config: unknown phase '{phase}', expected one of {tuple(keys)}"
             )
         if not isinstance(settings, dict):
-            raise argparse.ArgumentTypeError(
+            raise _refusal(
                 f"--cuda-graph-config['{phase}'] must be a JSON object, got"
                 f" {type(settings).__name__}"
             )
@@ -131,7 +132,7 @@ def _cuda_graph_config(value: str, version: str) -> Any:
             _cuda_graph_backend(settings["backend"])
         for key in settings:
             if key not in allowed:
-                raise argparse.ArgumentTypeError(
+                raise _refusal(
                     f"--cuda-graph-config['{phase}']: unknown key '{key}', expected one of"
                     f" {allowed}"
                 )

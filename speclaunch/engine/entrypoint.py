@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.engine.argument import Argument, ArgumentKind
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.versions import within
+from speclaunch.record import record
 
 SERVE_SINCE = "0.5.5"
 """The first release with the program `sglang` (entry_points.txt; 0.5.4.post3 has none)."""
@@ -45,7 +45,7 @@ def since(catalogue: Catalogue, version: str) -> bool:
     return within(catalogue.version, f">={version}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dispatch:
     """How `sglang serve` reads its words: indexes into them.
 

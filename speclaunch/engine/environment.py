@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any, Self
+
+from speclaunch.record import record
 
 _SPECIAL = frozenset('\\"$`')
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VariableReference:
     """`${NAME}`, `${NAME-default}` or, with `filled`, `${NAME:-default}` inside of a value."""
 

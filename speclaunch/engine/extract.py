@@ -14,7 +14,6 @@ shipped (:mod:`speclaunch.engine.catalogue`) leaves both out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,11 +22,12 @@ from speclaunch.engine.extraction.parser import ArgumentReader
 from speclaunch.engine.extraction.source import ExtractError, PackageSource
 from speclaunch.engine.extraction.usage import Usage, scan
 from speclaunch.engine.extraction.variables import DeclaredVariable
+from speclaunch.record import record
 
 __all__ = ["Declared", "DeclaredVariable", "ExtractError", "Release", "extract"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Release:
     """One release: its arguments by primary flag, its variables by name, and what is read.
 

@@ -8,7 +8,6 @@ has changed.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tempfile
@@ -17,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from speclaunch import reads
 from speclaunch.engine.argument import Argument, EngineVariable, encode_argument, encode_variable
 from speclaunch.errors import InputError, Problem
 
@@ -47,6 +47,7 @@ def read_fork(source: Path, directory: Path, base: Base, version: str | None = N
     release it was made from, where the package does not say one.  Variables, and what reads an
     argument, are taken from that release.  Raises InputError.
     """
+    reads.unrepeatable()  # hundreds of files tell what an engine takes
     source = _package(source.expanduser())
     mark = _signature(source, version)
     kept = sorted((directory / _FOLDER).glob(f"*{MARK}{mark}.json"))
@@ -76,7 +77,9 @@ def _signature(source: Path, version: str | None) -> str:
     for file in _relevant(source):
         stat = file.stat()
         parts.append(f"{file} {stat.st_mtime_ns} {stat.st_size}")
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:10]
+    from hashlib import sha256  # noqa: PLC0415  slow to import, and forks are few
+
+    return sha256("\n".join(parts).encode()).hexdigest()[:10]
 
 
 def _relevant(source: Path) -> Iterator[Path]:

@@ -55,3 +55,11 @@ def distance(one: str, other: str) -> int:
                 cost = min(cost, last[j - 2] + 1)
             row.append(cost)
     return row[-1]
+
+
+def suggest(word: str, known: Iterable[str]) -> str | None:
+    """`did you mean …?`, or None where no known name is a slip away."""
+    close = nearest(word, sorted(known))
+    if not close:
+        return None
+    return "did you mean " + " or ".join(f"`{name}`" for name in close) + "?"

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
-from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue
+from speclaunch.engine.argument import Argument, ArgumentKind, is_negation
+from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.conversions import converter, lora_paths
 
 PROGRAM = "sglang serve"
@@ -80,11 +81,6 @@ class Parser(argparse.ArgumentParser):
         if found is None:
             return None
         return found if found is False else found[0]
-
-    def holds_value(self, word: str) -> bool:
-        """Whether a flag is written with its value, `--flag=value`."""
-        found = self._parsed_optional(word)
-        return isinstance(found, tuple) and found[-1] is not None
 
     def _parsed_optional(self, word: str) -> Any:
         try:
@@ -171,11 +167,6 @@ def _built(key: _Identity, checked: bool, required: bool, piece: bool) -> Parser
             action.default = argparse.SUPPRESS
         parser._defaults.clear()
     return parser
-
-
-def is_negation(argument: Argument, flag: str) -> bool:
-    """Whether a flag is the `--no-` half of a pair (argparse makes it by itself)."""
-    return argument.kind is ArgumentKind.BOOLEAN and flag.startswith("--no-")
 
 
 _STORE: dict[ArgumentKind, Any] = {

@@ -10,14 +10,15 @@ store the same destination; tests/engine/test_renames.py holds each entry agains
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 from speclaunch.engine.versions import within
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rename:
     """Two names of one server argument that takes the same values."""
 
@@ -53,7 +54,7 @@ RENAMES: tuple[Rename, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Conversion:
     """A switch that became a value of another argument: `old: true` is `new: value`."""
 
@@ -119,7 +120,7 @@ REMOVALS: Mapping[str, str] = MappingProxyType(
 """Arguments that are gone without a successor of the same value, and why."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LiveVariable:
     """An environment variable of the engine and the versions in which something reads it."""
 
@@ -145,6 +146,7 @@ VARIABLES: tuple[LiveVariable, ...] = (
 )
 
 
+@lru_cache(maxsize=4096)
 def other_names(name: str) -> tuple[str, ...]:
     """The other names under which the same server argument is known, nearest first."""
     found = [name]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from speclaunch.errors import InputError, Problem
+from speclaunch.patterns import lazy
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     from packaging.version import Version
 
-_SPELLING = re.compile(r"^\s*(?:sglang\s*==\s*)?v?(?P<version>\S+)\s*$", re.IGNORECASE)
+_SPELLING = lazy(r"^\s*(?:sglang\s*==\s*)?v?(?P<version>\S+)\s*$", re.IGNORECASE)
 _NEWEST = ("latest", "newest")
 
 
@@ -21,7 +22,7 @@ class UnknownVersion(InputError):
     """No held version can stand for the one that was asked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResolvedVersion:
     """The held version that answers for ``asked``; ``note`` says why when it is another one."""
 
@@ -33,7 +34,11 @@ class ResolvedVersion:
 
 def ascending(versions: Iterable[str]) -> tuple[str, ...]:
     """Versions in release order, each once."""
-    return tuple(sorted(set(versions), key=_parse))
+    found = set(versions)
+    keys = {version: _plain_key(version) for version in found}
+    if None in keys.values():
+        return tuple(sorted(found, key=_parse))
+    return tuple(sorted(found, key=lambda version: keys[version] or ((), 0)))
 
 
 def is_version(text: str) -> bool:
@@ -53,11 +58,75 @@ def within(version: str, specifier: str) -> bool:
     The one way to tell versions apart. A pre-release counts as the release that it leads to: its
     code is that of the branch. Asked some two hundred times for each plan.
     """
+    plain = _plain_key(version)
+    if plain is not None:
+        clauses = [_plain_clause(text) for text in specifier.split(",")] if specifier else []
+        if None not in clauses:
+            return all(_holds(plain, clause) for clause in clauses if clause is not None)
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415  most callers never need it
 
     found = _parse(version)
     asked = found.base_version if found.is_prerelease else version
     return SpecifierSet(specifier).contains(asked, prereleases=True)
+
+
+_PlainKey = tuple[tuple[int, ...], int]
+"""A release without its trailing zeros, and its post-release, -1 for none: in order."""
+
+
+@lru_cache(maxsize=1024)
+def _plain_key(version: str) -> _PlainKey | None:
+    """What to compare a version by that is a release or a post-release; None for any other."""
+    public, _, post = version.partition(".post")
+    parts = public.split(".")
+    if not all(part.isdecimal() and part.isascii() for part in parts):
+        return None
+    if (post or version != public) and not (post.isdecimal() and post.isascii()):
+        return None
+    release = [int(part) for part in parts]
+    while release and not release[-1]:
+        release.pop()
+    return tuple(release), int(post) if post else -1
+
+
+@lru_cache(maxsize=1024)
+def _plain_clause(text: str) -> tuple[str, _PlainKey] | None:
+    """The comparison and the version of one clause; None where it takes more than comparing."""
+    text = text.strip()
+    operator = next((one for one in _COMPARED if text.startswith(one)), None)
+    key = _bound(text[len(operator) :].strip()) if operator is not None else None
+    if operator is None or key is None or (operator == ">" and key[1] < -1):
+        return None
+    return operator, key
+
+
+def _bound(version: str) -> _PlainKey | None:
+    """The key of a version that a clause names: also of a candidate, which a release follows."""
+    release, candidate, number = version.partition("rc")
+    if not candidate:
+        return _plain_key(version)
+    key = _plain_key(release)
+    if key is None or key[1] >= 0 or not (number.isdecimal() and number.isascii()):
+        return None
+    return key[0], int(number) - _CANDIDATES
+
+
+_CANDIDATES = 1000
+"""More than a release has of them."""
+_COMPARED = (">=", "<=", "<", ">")
+"""Of PEP 440: what else there is (`==`, `~=`, wildcards) is packaging's to say."""
+
+
+def _holds(key: _PlainKey, clause: tuple[str, _PlainKey]) -> bool:
+    operator, bound = clause
+    if operator == ">=":
+        return key >= bound
+    if operator == "<=":
+        return key <= bound
+    if operator == "<":
+        return key < bound
+    # `>0.5.13` is no post-release of 0.5.13 itself
+    return key > bound and not (key[0] == bound[0] and bound[1] < 0)
 
 
 def precedes(version: str, other: str) -> bool:

@@ -7,61 +7,23 @@ engine would read: a fact that is missing is unknown, never a guess.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.versions import within
+from speclaunch.facts.origin import Origin
 from speclaunch.facts.partial_config import UnreadKeyError
-from speclaunch.facts.tensors import TensorFacts
+from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.facts.tensors import TensorFacts
 
 _TRANSFORMERS_5 = ">=0.5.10"
 """The first release that needs transformers 5, which reads the scaling of positions otherwise."""
 
 
-class Provenance(StrEnum):
-    """Where the facts of a checkpoint were read, nearest first."""
-
-    DIRECTORY = "directory"
-    """A directory of that name, or one below --models."""
-    CACHE = "cache"
-    """A hub cache of this machine."""
-    REPOSITORY = "repository"
-    """`.speclaunch/models/` beside the file, or above it."""
-    INDEX = "index"
-    """The index that ships with speclaunch."""
-    HUB = "hub"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where the facts of a checkpoint come from, and how far they go."""
-
-    provenance: Provenance
-    where: str
-    """The directory or the file; of the index and of the hub, their source in words."""
-    read: str | None = None
-    """The day on which a repository's file or an entry of the index was read, YYYY-MM-DD."""
-    revision: str | None = None
-    """The commit that they describe, where it is known."""
-    doubt: str | None = None
-    """Why they may not be those of the checkpoint that is asked for."""
-    assumed: str | None = None
-    """The checkpoint whose facts these are, by `--assume` or `speclaunch.toml`."""
-
-    def __str__(self) -> str:
-        told = {
-            Provenance.INDEX: f"speclaunch's index, read {self.read}",
-            Provenance.REPOSITORY: f"{self.where}, read {self.read}",
-            Provenance.HUB: "the hub",
-        }.get(self.provenance, self.where)
-        if self.assumed is not None:
-            told = f"assumed to be as {self.assumed}: {told}"
-        return told if self.doubt is None else f"{told}; {self.doubt}"
-
-
-@dataclass(frozen=True, slots=True)
+@record
 class Checkpoint:
     """The facts of one checkpoint: its `config.json` (nested `text_config` included), the index
     of its weights, and its tokenizer.

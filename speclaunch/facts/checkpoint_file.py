@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import checkpoint_fact
 from speclaunch.facts.hub_name import HUB_NAME
-from speclaunch.facts.kept_tensors import kept_tensors
 from speclaunch.facts.layer_ranges import expanded
+from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.partial_config import WHOLE, PartialConfig
 from speclaunch.facts.quantization import quantization_config_in, quantization_in
 from speclaunch.facts.read_checkpoint import from_config
@@ -29,15 +29,20 @@ from speclaunch.facts.safe_json import (
     texts,
 )
 from speclaunch.facts.unknown import UnknownFact
+from speclaunch.patterns import lazy
+from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.facts.tensors import TensorFacts
 
 FORMAT = 1
 """The form that this reads and writes."""
 MOST_BYTES_OF_FILE = 1 << 20
-_DAY = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
-_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_DAY = lazy(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
+_COMMIT = lazy(r"[0-9a-f]{40}\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckpointFile:
     """What stands in the file. Fields that are None or empty are not known."""
 
@@ -145,7 +150,7 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
         "tokenizer_size": found.tokenizer_size,
         "tokenizer_digest": found.tokenizer_digest,
         "gated": found.gated,
-        "tensors": kept_tensors(found.tensors),
+        "tensors": _tensors(found.tensors),
         "origin": origin,
     }
     beside = quantization_in(found.quantization_file)
@@ -169,6 +174,14 @@ def origin_of(
         doubt = "from a single weak source"
     where = found.source if provenance is Provenance.INDEX else str(path)
     return Origin(provenance, where, found.read, found.revision, doubt)
+
+
+def _tensors(kept: Mapping[str, Any]) -> TensorFacts | None:
+    if not kept:
+        return None
+    from speclaunch.facts.kept_tensors import kept_tensors  # noqa: PLC0415  few entries have any
+
+    return kept_tensors(kept)
 
 
 def _said(config: Mapping[str, Any], depth: int = 3) -> set[str]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from speclaunch import reads
 from speclaunch.engine.catalogue import UnknownVersion, add_fork, resolve_version
 from speclaunch.engine.forks import is_path
 from speclaunch.engine.versions import ResolvedVersion
 from speclaunch.errors import InputError, LaunchError, Problem
-from speclaunch.facts.runtime import Runtime, find_runtime
+
+if TYPE_CHECKING:
+    from speclaunch.facts.runtime import Runtime
 
 INSTALLED = "installed"
 """The engine of the interpreter at hand, read there."""
@@ -20,6 +24,8 @@ def named(text: str) -> ResolvedVersion:
     Raises InputError, and LaunchError where none is installed.
     """
     if text == INSTALLED:
+        from speclaunch.facts.runtime import find_runtime  # noqa: PLC0415  slow to import
+
         return ResolvedVersion(text, read_installed(find_runtime(None)), exact=True)
     return resolve_version(text)
 
@@ -47,11 +53,13 @@ def declared(
     InputError or LaunchError.
     """
     if text == INSTALLED:
+        from speclaunch.facts.runtime import find_runtime  # noqa: PLC0415
+
         return read_installed(find_runtime(python), version)
     path = Path(text).expanduser()
     beside = near / path if near is not None else path
-    if beside.exists() or path.exists() or is_path(text):
-        return add_fork(beside if beside.exists() else path, version=version)
+    if reads.exists(beside) or reads.exists(path) or is_path(text):
+        return add_fork(beside if reads.exists(beside) else path, version=version)
     return resolve_version(text).held
 
 

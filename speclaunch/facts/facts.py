@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.model_pairs import ModelPair
-from speclaunch.facts.runtime import Runtime
 from speclaunch.facts.unknown import UnknownFact
+from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.facts.runtime import Runtime
 
 __all__ = ["Facts", "UnknownFact", "checkpoint_fact"]
 
@@ -18,7 +21,7 @@ def checkpoint_fact(name: str) -> str:
     return f"the checkpoint {name[:200]}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Facts:
     """Target and draft checkpoint, hardware, engine runtime; None where unknown.
 

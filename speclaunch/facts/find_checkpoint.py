@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.checkpoint_file import (
     checkpoint_of,
     file_of,
@@ -20,14 +20,16 @@ from speclaunch.facts.checkpoint_places import hub_cache, places
 from speclaunch.facts.facts import UnknownFact, checkpoint_fact
 from speclaunch.facts.hub_name import HUB_NAME
 from speclaunch.facts.known_models import likely, same_quantization, seems_to_be
+from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.partial_config import PartialConfig
 from speclaunch.facts.read_checkpoint import from_config, read_checkpoint
 from speclaunch.facts.repository_facts import facts_file
 from speclaunch.facts.safe_json import UnreadableFileError, is_file
 from speclaunch.facts.sources import NOWHERE_ELSE, Sources
+from speclaunch.patterns import lazy
 
-_REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_REVISION = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})*\Z", re.ASCII)
+_REMOTE = lazy(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_REVISION = lazy(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})*\Z", re.ASCII)
 
 
 def find_checkpoint(

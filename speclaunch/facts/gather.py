@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from speclaunch import reads
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts, UnknownFact
 from speclaunch.facts.find_checkpoint import find_checkpoint
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.model_pairs import candidates_for
-from speclaunch.facts.runtime import Runtime
 from speclaunch.facts.sources import NOWHERE_ELSE, Sources
+
+if TYPE_CHECKING:
+    from speclaunch.facts.runtime import Runtime
 
 
 def gather(
@@ -39,7 +42,7 @@ def gather(
     return Facts(known[0], known[1], hardware, runtime, tuple(unknown), made)
 
 
-@lru_cache(maxsize=1024)
+@reads.remembered(1024)
 def _found(
     name: str, sources: Sources, tokenizers: bool, revision: str | None
 ) -> Checkpoint | UnknownFact:

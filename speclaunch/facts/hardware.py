@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from speclaunch.record import record
 
 
 class Vendor(StrEnum):
@@ -14,7 +15,7 @@ class Vendor(StrEnum):
     CPU = "cpu"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OtherProcess:
     """A process that holds memory of a GPU."""
 
@@ -23,7 +24,7 @@ class OtherProcess:
     memory_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gpu:
     """One GPU as it was found. `free_bytes` and the processes are None/empty where declared."""
 
@@ -34,7 +35,7 @@ class Gpu:
     processes: tuple[OtherProcess, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hardware:
     """The accelerators of a machine, all of one kind.
 

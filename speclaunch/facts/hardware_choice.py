@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from speclaunch.facts.declared_gpus import AUTO, declare
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import Hardware
-from speclaunch.facts.hardware_probe import probe_host
+from speclaunch.record import record
 
 Machine = Callable[[], Hardware | UnknownFact]
 """What this machine has, or why that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chosen:
     """The hardware; None where nobody named any. `unknown`: why this machine's is not known."""
 
@@ -39,7 +38,11 @@ def choose_hardware(
     if given is not None:
         return Chosen(given)
     if cpu:
-        return Chosen(declare("cpu") if machine is None else probe_host())
+        if machine is None:
+            return Chosen(declare("cpu"))
+        from speclaunch.facts.hardware_probe import probe_host  # noqa: PLC0415
+
+        return Chosen(probe_host())
     found = machine() if machine is not None and (named == AUTO or here_first) else None
     if isinstance(found, Hardware):
         return Chosen(found)

@@ -9,13 +9,14 @@ from datetime import date
 from pathlib import Path
 
 from speclaunch.facts import quantization, tokenizer, weights
-from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact, checkpoint_fact
 from speclaunch.facts.hub_client import MAIN, HubClient, Listing, RefusedError, in_time
 from speclaunch.facts.hub_tensors import fetch_header
+from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.read_checkpoint import read_checkpoint
-from speclaunch.facts.record_checkpoint import MOST_HEADERS, record
+from speclaunch.facts.record_checkpoint import MOST_HEADERS, recorded
 from speclaunch.facts.safe_json import (
     MAX_CONFIG_BYTES,
     MAX_INDEX_BYTES,
@@ -86,7 +87,7 @@ def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFi
             tensors: Mapping[str, TensorHeader] = {}
             if not (directory / weights.INDEX).exists():
                 tensors = _fetch_tensors(hub, listing)
-            found = record(
+            found = recorded(
                 directory,
                 name,
                 source=hub_source(revision),

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.facts.safe_json import UnreadableFileError
 from speclaunch.facts.safetensors_header import BITS, TensorHeader, checked
 from speclaunch.facts.tensor_values import Content
 from speclaunch.facts.tensors import Headers
+from speclaunch.record import record
 
 _MOST_SHAPES = 256
 """Of drafts; a checkpoint of more tells how many there are, and their bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeptTensors:
     """What rules ask about tensors, as far as it is told without the files."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.command import Spelling
 from speclaunch.engine.paths import local_paths
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MissingPath:
     """A path that the engine would be given, and why it would not find it."""
 

@@ -7,13 +7,13 @@ one small file, and not all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from speclaunch.facts.known_models import likely
 from speclaunch.facts.safe_json import UnreadableFileError, mapping, read_object, text, texts
+from speclaunch.record import record
 from speclaunch.resources import models_dir
 
 FILE = "pairs.json"
@@ -21,7 +21,7 @@ FORMAT = 1
 _BY_FOUNDATION = ("high", "medium", "low", None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelPair:
     """A draft that was made for a target, as it was published."""
 
@@ -76,7 +76,7 @@ def candidates_for(target: str) -> tuple[ModelPair, ...]:
     return (*found, *(ModelPair(target, name, "STANDALONE", "medium") for name in smaller))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Table:
     drafts: Mapping[str, tuple[ModelPair, ...]]
     targets: Mapping[str, tuple[str, ...]]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from speclaunch.errors import LaunchError
 from speclaunch.facts.runtime import InterpreterError, ask
+from speclaunch.record import record
 
 _SECONDS = 8
 
@@ -53,7 +54,7 @@ print(json.dumps({
 """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Torch:
     """The torch of the engine, from its `version.py`."""
 
@@ -63,7 +64,7 @@ class Torch:
     hip: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Packages:
     """What the installed SGLang asks for, and what its environment has."""
 

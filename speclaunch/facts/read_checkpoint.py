@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.checkpoint import Checkpoint, Origin, PartlyReadCheckpoint, Provenance
+from speclaunch.facts.checkpoint import Checkpoint, PartlyReadCheckpoint
 from speclaunch.facts.context import context_lengths
 from speclaunch.facts.facts import checkpoint_fact
+from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.partial_config import PartialConfig, UnreadKeyError, merged
 from speclaunch.facts.quantization import (
     quantization,
@@ -27,10 +28,7 @@ from speclaunch.facts.safe_json import (
     text,
     texts,
 )
-from speclaunch.facts.tensors import read_tensors
-from speclaunch.facts.tokenizer import read_vocabulary
 from speclaunch.facts.unknown import UnknownFact
-from speclaunch.facts.weights import read_weights
 
 _NESTED = ("thinker_config", "llm_config", "language_config", "text_config")
 """In this order: get_hf_text_config of srt/utils/hf_transformers/common.py (0.5.23). Releases up
@@ -56,6 +54,10 @@ def read_checkpoint(
     With `tokenizer` the vocabulary is read, too (some ten milliseconds). Never raises for what is
     in the files.
     """
+    from speclaunch.facts.tensors import read_tensors  # noqa: PLC0415  most come from the index
+    from speclaunch.facts.tokenizer import read_vocabulary  # noqa: PLC0415
+    from speclaunch.facts.weights import read_weights  # noqa: PLC0415
+
     try:
         config = read_object(directory / "config.json")
     except UnreadableFileError as error:

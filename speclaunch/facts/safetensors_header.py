@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from speclaunch.facts.safe_json import (
     parse_object,
     read_start,
 )
+from speclaunch.record import record
 
 MOST_HEADER_BYTES = 100_000_000
 """The format's own limit: the engine's reader refuses a longer header (safetensors 0.4 and later,
@@ -58,7 +58,7 @@ class BrokenHeaderError(UnreadableFileError):
     """The file is not what the format says, so that the engine's reader refuses it, too."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TensorHeader:
     """What a header says of one tensor. `start` and `end`: bytes from the beginning of the file."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from speclaunch.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Sources:
     """Directories of checkpoints, the facts that a repository keeps, the index, the hub."""
 

@@ -9,17 +9,18 @@ import hashlib
 import os
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from speclaunch import reads
 from speclaunch.facts.safetensors_header import BITS, TensorHeader
+from speclaunch.record import record
 
 _MOST_INTEGERS = 1 << 22
 """Longer ones are no token map."""
 _INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "U8": "B", "I8": "b", "BOOL": "?"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Content:
     """What the numbers of a tensor are, of those that were read.
 
@@ -95,8 +96,10 @@ def _pieces(file: Path, places: list[tuple[int, int]]) -> list[bytes] | None:
     """The bytes at some places; None where the file does not have them any more."""
     try:
         with file.open("rb", buffering=0) as stream:
+            reads.content(file, os.fstat(stream.fileno()))
             found = [os.pread(stream.fileno(), length, at) for at, length in places]
-    except OSError:
+    except OSError as error:
+        reads.failed(file, error)
         return None
     return (
         found if all(len(data) == n for data, (_, n) in zip(found, places, strict=True)) else None

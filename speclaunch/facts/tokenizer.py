@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,14 @@ from speclaunch.facts.safe_json import (
     size,
     text,
 )
+from speclaunch.record import record
 
 FILE = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 SPECIAL = "special_tokens_map.json"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Vocabulary:
     """Number of tokens, added ones included, and a digest: equal ones are equal mappings."""
 

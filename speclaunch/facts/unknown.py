@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from speclaunch.record import record
 
 
 class UnknownValueError(LookupError):
     """A rule or a step asked for a value that nobody can tell: it has no verdict."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnknownFact:
     """A fact that nobody could tell: what, why, and what would make it known."""
 

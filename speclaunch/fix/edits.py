@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from speclaunch.errors import InputError, Problem
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Edit:
     """Replace `length` characters at a line and column (both from 1) by `new`."""
 
@@ -22,7 +22,7 @@ class Edit:
     new: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Insertion:
     """A whole line to be put in front of line `line`; it gets that line's indentation."""
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from speclaunch.errors import InputError, Problem
 from speclaunch.fix.edits import write_atomically
 from speclaunch.fix.proof_import import prove_import
-from speclaunch.importer.deployment import Imported, recipe_name, to_deployment
+from speclaunch.importer.deployment import Imported, to_deployment
 from speclaunch.importer.interface import Invocation, Reading
+from speclaunch.importer.recipe_name import recipe_name
 
 
 def import_one(

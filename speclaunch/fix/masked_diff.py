@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from speclaunch.engine.secrets import is_literal_secret, literals
 from speclaunch.fix.edits import diff
+from speclaunch.record import record
 
 _CONTEXT = 3
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShownDiff:
     """A diff as it may be shown.
 

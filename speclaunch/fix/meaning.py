@@ -7,17 +7,17 @@ stores, its defaults included, so that a default that changed is seen as well.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.engine.argv import ParsedArgument, parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import ArgumentKind, Catalogue
+from speclaunch.record import record
 
 _SILENT = (ArgumentKind.IGNORED, ArgumentKind.HELP, ArgumentKind.REFUSED)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Meaning:
     """The values of one command in one version, by the newest engine's names.
 
@@ -30,7 +30,7 @@ class Meaning:
     given: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MeaningDifference:
     """An argument that two commands give another value; MISSING where a version has none."""
 

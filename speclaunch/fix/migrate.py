@@ -7,7 +7,7 @@ one (`planned.py`), the file is edited (`rewrite.py`), and the result proves its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from speclaunch.engine.argv import ParsedArguments, parse_argv
@@ -35,11 +35,12 @@ from speclaunch.importer.images import image_version
 from speclaunch.importer.interface import Invocation, Reading
 from speclaunch.plan.topics.algorithms import EAGLE_HANDLER
 from speclaunch.plan.topics.spec_v2 import FIRST_BY_DEFAULT, FIRST_ONLY, VARIABLE
+from speclaunch.record import record
 
 _SPECULATES_IN_V2 = EAGLE_HANDLER | {"NEXTN"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MigrationStep:
     """One thing that was changed, or that the reader should know, with its place."""
 
@@ -47,7 +48,7 @@ class MigrationStep:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Carried:
     """A file that goes along: its text before and after."""
 
@@ -56,7 +57,7 @@ class Carried:
     text: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Followed:
     """What the files that a command names come to in another version (`followed.py`)."""
 
@@ -65,7 +66,7 @@ class Followed:
     also: list[Carried] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Migration:
     """What a migration comes to."""
 
@@ -84,7 +85,7 @@ class Migration:
     """Values of the file that must not be shown."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Job:
     """One command on its way."""
 

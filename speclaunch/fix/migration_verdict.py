@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from speclaunch.engine.argument import is_negation
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import (
     Argument,
@@ -14,12 +13,12 @@ from speclaunch.engine.catalogue import (
     name_of,
 )
 from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.engine.parser import is_negation
 from speclaunch.engine.renames import REMOVALS, conversion, other_names
 from speclaunch.engine.versions import precedes
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MigrationVerdict:
     """What becomes of an argument: kept, said otherwise (`flag`), removed, or unknown there."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from speclaunch.engine.argv import ArgvProblem, ParsedArgument, parse_argv
@@ -13,9 +13,10 @@ from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.renames import BORROWED, conversion
 from speclaunch.fix.meaning import MISSING, Meaning, MeaningDifference, differences, meaning_of
 from speclaunch.fix.migration_verdict import KEEP, MigrationVerdict, unknown_words, verdict
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MigratedArgument:
     """One argument of the command: its words, and what becomes of it."""
 
@@ -37,7 +38,7 @@ class MigratedArgument:
         return (self.item.index, *self.item.value_indices)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class PlannedMigration:
     """What a command becomes. `words` are its new words, each with the old one's position."""
 
@@ -228,7 +229,7 @@ def _account(
         found.notes.append((-1, f"defaults that changed and are not set here: {listed}"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Announced:
     """What a translation says of the arguments that it does not leave as they are."""
 

@@ -12,7 +12,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from speclaunch.fix.edits import lines_of
 from speclaunch.fix.meaning import Meaning, differences, meaning_of
 from speclaunch.home import speclaunch_home
 from speclaunch.importer.interface import Invocation, Reading, Word
+from speclaunch.record import record
 
 _EMPTY = re.compile(
     r"(?<![-\w$])([A-Za-z_]\w*)=(?:\"\"|''|\(\s*\))?(?=[ \t]*(?:[;#\n\r]|\Z))", re.M
@@ -42,7 +43,7 @@ class UnprovenError(SpeclaunchError):
     exit_code = ExitCode.INTERNAL
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Expected:
     """What one command of the new text must be: its words, and what its environment gains."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from speclaunch.engine.argv import ParsedArguments
 from speclaunch.engine.catalogue import Catalogue, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.record import record
 
 Parse = Callable[[Catalogue], ParsedArguments]
 """A command read as one of the version of a catalogue."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SourceVersion:
     """The version that a command is read for, and why that one.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 
 from speclaunch.errors import Problem
@@ -14,12 +14,13 @@ from speclaunch.importer.scope import Field, ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceSpan
 from speclaunch.importer.syntax import Simple
 from speclaunch.importer.wrappers import SERVER, SILENT, Wrapping, base, find_program, read_wrappers
+from speclaunch.record import record
 
 _MAX_ABOVE = 50
 """Lines of comments above a command that belong to it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Around:
     """What surrounds a command: the wrappers of the shell that it stands in, conditions, a name."""
 
@@ -31,7 +32,7 @@ class Around:
     """Environment that the file gives to everything in here (a container's)."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Found:
     """What one command holds: an invocation, or a script for another shell."""
 

@@ -7,9 +7,7 @@ and `args`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import yaml
 
@@ -17,13 +15,15 @@ from speclaunch.importer import nodes
 from speclaunch.importer.interface import Dropped
 from speclaunch.importer.scope import Field
 from speclaunch.importer.source_text import Document
+from speclaunch.patterns import lazy
+from speclaunch.record import record
 
-_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_NAME = lazy(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 """Other keys are no names of variables: Kubernetes leaves them out."""
 _REFERENCES = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConfigMaps:
     """The ConfigMaps of a file by namespace and name, as the objects of one namespace see them."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from speclaunch.engine.argument import ArgumentKind
 from speclaunch.engine.argv import ParsedArgument, ParsedArguments, args_of, parse_argv
@@ -22,6 +21,7 @@ from speclaunch.importer.literals import Literals
 from speclaunch.importer.recipe_text import OPEN, Interpolation, RecipeLine, recipe_text
 from speclaunch.importer.slime import prefixed
 from speclaunch.importer.slime_own import GPUS, MODEL, OWN
+from speclaunch.record import record
 
 _OF_SLIME = "an option of slime itself"
 _FEW = 2
@@ -29,7 +29,7 @@ _FEW = 2
 _COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Imported:
     """A deployment read from somebody's command, ready to be written as a recipe."""
 
@@ -241,12 +241,6 @@ def _apart(dropped: Sequence[Dropped]) -> list[str]:
 def _together(why: str, dropped: Sequence[Dropped]) -> list[str]:
     names = " ".join(one.text.partition(" ")[0].partition("=")[0] for one in dropped)
     return [f"{dropped[0].place}: left out {len(dropped)} times {why}: {names}"]
-
-
-def recipe_name(stem: str, number: int | None = None) -> str:
-    """A file's stem as a recipe's name; the number tells several commands of a file apart."""
-    name = re.sub(r"\W+", "_", stem).strip("_").lower() or "imported"
-    return name if number is None else f"{name}_{number}"
 
 
 def _parsed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import PurePath
 
 from speclaunch.engine.argument import Argument
@@ -15,13 +15,14 @@ from speclaunch.engine.entrypoint import CONFIG, CONFIG_SINCE, CONFIG_SUFFIXES, 
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer import placeholders
 from speclaunch.importer.interface import ConfigFile, Dropped, Invocation, InvocationKind, Word
-from speclaunch.importer.sglang_yaml import read_sglang_yaml
+from speclaunch.patterns import lazy
+from speclaunch.record import record
 
-_MANY = re.compile(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
+_MANY = lazy(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
 """In the name of a variable that holds more words than one, or none."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class EffectiveWords:
     """What one version's parser is given.
 
@@ -55,7 +56,7 @@ def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settled:
     """A command with the words that its text itself gives the parser.
 
@@ -152,6 +153,8 @@ def _config(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue)
 
 def _merge(found: EffectiveWords, config: ConfigFile, place: Place, catalogue: Catalogue) -> None:
     try:
+        from speclaunch.importer.sglang_yaml import read_sglang_yaml  # noqa: PLC0415  YAML
+
         reading = read_sglang_yaml(config.text or "", config.shown, catalogue.version)
     except InputError as error:
         found.unseen = f"{config.shown} cannot be read"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
 from speclaunch.errors import ExitCode, InputError, Place, Problem, SpeclaunchError
-
-MAX_BYTES = 10 << 20
-"""A larger file is refused before it is read."""
+from speclaunch.record import record
 
 
 class NothingFoundError(SpeclaunchError):
@@ -36,7 +34,7 @@ class Default(NamedTuple):
     inner: tuple[Default, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Word:
     """One word of a command line, and where it was written.
 
@@ -62,7 +60,7 @@ class Word:
     """When the script has it at all: "only under the condition of line 7"."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dropped:
     """Something of the command that a recipe does not carry, and why.  `text` is one line."""
 
@@ -75,7 +73,7 @@ class Dropped:
         object.__setattr__(self, "text", text if len(text) <= 200 else f"{text[:199]}…")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Comment:
     """A comment in or directly above a command; `text` is without the `#`."""
 
@@ -96,7 +94,7 @@ class InvocationKind(StrEnum):
     """a file for SGLang's own ``--config``"""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConfigFile:
     """The file behind SGLang's own ``--config``; `why` says why its `text` is not known."""
 
@@ -105,7 +103,7 @@ class ConfigFile:
     why: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Invocation:
     """One server command: its arguments, its environment, and what surrounds it.
 
@@ -132,7 +130,7 @@ class Invocation:
     """What the engine refuses before its parser sees a word."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reading:
     """What a file holds: its server commands in order, and what is wrong with it."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import yaml
 
+from speclaunch.patterns import lazy
+from speclaunch.record import record
 from speclaunch.resources import conf_dir
 
-_PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
+_PACKAGE = lazy(r"^#\s*@package\s+(\S+)", re.MULTILINE)
 OPEN = "???"
 """OmegaConf's word for a value that has to be given."""
 _ARGS_GROUPS = ("model", "speculation", "serving")
@@ -21,7 +22,7 @@ _BASE = {"serving": "local", "engine": "default"}
 """What `base` chooses for a group that a recipe does not name."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RecipeLine:
     """One value of a recipe, and a comment to stand behind it."""
 

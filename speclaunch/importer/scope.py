@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -13,9 +13,10 @@ from speclaunch.importer import placeholders
 from speclaunch.importer.interface import Default, Word
 from speclaunch.importer.source_text import DefaultOf, SourceSpan, WordPiece
 from speclaunch.importer.syntax import Function
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Field:
     """One word after expansion.
 
@@ -131,7 +132,7 @@ def _nested(stretches: Sequence[_Stretch]) -> tuple[Default, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Value:
     """The value of a variable: pieces of text, or the fields of an array; neither: not known.
 
@@ -184,7 +185,7 @@ class Value:
 Changes = Mapping[str, Value | None]
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ShellScope:
     """What is set at this point of a script.  `positional` is None where it is not known."""
 

@@ -7,14 +7,13 @@ others. Sources: slime (THUDM/slime at 0c1e2ca), slime/backends/sglang_utils/arg
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import history
 from speclaunch.engine.nearest import distance
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlimeReplacement:
     """What slime does instead, and its own option for it, where it has one."""
 

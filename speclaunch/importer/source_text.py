@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from speclaunch.errors import InputError, Place, Problem
+from speclaunch.record import record
 
 MAX_WORK = 150_000
 """Words and expansions that one file may cost (about a second)."""
@@ -101,7 +102,7 @@ class SourceText:
         return SourceText(self.document, self.text[start:end], self.where[start:end])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SourceSpan:
     """A stretch of a source: how something was written."""
 
@@ -132,7 +133,7 @@ class DefaultOf(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WordPiece:
     """A stretch of an expanded word.
 

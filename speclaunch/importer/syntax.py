@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from speclaunch.errors import Problem
 from speclaunch.importer.source_text import SourceSpan, SourceText
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Literal:
     """Characters that stand for themselves; `exact` when they are written just so."""
 
@@ -20,7 +21,7 @@ class Literal:
     exact: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parameter:
     """``$NAME`` or ``${NAME…}``.
 
@@ -44,7 +45,7 @@ class Parameter:
         return self.prefix != "#" and (self.name == "@" or self.index == "@")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Substitution:
     """``$(…)`` or backticks."""
 
@@ -56,7 +57,7 @@ class Substitution:
     """The source that `body` is written in, when it is another one (backticks)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arithmetic:
     """``$((…))``; `text` is what stands between."""
 
@@ -66,7 +67,7 @@ class Arithmetic:
     quoted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpaquePart:
     """Something that is only carried along: ``<(…)`` and the like."""
 
@@ -79,7 +80,7 @@ class OpaquePart:
 Part: TypeAlias = Literal | Parameter | Substitution | Arithmetic | OpaquePart
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShellWord:
     """One word as written."""
 
@@ -101,7 +102,7 @@ class ShellWord:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Assignment:
     """``NAME=value``, ``NAME+=value``, ``NAME=( … )``."""
 
@@ -112,7 +113,7 @@ class Assignment:
     index: str | None = None
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Redirect:
     """``2>&1``, ``> log``, ``<<EOF`` (with the stretch of its text)."""
 
@@ -124,7 +125,7 @@ class Redirect:
     """The here-document is not expanded (its delimiter was quoted)."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Simple:
     """A simple command.  `declared` are assignments after ``export``, ``local`` and the like."""
 
@@ -138,7 +139,7 @@ class Simple:
     end_at: int = 0
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Branch:
     """One alternative of an ``if`` or ``case``, the body of a loop: `label` is its condition."""
 
@@ -149,7 +150,7 @@ class Branch:
     """``else`` and ``*)``: taken when no other is."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Compound:
     """``if``, ``case``, ``while``, ``until``, ``for``, ``select``, ``( … )``, ``{ … }``."""
 
@@ -163,7 +164,7 @@ class Compound:
     end_at: int = 0
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Function:
     """``name() { … }``."""
 
@@ -177,7 +178,7 @@ class Function:
 Node: TypeAlias = Simple | Compound | Function
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Script:
     """A parsed script and its comments (their offsets, in order)."""
 

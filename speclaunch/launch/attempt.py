@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from speclaunch.launch.diagnosis.interface import Diagnosis
 from speclaunch.launch.log.phases import PhaseStep
 from speclaunch.plan.budget import Budget
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rung:
     """One change to the settings, why, and what it costs.
 
@@ -27,7 +28,7 @@ class Rung:
     predicted: Budget | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Attempt:
     """One engine start. `changes` are all changes against the recipe that it ran with."""
 

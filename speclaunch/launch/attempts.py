@@ -17,6 +17,7 @@ from speclaunch.launch.observer import LaunchObserver
 from speclaunch.launch.restart import Again, GiveUp, RestartPolicy
 from speclaunch.launch.supervisor import Ending, EngineOutcome, Order, supervise
 from speclaunch.plan.plan import UnknownValueError
+from speclaunch.record import record
 
 
 class Diagnose(Protocol):
@@ -44,7 +45,7 @@ Ladder = Callable[[Sequence[Attempt]], Rung | Explained]
 """The next rung after these attempts, of which the last failed for lack of memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Conclusion:
     """How a launch ended: the last engine's outcome, what it died of, why there is no further
     attempt, and all attempts."""

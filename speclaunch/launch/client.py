@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     import httpx
@@ -13,7 +14,7 @@ HEALTH_SECONDS = 5.0
 _OK, _NOT_FOUND = 200, 404
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Address:
     """Where an engine listens, and how to be let in."""
 
@@ -30,7 +31,7 @@ class Address:
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Generation:
     """One generation and the engine's own counters of it."""
 

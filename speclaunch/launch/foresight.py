@@ -6,8 +6,6 @@ load weights for minutes and then run into that tells nobody anything new.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from speclaunch.errors import SpeclaunchError
 from speclaunch.launch.attempt import Rung
 from speclaunch.plan.budget import Budget, Fit
@@ -17,11 +15,12 @@ from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.recipe.schema import Recovery, RecoveryPolicy
+from speclaunch.record import record
 
 _NAME = "start with what is predicted to fit"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Foresight:
     """A failure that is predicted for the settings as they are written."""
 

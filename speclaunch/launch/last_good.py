@@ -14,7 +14,6 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from speclaunch.facts.hardware import Hardware
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.atomic_files import read_json, write_json
 from speclaunch.recipe.schema import Deployment
+from speclaunch.record import record
 
 _VERSION = 2
 """1 had one entry a file, at the top of the document, and the recipe's name in the digest."""
@@ -33,7 +33,7 @@ _NOT_MEMORY = frozenset({"host", "port", "served_model_name", "nccl_port"})
 """Server arguments that do not decide whether the memory is enough."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LastGood:
     """Changes against the recipe with which it served, when, and in which launch."""
 

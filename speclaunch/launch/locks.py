@@ -12,16 +12,17 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from speclaunch.errors import LaunchError
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.atomic_files import read_json
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Holder:
     """A speclaunch that looks after an engine."""
 

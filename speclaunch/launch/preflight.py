@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from speclaunch.errors import Problem, SpeclaunchError
 from speclaunch.facts.hardware_choice import choose_hardware
@@ -15,8 +15,10 @@ from speclaunch.launch.prepare import Prepared
 from speclaunch.launch.session import Session
 from speclaunch.lint.ignores import unsilenced
 from speclaunch.recipe.load import Recipe
+from speclaunch.record import record
 from speclaunch.rules.examine import Lookup, examine
-from speclaunch.rules.interface import Finding, Rule, Severity
+from speclaunch.rules.finding import Finding, Severity
+from speclaunch.rules.interface import Rule
 
 _MISFIT = "SPL711"
 
@@ -30,7 +32,7 @@ def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PreflightResult:
     """What is wrong with a deployment before it is started."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from speclaunch.launch.client import Address
 from speclaunch.launch.notify import without_notification
 from speclaunch.plan.request import Request, from_recipe
 from speclaunch.recipe.load import Recipe
+from speclaunch.record import record
 
 CPU = "cpu"
 """What `engine.python` and `hardware.name` say for the CPU engine."""
@@ -35,7 +36,7 @@ _UNKNOWN_PYTHON = "python3"
 _DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prepared:
     """A recipe made ready for one engine."""
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from speclaunch.recipe.schema import Recovery, Restart
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Again:
     """Start it again after so many seconds."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GiveUp:
     """Do not start it again, and why."""
 
@@ -28,7 +29,7 @@ def restarts(settings: Restart, recovery: Recovery) -> bool:
     return settings.policy == "on-failure"
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class RestartPolicy:
     """Back-off with a cap, and a limit within a window of time.
 

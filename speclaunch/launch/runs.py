@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.atomic_files import read_json
 from speclaunch.launch.journal import FILE, LaunchState
 from speclaunch.launch.locks import Holder, living
-from speclaunch.recipe.names import suggest
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Run:
     """One launch. `document` is its journal; empty where it has none that can be read."""
 

@@ -6,7 +6,6 @@ import contextlib
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from speclaunch.launch.readiness import Prober
 from speclaunch.launch.verify import Verification
 from speclaunch.launch.watchdog import Watchdog
 from speclaunch.recipe.schema import Launch
+from speclaunch.record import record
 
 _STARTING_SECONDS = 0.1
 """How often a starting engine is looked at."""
@@ -33,7 +33,7 @@ _DYING_SECONDS = 3.0
 """How long an engine may take to end after a generation that it did not answer."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Order:
     """Everything needed to run one engine."""
 
@@ -66,7 +66,7 @@ class Ending(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EngineOutcome:
     """The end of a launch, with the reason where it is not a good one."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 from speclaunch.engine.command import Spelling
 from speclaunch.launch.client import EngineClient, Generation
 from speclaunch.recipe.schema import VerificationSection as Settings
+from speclaunch.record import record
 
 _NEEDS_DRAFT = ("STANDALONE", "EAGLE3")
 """Algorithms whose draft is a model of its own; without one the engine loads the target again
@@ -22,7 +22,7 @@ _NOTHING_ACCEPTED = 1.0
 _TOKEN_IDS = list(range(10, 26))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OverriddenArgument:
     """A server argument that the engine runs with another value than asked."""
 
@@ -31,7 +31,7 @@ class OverriddenArgument:
     effective: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Verification:
     """What was found out about a ready engine."""
 

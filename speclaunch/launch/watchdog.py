@@ -17,6 +17,7 @@ from typing import Protocol
 
 from speclaunch.launch.log.marks import BATCH
 from speclaunch.recipe.schema import WatchdogSection as Settings
+from speclaunch.record import record
 
 
 class ProbeAnswer(StrEnum):
@@ -42,7 +43,7 @@ class Probe(Protocol):
         turn mean no progress."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Judge:
     """Decides from what was seen; knows no engine and no clock. Pure but for its memory."""
 

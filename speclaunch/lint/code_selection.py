@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.lint.file_codes import FILE_CODES
-from speclaunch.recipe.names import suggest
 from speclaunch.rules.registry import all_rules
 
 

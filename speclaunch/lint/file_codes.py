@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from speclaunch.rules.interface import Severity
+from speclaunch.record import record
+from speclaunch.rules.finding import Severity
 from speclaunch.rules.pages import page
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileCode:
     """What lint says without a rule: code, name, severity and page as a rule has them."""
 

@@ -5,8 +5,9 @@ Only the nouns; `speclaunch.plan.memory` works them out. Sizes are bytes of one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from speclaunch.record import record
 
 
 class MemoryPhase(StrEnum):
@@ -47,7 +48,7 @@ class MemoryUse(StrEnum):
     FREE = "free"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Size:
     """A number of bytes, how it comes about (with its numbers), and whether it is exact.
 
@@ -61,7 +62,7 @@ class Size:
     counted: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryShare:
     """What one use takes of a GPU."""
 
@@ -69,7 +70,7 @@ class MemoryShare:
     size: Size
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RankBudget:
     """The memory of ranks that are alike. The shares (`FREE` included) add up to `memory_bytes`,
     or to `short_bytes` more than it where it is not enough."""
@@ -80,7 +81,7 @@ class RankBudget:
     short_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Budget:
     """Whether a deployment fits, where it would fail, and what it leaves.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from speclaunch.record import record
 
 
 class ChangeKind(StrEnum):
@@ -34,7 +35,7 @@ class ChangeKind(StrEnum):
     FRACTION_LOWERED = "memory fraction lowered"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """Something that the engine does to a value by itself.
 
@@ -51,7 +52,7 @@ class Change:
     said: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reason:
     """Why a value is what it is, in one sentence, and the engine's file and line that does it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from speclaunch.plan.budget import Budget, MemoryUse
 from speclaunch.plan.effective_arguments import (
@@ -13,9 +12,10 @@ from speclaunch.plan.effective_arguments import (
     effective_arguments,
 )
 from speclaunch.plan.plan import Plan
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlanDifference:
     """One argument that is not the same. None: that version does not have it."""
 
@@ -43,7 +43,7 @@ class PlanDifference:
         return self.before.spelling != self.after.spelling
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BudgetNumber:
     """One number of two budgets, side by side; None where it is not known (or not there)."""
 

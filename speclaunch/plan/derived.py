@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from speclaunch.plan.settings import Settings
 from speclaunch.plan.topics import draft_memory, parallel, spec_v2
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Derived:
     """Each fact is told by its topic (`topics/`). Raises UnknownValueError for what nobody can
     tell."""

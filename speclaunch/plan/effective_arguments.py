@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +14,7 @@ from speclaunch.errors import Place
 from speclaunch.plan.changes import Change, Reason
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import canonical
+from speclaunch.record import record
 
 HIDDEN = "***"
 """What stands for a secret."""
@@ -45,7 +46,7 @@ class ArgumentOutcome(StrEnum):
     """It depends on a fact that is missing."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EffectiveArgument:
     """One argument. Values of secrets are `HIDDEN`."""
 

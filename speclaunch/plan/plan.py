@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
-from typing import Any
-
-from packaging.version import Version
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.catalogue import Catalogue, is_released_variable, released_names
 from speclaunch.engine.renames import forwarded_variable, other_names
@@ -18,6 +16,10 @@ from speclaunch.plan.changes import Change, Reason
 from speclaunch.plan.derived import Derived
 from speclaunch.plan.request import Given, Request
 from speclaunch.plan.settings import NoSuchArgumentError, UnknownValueError
+from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 __all__ = ["NoSuchArgumentError", "Plan", "UnknownValueError"]
 
@@ -26,7 +28,7 @@ _OF_OTHERS = frozenset({"CUDA_VISIBLE_DEVICES"})
 """Variables that the engine obeys without reading them."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Plan:
     """What was asked (`request`), the facts, and the values after the engine's resolution.
 
@@ -45,6 +47,8 @@ class Plan:
     @cached_property
     def version(self) -> Version:
         """The engine version."""
+        from packaging.version import Version  # noqa: PLC0415  a check of a script needs none
+
         return Version(self.request.version)
 
     @property
@@ -100,12 +104,22 @@ class Plan:
         None for an argument that this version does not have. Raises UnknownValueError, and
         NoSuchArgumentError for one that no version has.
         """
-        self.must_exist(name)
         if name in self.undecided:
+            self.must_exist(name)
             raise UnknownValueError(self.undecided[name])
         if name in self.resolved:
+            self.must_exist(name)
             return self.resolved[name]
-        return self.given(name) if self.is_given(name) else self.default(name)
+        asked = self._asked
+        if name not in asked:
+            asked[name] = self.given(name) if self.is_given(name) else self.default(name)
+        return asked[name]
+
+    @cached_property
+    def _asked(self) -> dict[str, Any]:
+        """Values as given, else the defaults, of arguments that were asked for: resolution changes
+        none of them, and rules ask for the same few some two hundred times."""
+        return {}
 
     def default(self, name: str) -> Any:
         """What this version's parser stores when the argument is not given."""

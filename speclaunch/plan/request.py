@@ -7,7 +7,7 @@ built from the catalogue) types their values, so that nothing here depends on th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from speclaunch.importer.follow import config_file
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.importer.slime_own import GPUS, MODEL, OWN
 from speclaunch.plan.unread_flags import is_exact, meant_by
+from speclaunch.record import record
 
 if TYPE_CHECKING:  # linting a script needs no Hydra
     from speclaunch.recipe.load import Recipe
@@ -50,7 +51,7 @@ class Origin(StrEnum):
     SLIME = "slime"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Given:
     """One server argument or environment variable as it was asked for.
 
@@ -68,7 +69,7 @@ class Given:
     literal: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """The arguments and variables of one deployment, for one engine version.
 

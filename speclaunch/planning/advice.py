@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.engine.canonical import canonical
@@ -20,9 +19,10 @@ from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
 from speclaunch.planning.planned_deployment import Wish
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fitting:
     """A suggestion, and how to follow it."""
 
@@ -73,7 +73,7 @@ def _unknown(why: str) -> Suggestion:
     return Suggestion(Fit.UNKNOWN, why, OBJECTIVE, Budget(Fit.UNKNOWN, why, unknown=(why,)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Advice:
     """What is best, and how to follow it."""
 

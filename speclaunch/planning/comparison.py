@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from speclaunch.plan.compare import BudgetNumber, PlanDifference, compare_budgets, compare_rows
 from speclaunch.plan.features import is_idle
 from speclaunch.planning.planned_deployment import PlannedDeployment
-from speclaunch.rules.interface import Finding
+from speclaunch.record import record
+from speclaunch.rules.finding import Finding
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Comparison:
     """What changes from one plan to another."""
 

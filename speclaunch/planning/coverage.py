@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
+from speclaunch.record import record
 from speclaunch.rules.performance.common import decodes_without_graphs, on_cpu
 
 
@@ -23,7 +23,7 @@ class Covered(StrEnum):
     """Without a graph, kernel by kernel."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BatchSpan:
     """Batch sizes in a row that are decoded in the same way, `size` of the graph included."""
 
@@ -33,7 +33,7 @@ class BatchSpan:
     size: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Coverage:
     """The graphs of one scheduler: the sizes that are captured, of `most` that can run."""
 
@@ -92,7 +92,7 @@ class Coverage:
                 first = batch + 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NoCoverage:
     """Why there is no coverage to show; `unknown`: because a fact is missing."""
 

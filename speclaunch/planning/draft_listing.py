@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import InputError, Problem
@@ -22,15 +22,16 @@ from speclaunch.planning.settling import (
     warnings_of_the_way,
 )
 from speclaunch.planning.ways import Method, Way, too_early, ways_for
+from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 from speclaunch.rules.runner import judge
 
 Span = tuple[str, str]
 """The first and the last of releases in a row."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WayMemory:
     """What a way costs on one GPU. Fields are None where a fact is missing; `note` says which."""
 
@@ -45,7 +46,7 @@ class WayMemory:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListedWay:
     """A way to speculate, and what is known of it."""
 
@@ -69,7 +70,7 @@ class ListedWay:
         return self.spans[-1][1] if self.spans else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DraftListing:
     """All ways of a target."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from speclaunch.engine.catalogue import load
@@ -18,9 +18,11 @@ from speclaunch.facts.unknown import UnknownFact
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Given, Origin, Request
 from speclaunch.plan.resolve import resolve
+from speclaunch.record import record
 from speclaunch.rules.checkpoints.loader import Comparison
-from speclaunch.rules.checkpoints.subject import Subject, drafts_itself, subject
-from speclaunch.rules.interface import Finding, Severity
+from speclaunch.rules.checkpoints.loaders import drafts_itself
+from speclaunch.rules.checkpoints.subject import Subject, subject
+from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.registry import selected
 from speclaunch.rules.runner import judge
 
@@ -36,7 +38,7 @@ _PAIR = ("SPL95", "SPL406", "SPL407", "SPL408", "SPL409", "SPL410", "SPL411", "S
 """Rules that are asked: about the files alone; about the target beside them, too."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Inspection:
     """The checkpoint, what it was taken for, and what was found."""
 

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from speclaunch.engine.canonical import value_of
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.facts.checkpoint_file import CheckpointFile, read_file
 from speclaunch.facts.hub import fetch_facts, revision_of
 from speclaunch.facts.hub_client import MAIN, RefusedError
 from speclaunch.facts.hub_name import HUB_NAME
-from speclaunch.facts.record_checkpoint import record
+from speclaunch.facts.record_checkpoint import recorded
 from speclaunch.facts.repository_facts import facts_file, home_of_facts, kept_names
 from speclaunch.facts.safe_json import UnreadableFileError, is_directory, is_file, text
 from speclaunch.facts.write_checkpoint_file import keep
 from speclaunch.recipe.compose import recipe_names
 from speclaunch.recipe.load import Recipe, load
-from speclaunch.recipe.names import suggest
+from speclaunch.record import record
 from speclaunch.resources import recipes_dir
 
 DIRECTORY = "directory"
@@ -32,7 +33,7 @@ _ROLES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wanted:
     """A checkpoint whose facts are to be kept."""
 
@@ -92,7 +93,7 @@ def pulled(one: Wanted, today: date) -> CheckpointFile:
     """The facts of a checkpoint. Raises RefusedError and UnreadableFileError."""
     if one.directory is None:
         return fetch_facts(one.name, revision=one.revision, today=today)
-    return record(one.directory, one.name, source=DIRECTORY, read=today.isoformat())
+    return recorded(one.directory, one.name, source=DIRECTORY, read=today.isoformat())
 
 
 class State(StrEnum):
@@ -107,7 +108,7 @@ class State(StrEnum):
     """From a directory: the hub is not asked."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Checked:
     """A file of facts, compared."""
 

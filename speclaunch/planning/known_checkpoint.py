@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
-from speclaunch.facts.checkpoint import Checkpoint, Origin
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.find_checkpoint import find_checkpoint, kept_facts
+from speclaunch.facts.origin import Origin
 from speclaunch.facts.sources import Sources
+from speclaunch.record import record
 
 _NOT_SHOWN = frozenset({"name", "path", "config", "raw", "origin", "unread", "tensors"})
 FACTS = tuple(one.name for one in fields(Checkpoint) if one.name not in _NOT_SHOWN)
 """The facts of a checkpoint, in the order in which they are shown."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Known:
     """The facts that count for a checkpoint, and what the other sources know."""
 

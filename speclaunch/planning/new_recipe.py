@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from speclaunch.planning.placing import NoPlace, Placed, in_gib, place
 from speclaunch.planning.planned_deployment import PlannedDeployment, planned
 from speclaunch.planning.ways import Method, Way, too_early, ways_for
 from speclaunch.recipe.load import load
+from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
 
 _OF_MODEL = ("trust_remote_code",)
@@ -32,7 +33,7 @@ class NotWrittenError(SpeclaunchError):
     """No recipe could be made that the rules and the plan are content with (exit 1)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wanted:
     """What a recipe is asked for. None: chosen here."""
 
@@ -51,7 +52,7 @@ class Wanted:
     """Chosen by hand, from the list of the ways."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NewRecipe:
     """A recipe that was read back and found clean."""
 
@@ -86,7 +87,7 @@ def new_recipe(wanted: Wanted) -> NewRecipe:
     raise NotWrittenError(_why_none(wanted, tried))
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Tried:
     """The ways that were tried, and what stood against each."""
 

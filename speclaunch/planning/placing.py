@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from speclaunch.errors import SpeclaunchError
@@ -16,6 +16,7 @@ from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
 from speclaunch.planning.settling import Settled, request_of, settle
+from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 
 TP = "tp_size"
@@ -27,7 +28,7 @@ _LEAST_TOKENS = 8192
 """A KV cache of fewer tokens serves a few short prompts at a time: no more than a trial."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Placed:
     """Arguments for so many GPUs, their memory, and why each was changed."""
 
@@ -55,7 +56,7 @@ class Placed:
         return self.holds_a_request or (self.budget.tokens or 0) >= _LEAST_TOKENS
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NoPlace:
     """Why a way has no place on the hardware. `memory`: because of memory, and not of a rule;
     `unknown`: because a fact is missing."""

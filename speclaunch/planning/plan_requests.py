@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem, SpeclaunchError
@@ -14,11 +14,13 @@ from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.planning.planned_deployment import PlannedDeployment, Wish, planned
 from speclaunch.recipe.load import load
 from speclaunch.recipe.recipe_words import recipes, shown_overrides
+from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.interface import Rule, Severity
+from speclaunch.rules.finding import Severity
+from speclaunch.rules.interface import Rule
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Side:
     """One of the plans that are asked for."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from speclaunch.engine.shell import shell_command
@@ -19,15 +18,17 @@ from speclaunch.plan.memory.margins import Margins, margins
 from speclaunch.plan.placement import beyond_the_gpus, gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.planning.coverage import Coverage, NoCoverage, coverage
+from speclaunch.record import record
 from speclaunch.rules.examine import Lookup, examine
-from speclaunch.rules.interface import Finding, Rule, Severity, Unjudged
+from speclaunch.rules.finding import Finding, Severity, Unjudged
+from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import BUG
 
 if TYPE_CHECKING:
     from speclaunch.planning.advice import Advice, Fitting
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Command:
     """The command that a launch would run; secrets are blotted out or asked for."""
 
@@ -40,7 +41,7 @@ class Command:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wish:
     """The load as it was said; None: as the recipe has it."""
 
@@ -48,7 +49,7 @@ class Wish:
     context: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlannedDeployment:
     """One plan with its memory, its graphs, what the rules say, and the command."""
 

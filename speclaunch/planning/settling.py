@@ -4,7 +4,7 @@ content."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
@@ -15,8 +15,10 @@ from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Given, Origin, Request
 from speclaunch.plan.resolve import resolve
+from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.interface import Finding, Fix, Rule, Severity, Unjudged
+from speclaunch.rules.finding import Finding, Fix, Severity, Unjudged
+from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import judge
 
@@ -25,7 +27,7 @@ _THE_WAY = frozenset({"model_path", "speculative_algorithm", "speculative_draft_
 """What makes a way the one that it is: no fix may change it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settled:
     """Arguments and variables for one version, and what the rules still say of them."""
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +15,7 @@ from speclaunch.facts.unknown import UnknownValueError
 from speclaunch.importer.recipe_text import group_option
 from speclaunch.plan.topics.algorithms import FIRST_WITH
 from speclaunch.plan.topics.drafts import ASSISTANTS_SINCE, PATH
+from speclaunch.record import record
 
 
 class Method(StrEnum):
@@ -32,7 +33,7 @@ class Method(StrEnum):
     """Drafts that SGLang has no algorithm for."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Way:
     """One way to speculate for a target."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from speclaunch.recipe.source import Provenance
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Composed:
     """A recipe laid over its groups: interpolations as they are written."""
 
@@ -19,7 +19,7 @@ class Composed:
     """Those that it was made of, in the order in which they were laid over each other."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Composition:
     """A composed recipe: plain values, where each came from, and the files it was made of.
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import COMMAND_LINE, Place, Problem
+from speclaunch.patterns import lazy
 from speclaunch.recipe.find_recipe import SUFFIX
-from speclaunch.recipe.names import RECIPE, group_names, is_server_argument, schema_paths, suggest
+from speclaunch.recipe.names import RECIPE, group_names, is_server_argument, schema_paths
 from speclaunch.recipe.source import read_positions
+from speclaunch.record import record
 from speclaunch.resources import conf_dir, recipes_dir
 
-_NAMED = re.compile(
-    r"Multiple values for (\w+)|(\w+) appears more than|'(?:override )?([\w/]+)[@:\w]*'"
-)
+_NAMED = lazy(r"Multiple values for (\w+)|(\w+) appears more than|'(?:override )?([\w/]+)[@:\w]*'")
 
 
 def refused(text: str, overrides: Sequence[str], path: Path, shown: str) -> Problem:
@@ -65,7 +65,7 @@ def _bad_override(text: str, override: str, key: str) -> Problem:
     return Problem(f"unknown key {key!r}", place, hint)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WrittenOverride:
     """An override as it was written; `value` is None where it takes its key away."""
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.recipe.compose import Composition, compose
 from speclaunch.recipe.interpolation import restored, unset_places, without_unset
-from speclaunch.recipe.names import group_names, is_server_argument, suggest
+from speclaunch.recipe.names import group_names, is_server_argument
 from speclaunch.recipe.schema import Deployment
 from speclaunch.recipe.source import KeyPath, Provenance
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unset:
     """A value of a recipe that needs an environment variable which is not set."""
 
@@ -28,7 +30,7 @@ class Unset:
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Recipe:
     """A Deployment, the file it was asked for with, and where each of its values came from."""
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.nearest import nearest
-from speclaunch.recipe.schema import Deployment
 from speclaunch.resources import conf_dir
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 RECIPE = "recipe"
 """The key in front of a recipe's name: `recipe=NAME`."""
@@ -30,6 +31,8 @@ def meant_as_recipe(words: Iterable[str]) -> str | None:
 @cache
 def schema_paths() -> frozenset[str]:
     """Every key that a recipe may have, dotted (`launch.verify.prompt`), sections included."""
+    from speclaunch.recipe.schema import Deployment  # noqa: PLC0415  pydantic is slow to import
+
     return frozenset(_paths(Deployment, ""))
 
 
@@ -44,15 +47,9 @@ def is_server_argument(name: str) -> bool:
     return load_catalogue(held_versions()[-1]).by_name(name) is not None
 
 
-def suggest(word: str, known: Iterable[str]) -> str | None:
-    """`did you mean …?`, or None where no known name is a slip away."""
-    close = nearest(word, sorted(known))
-    if not close:
-        return None
-    return "did you mean " + " or ".join(f"`{name}`" for name in close) + "?"
-
-
 def _paths(model: type[BaseModel], prefix: str) -> Iterable[str]:
+    from pydantic import BaseModel  # noqa: PLC0415
+
     for name, field in model.model_fields.items():
         yield f"{prefix}{name}"
         section = field.annotation

@@ -1,6 +1,7 @@
 """From a composed container as it is written to plain values: interpolations and what is missing.
 
-OmegaConf resolves them. It is imported where there is something to resolve, and nowhere else.
+What nearly all recipes say needs no OmegaConf (`simple_interpolation.py`), which is imported for
+the rest and nowhere else.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from speclaunch import reads
 from speclaunch.cpu.environment import CpuEngine
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.home import speclaunch_home
+from speclaunch.patterns import lazy
 from speclaunch.recipe.hydra_errors import first_line
 from speclaunch.recipe.interpolation import (
     RESOLVERS,
@@ -20,7 +23,11 @@ from speclaunch.recipe.interpolation import (
     resolved,
     uses_environment,
 )
+from speclaunch.recipe.simple_interpolation import NotSimpleError, resolved_simply
 from speclaunch.recipe.source import Provenance
+
+_COMPUTED = lazy(r"\$\{[\w.\s]*\$\{")
+"""A name that is itself looked up may be that of any resolver, `oc.env` included."""
 
 
 def plain_values(raw: Any, provenance: Provenance, shown: str) -> dict[str, Any]:
@@ -31,6 +38,8 @@ def plain_values(raw: Any, provenance: Provenance, shown: str) -> dict[str, Any]
     if not isinstance(raw, dict):
         raise InputError(Problem("a recipe is a YAML mapping", Place(shown)))
     if any("${" in text or text == "???" for text in _texts(raw)):
+        if any(_COMPUTED.search(text) for text in _texts(raw)):
+            reads.unrepeatable()
         raw = _resolved_values(raw, provenance, shown)
     return {str(key): value for key, value in raw.items()}
 
@@ -47,6 +56,21 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _resolved_values(raw: dict[Any, Any], provenance: Provenance, shown: str) -> dict[Any, Any]:
+    try:
+        return _simply(raw)
+    except (NotSimpleError, RecursionError):
+        return _by_omegaconf(raw, provenance, shown)
+
+
+def _simply(raw: dict[Any, Any]) -> dict[Any, Any]:
+    def resolve(container: Any) -> Any:
+        return resolved_simply(container, _SIMPLE)
+
+    found: dict[Any, Any] = resolved(raw, resolve) if uses_environment(raw) else resolve(raw)
+    return found
+
+
+def _by_omegaconf(raw: dict[Any, Any], provenance: Provenance, shown: str) -> dict[Any, Any]:
     from omegaconf import OmegaConf  # noqa: PLC0415
     from omegaconf.errors import OmegaConfBaseException  # noqa: PLC0415
 
@@ -81,14 +105,20 @@ def _resolved_values(raw: dict[Any, Any], provenance: Provenance, shown: str) ->
     return found
 
 
+def _cpu_model(name: object) -> str:
+    return str(CpuEngine(speclaunch_home()).model(str(name)))
+
+
+_SIMPLE = {**RESOLVERS, "cpu_model": _cpu_model}
+"""Without `oc.env`, which `resolved` writes as one of these."""
+
+
 def register_resolvers() -> None:
     """`${cpu_model:cycle}` is the directory of a tiny model of the CPU engine."""
     from omegaconf import OmegaConf  # noqa: PLC0415
 
     if not OmegaConf.has_resolver("cpu_model"):
-        OmegaConf.register_new_resolver(
-            "cpu_model", lambda name: str(CpuEngine(speclaunch_home()).model(str(name)))
-        )
+        OmegaConf.register_new_resolver("cpu_model", _cpu_model)
         for name, resolver in RESOLVERS.items():
             OmegaConf.register_new_resolver(name, resolver)
         OmegaConf.register_new_resolver("speclaunch_decode", _decode)

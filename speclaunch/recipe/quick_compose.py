@@ -15,19 +15,22 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from speclaunch import reads
 from speclaunch.errors import Place
+from speclaunch.patterns import lazy
 from speclaunch.recipe.composed import Composed
 from speclaunch.recipe.find_recipe import SUFFIX
 from speclaunch.recipe.source import KeyPath, Provenance, SourceFile, read_source
+from speclaunch.record import record
 
 _SELF = "_self_"
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
-_GROUP = re.compile(r"[A-Za-z][\w-]*\Z", re.ASCII)
-_PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*\Z", re.ASCII)
+_NAME = lazy(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
+_GROUP = lazy(r"[A-Za-z][\w-]*\Z", re.ASCII)
+_PACKAGE = lazy(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*\Z", re.ASCII)
 _OVERRIDE = "override "
 _MOST_DEEP = 12
 _RESERVED = frozenset({"optional", "override", "hydra"})
@@ -41,7 +44,9 @@ def quick_compose(path: Path, shown: str, search: Sequence[Path]) -> Composed | 
     """The recipe at `path`, its groups looked for in the directories of `search`; None where it
     needs Hydra. Raises InputError for a file that cannot be read."""
     try:
-        composing = _Composing(tuple(dict.fromkeys(one.resolve() for one in search)), path, shown)
+        composing = _Composing(
+            tuple(dict.fromkeys(reads.resolve(one) for one in search)), path, shown
+        )
         parts = composing.expanded(_Node(path.stem), 0)
         composing.require_overrides_used()
         values: dict[str, Any] = {}
@@ -53,7 +58,7 @@ def quick_compose(path: Path, shown: str, search: Sequence[Path]) -> Composed | 
     return Composed(values, *_provenance(parts))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Node:
     """A config of the defaults tree: its name, its group, and the package of who names it."""
 
@@ -73,7 +78,7 @@ _Part = tuple[str, SourceFile]
 """A config's package and its file."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Composing:
     search: tuple[Path, ...]
     recipe: Path
@@ -128,7 +133,7 @@ class _Composing:
     def _file(self, config_path: str) -> SourceFile:
         for directory in self.search:
             path = directory / f"{config_path}{SUFFIX}"
-            if path.is_file():
+            if reads.is_file(path):
                 found = read_source(path, self.shown if path == self.recipe else None)
                 if not found.is_plain:
                     raise _NotKnown

@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import cache
+from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console
+from speclaunch.report.styled import PlainPrinter, Printer
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _PIPED_WIDTH = 400
 """Tables are laid out for a width; a pipe has none."""
+_DRAW = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+"""Variables by which rich takes a pipe for a terminal."""
 
 
 @cache
 def err() -> Console:
-    """Progress and errors."""
+    """Progress and errors, drawn by rich."""
+    from rich.console import Console  # noqa: PLC0415  slow to import, and often not needed
+
     return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
 @cache
 def out() -> Console:
-    """Results. Never wrapped when piped, so that paths and commands stay whole."""
+    """Results, drawn by rich. Never wrapped when piped, so that paths and commands stay whole."""
+    from rich.console import Console  # noqa: PLC0415
+
     width = None if sys.stdout.isatty() else _PIPED_WIDTH
     return Console(highlight=False, soft_wrap=True, width=width)
+
+
+def err_lines() -> Printer:
+    """Progress and errors of which nothing but lines is shown."""
+    return err() if _is_drawn(sys.stderr) else PlainPrinter(sys.stderr)
+
+
+def out_lines() -> Printer:
+    """Results of which nothing but lines is shown."""
+    return out() if _is_drawn(sys.stdout) else PlainPrinter(sys.stdout)
+
+
+def _is_drawn(stream: TextIO) -> bool:
+    return stream.isatty() or any(name in os.environ for name in _DRAW)

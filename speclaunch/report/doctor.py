@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
@@ -14,10 +13,11 @@ from speclaunch.doctor.check_line import CheckLine, CheckState, Section, count, 
 from speclaunch.doctor.machine_facts import Target
 from speclaunch.doctor.target import Judged
 from speclaunch.facts.facts import UnknownFact
+from speclaunch.record import record
 from speclaunch.report.findings import origins, show_findings
 from speclaunch.report.findings import render as render_finding
 from speclaunch.report.findings_json import checkpoint_json, finding_json
-from speclaunch.rules.interface import Finding, Severity
+from speclaunch.rules.finding import Finding, Severity
 
 VERSION = 1
 _MARKS = {
@@ -37,7 +37,7 @@ _NARROWEST = 30
 """Text beside the labels needs so many columns; with fewer it goes beneath them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DoctorReport:
     """What the doctor found: the machine, and the recipe on it."""
 
@@ -177,7 +177,7 @@ def _show_findings(console: Console, diagnosis: DoctorReport, encoding: str) -> 
         head += ", which is not this machine"
     console.print(_safe(Text(head, "bold"), encoding))
     for finding in judged.findings:
-        shown = render_finding(finding, name_engine=len(judged.versions) > 1)
+        shown = render_finding(finding, name_engine=len(judged.versions) > 1).drawn()
         console.print(_safe(shown, encoding))
     if not judged.findings:
         console.print(Text("no findings", "green"))

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from speclaunch.engine.versions import ascending
-from speclaunch.facts.checkpoint import Checkpoint, Provenance
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.lint.run import FileReport, Report
+from speclaunch.facts.origin import Provenance
+from speclaunch.lint.report import FileReport, KnownCheckpoint, Report
 from speclaunch.report.problems import located
-from speclaunch.rules.interface import Finding, Severity, Unjudged
+from speclaunch.report.styled import Printer, Styled
+from speclaunch.rules.finding import Finding, Severity, Unjudged
+
+if TYPE_CHECKING:
+    from speclaunch.facts.checkpoint import Checkpoint
 
 _COLORS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 
 
-def show_report(console: Console, report: Report) -> None:
+def show_report(console: Printer, report: Report) -> None:
     """Every finding of every file, what could not be judged, and a line that sums it up."""
     several = len({file.engine for file in report.files if not file.template}) > 1
     for file in report.files:
@@ -25,7 +27,7 @@ def show_report(console: Console, report: Report) -> None:
             console.print(render(finding, name_engine=several))
         if file.skipped and not file.template:
             console.print(
-                Text(f"{file.path}: not checked for {file.engine}: {file.skipped}", "dim")
+                Styled(f"{file.path}: not checked for {file.engine}: {file.skipped}", "dim")
             )
     show_left_out(console, report)
     known = (one for file in report.files for one in file.checkpoints)
@@ -37,7 +39,7 @@ def show_report(console: Console, report: Report) -> None:
 _MANY_FILES = 8
 
 
-def show_left_out(console: Console, report: Report) -> None:
+def show_left_out(console: Printer, report: Report) -> None:
     """The files that have to be rendered before anything in them can be judged, a line each; and
     those that start a server and are of no kind that is read, in one line."""
     for file in report.files:
@@ -54,15 +56,13 @@ def show_left_out(console: Console, report: Report) -> None:
         )
 
 
-def render(finding: Finding, *, name_engine: bool = False) -> Text:
+def render(finding: Finding, *, name_engine: bool = False) -> Styled:
     """One finding: what, where with the line and a caret, why, and what to do."""
-    text = Text.assemble(
-        (f"{finding.severity}[{finding.code}]", _COLORS[finding.severity]),
-        (f" SGLang {finding.engine}" if name_engine else ""),
-        (f": {finding.message}", "bold"),
-        "\n",
-    )
-    text.append_text(located(finding.place, brief=finding.severity is Severity.INFO))
+    text = Styled(f"{finding.severity}[{finding.code}]", _COLORS[finding.severity])
+    if name_engine:
+        text.append(f" SGLang {finding.engine}")
+    text.append(f": {finding.message}", "bold").append("\n")
+    text.extend(located(finding.place, brief=finding.severity is Severity.INFO))
     if finding.why:
         text.append("\n  why", "bold cyan")
         text.append(f": {finding.why}")
@@ -76,7 +76,7 @@ _MANY_CODES = 40
 
 
 def show_findings(
-    console: Console, findings: Iterable[Finding], unjudged: Sequence[Unjudged] = ()
+    console: Printer, findings: Iterable[Finding], unjudged: Sequence[Unjudged] = ()
 ) -> None:
     """The findings of one deployment."""
     for finding in findings:
@@ -85,14 +85,14 @@ def show_findings(
         console.print(line, style="dim", markup=False)
 
 
-def summary(report: Report) -> Text:
+def summary(report: Report) -> Styled:
     """`2 errors, 1 warning in 3 deployments (SGLang 0.5.23)`."""
     counts = {severity: report.count(severity) for severity in Severity}
     parts = [_many(n, severity) for severity, n in counts.items() if n]
     engines = ", ".join(ascending(file.engine for file in report.files if not file.template))
     where = f"{_many(report.deployments, 'deployment')} (SGLang {engines})"
     color = next((_COLORS[severity] for severity, n in counts.items() if n), "bold green")
-    return Text(f"{', '.join(parts) or 'no findings'} in {where}", color)
+    return Styled(f"{', '.join(parts) or 'no findings'} in {where}", color)
 
 
 def _many(count: int, what: str) -> str:
@@ -118,7 +118,7 @@ _ORIGINS = {
 _MANY_NAMES = 4
 
 
-def origins(checkpoints: Iterable[Checkpoint]) -> list[str]:
+def origins(checkpoints: Iterable[Checkpoint | KnownCheckpoint]) -> list[str]:
     """Where the facts of checkpoints come from, a line a source."""
     by_source: dict[str, dict[str, None]] = {}
     for one in checkpoints:

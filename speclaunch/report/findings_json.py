@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.errors import COMMAND_LINE
-from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.lint.run import FileReport, Report
-from speclaunch.rules.interface import Finding, Severity
+from speclaunch.lint.report import FileReport, KnownCheckpoint, Report
+from speclaunch.rules.finding import Finding, Severity
+
+if TYPE_CHECKING:
+    from speclaunch.facts.checkpoint import Checkpoint
 
 VERSION = 1
 
@@ -41,7 +43,7 @@ def _file(file: FileReport) -> dict[str, Any]:
     }
 
 
-def checkpoint_json(one: Checkpoint) -> dict[str, Any]:
+def checkpoint_json(one: Checkpoint | KnownCheckpoint) -> dict[str, Any]:
     """A checkpoint, where its facts come from, and which of them no source tells."""
     origin = one.origin
     return {

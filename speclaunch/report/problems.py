@@ -5,37 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from rich.console import Console
-from rich.text import Text
-
 from speclaunch.engine.secrets import masked
 from speclaunch.errors import COMMAND_LINE, Place, Problem
+from speclaunch.report.styled import Printer, Styled
 
 _LONGEST_LINE = 160
 
 
-def show_problems(console: Console, problems: Iterable[Problem], severity: str = "error") -> None:
+def show_problems(console: Printer, problems: Iterable[Problem], severity: str = "error") -> None:
     """Print each problem; the text of a file is never taken for markup."""
     for problem in problems:
         console.print(render(problem, severity))
 
 
-def render(problem: Problem, severity: str = "error") -> Text:
+def render(problem: Problem, severity: str = "error") -> Styled:
     """One problem as text."""
     color = "bold red" if severity == "error" else "bold yellow"
-    text = Text.assemble((f"{severity}", color), (f": {problem.message}", "bold"))
+    text = Styled(severity, color).append(f": {problem.message}", "bold")
     if problem.place is not None:
         text.append("\n")
-        text.append_text(located(problem.place))
+        text.extend(located(problem.place))
     if problem.help:
         text.append("\n  help", "bold cyan")
         text.append(f": {problem.help}")
     return text
 
 
-def located(place: Place, *, brief: bool = False) -> Text:
+def located(place: Place, *, brief: bool = False) -> Styled:
     """A place, and (unless `brief`) its line with a caret below what is meant."""
-    text = Text.assemble(("  --> ", "bold blue"), masked(str(place)))
+    text = Styled("  --> ", "bold blue").append(masked(str(place)))
     line = None if brief else _line(place)
     if line is None or len(line) > _LONGEST_LINE:
         return text

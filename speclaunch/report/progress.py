@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from speclaunch.facts.facts import Facts
 from speclaunch.heartbeat import amount, duration
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseTracker
+from speclaunch.record import record
 
 _SILENT_SECONDS = 30.0
 """From when on it is told that the engine prints nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WeightSizes:
     """Bytes of the checkpoints (`weight_bytes`), where they are known."""
 

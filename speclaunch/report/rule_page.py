@@ -20,7 +20,7 @@ def _limits(rule: Rule | FileCode) -> tuple[tuple[str, str], ...]:
     return (
         ("Severity", _severities(rule)),
         ("Algorithms", ", ".join(sorted(rule.algorithms)) or "any"),
-        ("Engine versions", f"`{versions_of(rule)}`" if list(rule.versions) else "all"),
+        ("Engine versions", f"`{versions_of(rule)}`" if rule.versions else "all"),
     )
 
 
@@ -32,4 +32,5 @@ def _severities(rule: Rule) -> str:
 
 def versions_of(rule: Rule) -> str:
     """Its engine versions, lower bounds first: a specifier set has no order of its own."""
-    return ", ".join(sorted((str(s) for s in rule.versions), key=lambda s: (s[0] != ">", s)))
+    parts = [part for part in rule.versions.split(",") if part]
+    return ", ".join(sorted(parts, key=lambda part: (part[0] != ">", part)))

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from speclaunch import reads
 from speclaunch.facts.facts import Facts, UnknownFact
 from speclaunch.facts.gather import gather
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.project_settings import Assumptions, assumed_above
 from speclaunch.facts.repository_facts import models_folders
-from speclaunch.facts.runtime import Runtime
 from speclaunch.facts.safe_json import is_directory
 from speclaunch.facts.sources import Sources
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Given, Request
 from speclaunch.plan.resolve import resolve
+from speclaunch.record import record
 from speclaunch.resources import models_dir, recipes_dir
+from speclaunch.rules.finding import Finding, Judgement
 from speclaunch.rules.grounds import with_grounds
-from speclaunch.rules.interface import Finding, Judgement, Rule
+from speclaunch.rules.interface import Rule
+from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import finding_of, judge
 
+if TYPE_CHECKING:
+    from speclaunch.facts.runtime import Runtime
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Lookup:
     """Where facts come from. `hardware` None: not known (nothing is assumed)."""
 
@@ -70,7 +77,7 @@ def _folder(path: str) -> Path:
     """Where a deployment stands; the working directory for one of a command line, or of ours."""
     here = Path.cwd()
     try:
-        folder = Path(path).resolve().parent
+        folder = reads.resolve(Path(path)).parent
         ours = folder.is_relative_to(recipes_dir())
     except (OSError, ValueError, RuntimeError):  # not the name of a file
         return here
@@ -85,7 +92,7 @@ def _unread(version: str) -> Iterator[UnknownFact]:
         yield UnknownFact(what, f"that of {known.version} is taken", "update speclaunch")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Examined:
     """A deployment's plan and what the rules say of it."""
 
@@ -111,6 +118,24 @@ def examine_together(
         with contextlib.suppress(UnknownValueError):
             for plan, verdict in rule.check_across(fitting):
                 yield plan, finding_of(rule, verdict, plan)
+
+
+def is_compared(plan: Plan) -> bool:
+    """Whether a rule that looks across deployments may look at a plan: nearly none is."""
+    for rule in _comparing():
+        if not rule.holds_in(plan.request.version):
+            continue
+        try:
+            if rule.compares(plan):
+                return True
+        except UnknownValueError:
+            return True
+    return False
+
+
+@cache
+def _comparing() -> tuple[Rule, ...]:
+    return tuple(rule for rule in all_rules() if rule.check_across is not None)
 
 
 def _text(given: Given | None) -> str | None:

@@ -7,16 +7,17 @@ is Sources. What the rule itself knows (severity, algorithms, versions) is not w
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 
+from speclaunch.patterns import lazy
+from speclaunch.record import record
 from speclaunch.resources import rule_pages_dir
 
-_BULLET = re.compile(r"^- ", re.MULTILINE)
-_REMARK = re.compile(r" \(.*\)$")
+_BULLET = lazy(r"^- ", re.MULTILINE)
+_REMARK = lazy(r" \(.*\)$")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Page:
     """A page as it was read. `body` is everything below the summary."""
 

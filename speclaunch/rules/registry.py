@@ -1,73 +1,66 @@
-"""Every rule there is, found by the names of the files: `<family>/spl<code>_<name>.py`."""
+"""Every rule there is: the table of rules, whose checks are imported when they are first called.
+
+Of some two hundred modules a plan needs those whose engine versions and algorithms are its own.
+"""
 
 from __future__ import annotations
 
-import pkgutil
-import re
-from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from pathlib import Path
+from typing import Any, Literal
 
-import speclaunch.rules
-from speclaunch.rules import FAMILIES
-from speclaunch.rules.interface import Rule
-
-_FILE = re.compile(r"spl(\dxx|\d{3}(?:_\d{3})*)_(\w+)")
+from speclaunch.record import record
+from speclaunch.rules.interface import Rule, Severity, defined_in, every_plan
+from speclaunch.rules.table import ROWS
 
 
-@dataclass(frozen=True, slots=True)
-class RuleFile:
-    """A module of rules: the numbers in its name (`9xx`: what else there is of them), its name."""
+@record
+class _Deferred:
+    """A check of a rule whose module is not imported before it is called."""
 
     module: str
-    numbers: tuple[str, ...]
-    name: str
+    code: str
+    part: Literal["check", "check_across", "compares"]
 
-    @property
-    def is_single(self) -> bool:
-        """Whether it holds one rule alone, whose name is the file's."""
-        return len(self.numbers) == 1 and self.numbers[0].isdigit()
-
-    def rules(self) -> tuple[Rule, ...]:
-        """Its rules; this imports it."""
-        found = import_module(self.module)
-        rules: tuple[Rule, ...] = (found.RULE,) if self.is_single else found.RULES
-        return rules
+    def __call__(self, given: Any) -> Any:
+        found: Any = getattr(_defined(self.module, self.code), self.part)(given)
+        return found
 
 
 @cache
-def rule_files() -> tuple[RuleFile, ...]:
-    """The modules of rules, none of them imported."""
-    root = Path(speclaunch.rules.__path__[0])
-    return tuple(
-        RuleFile(f"{speclaunch.rules.__name__}.{family}.{found.name}", numbers, name[2])
-        for family in FAMILIES
-        for found in pkgutil.iter_modules([str(root / family)])
-        if (name := _FILE.fullmatch(found.name))
-        for numbers in [tuple(name[1].split("_"))]
-    )
+def _defined(module: str, code: str) -> Rule:
+    return next(rule for rule in defined_in(f"{__package__}.{module}") if rule.code == code)
+
+
+def defined(rule: Rule) -> Rule:
+    """A rule of the table as its own module defines it."""
+    deferred = rule.check
+    return _defined(deferred.module, deferred.code) if isinstance(deferred, _Deferred) else rule
 
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """All rules in the order of their codes."""
-    found = (rule for file in rule_files() for rule in file.rules())
-    return tuple(sorted(found, key=lambda rule: rule.code))
+    return tuple(
+        Rule(
+            code,
+            name,
+            Severity(severity),
+            _Deferred(module, code, "check"),
+            versions,
+            frozenset(algorithms),
+            _Deferred(module, code, "check_across") if across else None,
+            {Severity(other): when for other, when in also},
+            says,
+            _Deferred(module, code, "compares") if across else every_plan,
+        )
+        for code, name, severity, module, versions, algorithms, across, also, says in ROWS
+    )
 
 
 def by_code(code: str) -> Rule | None:
-    """The rule with a code or a name, in any case; only its own module is imported."""
+    """The rule with a code or a name, in any case."""
     wanted = code.strip().lower()
-    number, name = wanted.removeprefix("spl"), wanted.replace("-", "_")
-    alone = [file for file in rule_files() if file.is_single]
-    near = [file for file in alone if number in file.numbers or name == file.name]
-    shared = [file for file in rule_files() if not file.is_single]
-    for file in near or shared:
-        for rule in file.rules():
-            if wanted in (rule.code.lower(), rule.name):
-                return rule
-    return None
+    return next((rule for rule in all_rules() if wanted in (rule.code.lower(), rule.name)), None)
 
 
 def selected(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> tuple[Rule, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from speclaunch.rules.examine import Lookup, examine
-from speclaunch.rules.interface import Finding, Severity
+from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import BUG
 from tests.rules.harness import request_of

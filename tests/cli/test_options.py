@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from speclaunch.cli import app
+from speclaunch.cli import commands
 from speclaunch.cli.verbs import VERBS
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -26,8 +26,8 @@ PAGES = {
 def spellings() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each verb, and the spellings of one of its options."""
     for verb in VERBS:
-        app._register([verb.name])
-    left: list[tuple[str, Any]] = [("", get_command(app.app))]
+        commands.register([verb.name])
+    left: list[tuple[str, Any]] = [("", get_command(commands.app))]
     while left:
         verb, command = left.pop()
         below = getattr(command, "commands", {})

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import typer
 
-from speclaunch.cli.options import OutputFormat
+from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.plan import plan as verb
 from speclaunch.errors import InputError
 from speclaunch.planning.plan_requests import exit_code
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 from tests.cli.test_cli import run
 from tests.report.plan.helpers import FAILS, UNKNOWN, planned
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 from typer.main import get_command
 
-from speclaunch.cli import app
+from speclaunch.cli import commands
 from speclaunch.cli.verbs import VERBS, asked
 
 LOADED = """
@@ -40,10 +40,10 @@ def loaded(*words: str) -> set[str]:
 
 def test_the_help_knows_each_verb_without_loading_it() -> None:
     for verb in VERBS:
-        app._register([verb.name])
-    commands = get_command(app.app).commands  # type: ignore[attr-defined]
+        commands.register([verb.name])
+    known = get_command(commands.app).commands  # type: ignore[attr-defined]
     for verb in VERBS:
-        summary = inspect.cleandoc(commands[verb.name].help).partition("\n\n")[0]
+        summary = inspect.cleandoc(known[verb.name].help).partition("\n\n")[0]
         assert verb.help == " ".join(summary.split()), verb.name
 
 

@@ -22,6 +22,7 @@ from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.find_checkpoint import find_checkpoint
 from speclaunch.facts.read_checkpoint import from_config, read_checkpoint
 from speclaunch.facts.sources import Sources
+from speclaunch.facts.tensors import TensorFacts
 
 OMNI: dict[str, Any] = {
     "architectures": ["Qwen3_5MoeForConditionalGeneration"],
@@ -82,7 +83,7 @@ FILES: dict[str, Any] = {
     "tokenizer_config.json": TOKENIZER_CONFIG,
     "special_tokens_map.json": {"eos_token": {"content": "</s>"}},
 }
-HINTS = get_type_hints(Checkpoint)
+HINTS = get_type_hints(Checkpoint, localns={"TensorFacts": TensorFacts})
 
 
 def fits(value: object, hint: Any) -> bool:

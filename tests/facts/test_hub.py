@@ -19,11 +19,12 @@ from typing import Any
 import pytest
 
 from speclaunch.facts import hub as hub_module
-from speclaunch.facts.checkpoint import Checkpoint, Provenance
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hub import fetch_checkpoint, fetch_facts, hub_source, revision_of
 from speclaunch.facts.hub_client import RefusedError
+from speclaunch.facts.origin import Provenance
 from tests.hub_server import COMMIT, Answer, Handler, HubServer, serving
 
 CONFIG = {"hidden_size": 8, "num_hidden_layers": 2}
@@ -351,6 +352,9 @@ def test_a_hostile_hub(
     assert time.monotonic() - begun < 15  # of a machine that does much else
     assert why in found.why
     if "drips" not in name:  # that one ends with its thread
+        until = time.monotonic() + 10
+        while list(tmp_path.iterdir()) and time.monotonic() < until:  # of a machine that is busy
+            time.sleep(0.05)
         assert list(tmp_path.iterdir()) == []
 
 
@@ -480,7 +484,7 @@ def test_a_hub_that_drips_does_not_keep_the_process(hub: HubServer, tmp_path: Pa
 
 def test_the_library_is_not_imported_offline() -> None:
     script = (
-        "import sys; import speclaunch.cli.app as a; a._register([]); "
+        "import sys; import speclaunch.cli.commands as a; a.register([]); "
         "import speclaunch.facts.gather; import speclaunch.facts.hub; "
         "print([m for m in sys.modules if m.startswith(('huggingface_hub', 'httpx'))])"
     )

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
-from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.checkpoint_file import CheckpointFile, checkpoint_of, read_file
 from speclaunch.facts.kept_tensors import kept_tensors
+from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.read_checkpoint import read_checkpoint
-from speclaunch.facts.record_checkpoint import publishable, record
+from speclaunch.facts.record_checkpoint import publishable
+from speclaunch.facts.record_checkpoint import recorded as facts_of
 from speclaunch.facts.repository_facts import FOLDER
 from speclaunch.facts.safe_json import UnreadableFileError, parse_object
 from speclaunch.facts.write_checkpoint_file import keep, text_of
@@ -41,7 +43,7 @@ def weights(path: Path, header: Mapping[str, Any], body: int = 0) -> None:
 
 
 def recorded(folder: Path) -> CheckpointFile:
-    return record(folder, "org/name", source="directory", read="2026-11-22")
+    return facts_of(folder, "org/name", source="directory", read="2026-11-22")
 
 
 def tensor(kind: str, shape: list[int], start: int, end: int) -> dict[str, Any]:

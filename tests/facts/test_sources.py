@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from speclaunch.errors import InputError
-from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.find_checkpoint import find_checkpoint
+from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.partial_config import PartialConfig, merged
 from speclaunch.facts.project_settings import assumed_above, assumption
 from speclaunch.facts.sources import Sources

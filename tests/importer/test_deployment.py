@@ -15,8 +15,9 @@ from speclaunch.engine.command import spell
 from speclaunch.engine.shell import shell_command
 from speclaunch.fix.meaning import meaning_of
 from speclaunch.fix.proof_import import prove_import
-from speclaunch.importer.deployment import recipe_name, to_deployment
+from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_file, read_text, read_words
+from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.compose import recipe_names

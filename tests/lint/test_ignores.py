@@ -4,7 +4,7 @@ import pytest
 
 from speclaunch.errors import Place
 from speclaunch.lint.ignores import Extent, complaints, kept, read_ignores
-from speclaunch.rules.interface import Finding, Severity
+from speclaunch.rules.finding import Finding, Severity
 
 KNOWN = ["SPL203", "SPL211", "SPL801"]
 

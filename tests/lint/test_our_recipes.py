@@ -11,7 +11,7 @@ from speclaunch.lint.collect import collect
 from speclaunch.lint.run import Options, lint
 from speclaunch.resources import recipes_dir
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
 
 

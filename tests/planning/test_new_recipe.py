@@ -19,7 +19,7 @@ from speclaunch.planning.new_recipe import NewRecipe, NotWrittenError, new_recip
 from speclaunch.planning.ways import Method
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup, examine
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
 from tests.planning.helpers import made, wanted
 

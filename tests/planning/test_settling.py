@@ -10,7 +10,7 @@ import pytest
 
 from speclaunch.planning.settling import rules_of_the_way, settle
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],

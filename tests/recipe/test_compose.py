@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from speclaunch.errors import COMMAND_LINE, InputError, Problem
 from speclaunch.recipe.compose import compose, recipe_names
 from speclaunch.recipe.load import load
+from speclaunch.recipe.plain_values import register_resolvers
 from speclaunch.resources import conf_dir, recipes_dir
 
 
@@ -43,6 +44,7 @@ def test_the_short_way_through_hydra_gives_what_the_public_way_gives(
     name: str, overrides: list[str]
 ) -> None:
     ours = compose(name, overrides)
+    register_resolvers()
     with initialize_config_dir(str(recipes_dir()), version_base=None):
         search = [f"hydra.searchpath=[file://{conf_dir()}]"]
         public = OmegaConf.to_container(hydra_compose(name, [*search, *overrides]), resolve=True)

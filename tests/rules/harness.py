@@ -30,7 +30,8 @@ from speclaunch.recipe.load import Recipe
 from speclaunch.recipe.schema import Deployment, Engine
 from speclaunch.recipe.source import KeyPath, Provenance
 from speclaunch.rules.examine import examine_together
-from speclaunch.rules.interface import Judgement, Rule
+from speclaunch.rules.finding import Judgement
+from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import BUG, judge
 
 CASES = Path(__file__).parent / "cases"

@@ -26,7 +26,7 @@ from typing import Any
 import speclaunch.rules
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Rule
-from speclaunch.rules.registry import rule_files
+from speclaunch.rules.rule_files import rule_files
 from tests.rules.edits import edits
 from tests.rules.harness import CASES, complaint, load_cases, plans_of
 
@@ -41,8 +41,10 @@ _MACHINERY = {
     "messages",
     "pages",
     "registry",
+    "rule_files",
     "runner",
     "secrets",
+    "table",
 }
 """Modules that no rule's cases are about: they have tests of their own."""
 _SECONDS = 5.0

@@ -13,7 +13,7 @@ import pytest
 from speclaunch.plan.request import canonical
 from speclaunch.report.rule_page import explained
 from speclaunch.rules.interface import Fix, Rule
-from speclaunch.rules.registry import all_rules, by_code
+from speclaunch.rules.registry import all_rules, by_code, defined
 from tests.rules.harness import CASES, Case, complaint, load_cases, verdict
 
 FILES = sorted(CASES.glob("*.yaml"))
@@ -45,7 +45,7 @@ def test_a_rule_has_its_cases(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
 def test_its_page_tells_every_severity(rule: Rule) -> None:
     """Those in its module are those that it declares, each with when."""
-    source = inspect.getsource(inspect.getmodule(rule.check) or rule.check)
+    source = inspect.getsource(inspect.getmodule(defined(rule).check) or rule.check)
     named = set(re.findall(r"Severity\.([A-Z]+)", source.partition("\nRULE")[0]))
     declared = {severity.name for severity in (rule.severity, *rule.also)}
     assert named <= declared

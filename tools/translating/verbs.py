@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from speclaunch.cli import app
+from speclaunch.cli import app, commands
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load
 from speclaunch.report import console
@@ -40,7 +40,7 @@ class Said:
 def load_verbs() -> None:
     """Import what the verbs need, once, before the forks: by running them here."""
     for verb in VERBS:
-        app._register([verb])
+        commands.register([verb])
     with tempfile.TemporaryDirectory() as name:
         script = Path(name) / "warm.sh"
         script.write_text("python3 -m sglang.launch_server --model-path m\n")
@@ -56,7 +56,7 @@ def load_verbs() -> None:
                 contextlib.redirect_stderr(quiet),
                 contextlib.suppress(SystemExit),
             ):
-                app.app(words, standalone_mode=False)
+                commands.app(words, standalone_mode=False)
 
 
 @cache

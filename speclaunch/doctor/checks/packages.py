@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -15,6 +14,7 @@ from speclaunch.doctor.machine_facts import MachineFacts
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.packages import Packages
 from speclaunch.facts.runtime import Runtime
+from speclaunch.record import record
 
 _KERNELS = ("sgl-kernel", "sglang-kernel")
 """The engine's own kernels; the name changed with 0.5.10. Both fill one package, `sgl_kernel`."""
@@ -39,7 +39,7 @@ _SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
 _SHOWN = 6
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Mismatch:
     name: str
     wanted: str

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.engine.extraction.declared import Declared, declare
 from speclaunch.engine.extraction.evaluate import Evaluator
 from speclaunch.engine.extraction.objects import default_of
 from speclaunch.engine.extraction.values import ClassValue, ExpressionScope, Instance, OpaqueValue
+from speclaunch.record import record
 
 _MISSING = OpaqueValue("no default")
 _SCALARS = ("str", "int", "float")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FieldNode:
     """One annotated assignment in a class body."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from speclaunch.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class OpaqueValue:
     """A value that can't be known without running the engine; ``text`` is its spelling."""
 
@@ -23,7 +25,7 @@ class OpaqueValue:
         return self.text.rpartition(".")[2]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClassValue:
     """A class of the package."""
 
@@ -36,7 +38,7 @@ class ClassValue:
         return self.node.name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FunctionValue:
     """A function or method of the package; ``owner`` is the class that it belongs to."""
 
@@ -50,7 +52,7 @@ class FunctionValue:
         return self.node.name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Instance:
     """An object made by calling a class of the package; ``arguments`` are the positional ones."""
 
@@ -59,7 +61,7 @@ class Instance:
     keywords: tuple[tuple[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EnumMember:
     """One member of an enumeration of the package."""
 
@@ -67,7 +69,7 @@ class EnumMember:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Method:
     """A method looked up on a value and not called yet."""
 
@@ -75,7 +77,7 @@ class Method:
     name: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ExpressionScope:
     """The names that an expression sees: its own, those of its class body, its module's."""
 

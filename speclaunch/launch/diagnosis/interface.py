@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from packaging.specifiers import SpecifierSet
 
 from speclaunch.launch.log.marks import Phase
+from speclaunch.record import record
 
 
 class Direction(StrEnum):
@@ -18,7 +19,7 @@ class Direction(StrEnum):
     LOWER = "lower"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Milestone:
     """Something that a start reached, with what the engine said of it in figures (GB, tokens)."""
 
@@ -29,7 +30,7 @@ class Milestone:
     numbers: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cause:
     """One entry of the catalogue of failures.
 
@@ -51,7 +52,7 @@ class Cause:
     sources: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Diagnosis:
     """What a log says: how far the engine came, and what it died of.
 

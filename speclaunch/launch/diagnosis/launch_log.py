@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from speclaunch.launch.diagnosis.interface import Cause, Milestone
 from speclaunch.launch.diagnosis.release_wording import Wording
 from speclaunch.launch.diagnosis.signature import Level, LogFailure
 from speclaunch.launch.log.marks import PHASES, LogMark, Phase
+from speclaunch.record import record
 
 _MOST_SUSPECTS = 200
 _LIFE_OF_OTHERS = 20
@@ -19,7 +20,7 @@ _LIFE_AFTER_DEATH = 50
 _ORDER = tuple(Phase)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Suspect:
     """An error that may be the cause."""
 
@@ -32,7 +33,7 @@ class Suspect:
     """It ended a process, by what the engine says around it."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class RankProgress:
     """How far one rank has come."""
 
@@ -58,7 +59,7 @@ class RankProgress:
         self.last = mark
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class LaunchLog:
     """What is known of a start: its milestones, its errors, and whether it lives on."""
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from speclaunch.engine.catalogue import Catalogue, held_versions, load
 from speclaunch.engine.command import spell
 from speclaunch.engine.renames import other_names
 from speclaunch.launch.diagnosis.causes.arguments import REFUSED
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
+from speclaunch.record import record
 from speclaunch.rules.pages import page
 
 _PLACE = re.compile(r"\{(?P<name>[a-z][a-z0-9_]*)(?:=(?P<value>[\w.]+))?\}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SettingChange:
     """One setting to turn."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 
 from speclaunch.launch.diagnosis.interface import Cause
 from speclaunch.launch.log.marks import LogMark, Phase
+from speclaunch.record import record
 
 
 class Where(Enum):
@@ -38,7 +38,7 @@ class Level(IntEnum):
     CAUSE = 3
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Frame:
     """One frame of a traceback."""
 
@@ -48,7 +48,7 @@ class Frame:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LogFailure:
     """An error in the log and all that is known of its circumstances."""
 
@@ -100,7 +100,7 @@ class LogFailure:
 Condition = Callable[[LogFailure], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Signature:
     """One way in which a cause shows itself.
 
@@ -114,7 +114,7 @@ class Signature:
     rule: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Known:
     """A cause with all its signatures."""
 

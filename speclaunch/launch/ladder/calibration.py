@@ -9,7 +9,6 @@ least, as a share of itself, and that share is carried over to other settings.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.launch.diagnosis.interface import Direction
@@ -28,6 +27,7 @@ from speclaunch.plan.fit.predict import (
 from speclaunch.plan.fit.suggestion import RESERVE
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
+from speclaunch.record import record
 
 _RUNNING, _CHUNK = "max_running_requests", "chunked_prefill_size"
 _MARGIN = 0.002
@@ -57,7 +57,7 @@ ENOUGH_MORE = 1.5
 """A pool that was too small for the requests has to grow by this factor."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Excess:
     """By how much a failure showed the estimates to be short, as fractions of the memory."""
 
@@ -93,7 +93,7 @@ def _largest(plan: Plan) -> int:
         return 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Calibration:
     """What was learned of the budget of one deployment on one machine."""
 

@@ -6,7 +6,7 @@ It is a pure function of the recipe's `recovery` section, the deployment, and th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.diagnosis.interface import Direction
@@ -27,6 +27,7 @@ from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor, key
 from speclaunch.plan.fit.search import Candidate, Search, best, candidate_of, levels
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.recipe.schema import Recovery, RecoveryPolicy
+from speclaunch.record import record
 
 _TOO_LARGE = "weights-do-not-fit"
 """The diagnosis of weights that are larger than the memory."""
@@ -35,7 +36,7 @@ _CHANCES = 2
 """So many starts with everything at its floor, and no safe fraction left, are the end."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stop:
     """There is no further rung: why, and what else would help."""
 

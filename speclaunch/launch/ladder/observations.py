@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.launch.attempt import Attempt
@@ -13,6 +12,7 @@ from speclaunch.launch.log.marks import Phase
 from speclaunch.plan.fit.cost import known
 from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.plan import Plan
+from speclaunch.record import record
 
 ABOVE = "mem_fraction_static_above"
 """`Diagnosis.numbers`: the least fraction that the engine's message names."""
@@ -21,7 +21,7 @@ _POOL_TOO_LARGE = frozenset({"pool-exceeds-machine", "killed-filling-pool"})
 _LOADS = (Phase.WEIGHTS, Phase.DRAFT_WEIGHTS)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Observation:
     """A failed start that memory explains."""
 

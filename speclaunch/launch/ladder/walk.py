@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.launch.diagnosis.interface import Direction
@@ -13,6 +12,7 @@ from speclaunch.plan.fit.knobs import FRACTION, arguments, steps_down
 from speclaunch.plan.fit.predict import Predictor, key, with_fraction
 from speclaunch.plan.request import canonical
 from speclaunch.recipe.schema import Recovery, RecoveryPolicy, Steppable
+from speclaunch.record import record
 
 _CLOSE = 0.01
 """Nothing is looked for between fractions that are nearer to each other than this."""
@@ -24,7 +24,7 @@ _UNKNOWN_TOO_HIGH, _UNKNOWN_TOO_LOW = 0.7, 0.9
 """What to try where nobody knows which fraction it was."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Walked:
     """All changes against the recipe, and why these."""
 

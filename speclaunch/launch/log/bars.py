@@ -16,7 +16,8 @@ CUDA graphs always were (0.5.3 `model_executor/cuda_graph_runner.py:461`, 0.5.23
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from speclaunch.record import record
 
 _BAR = re.compile(
     r"(?P<what>[A-Za-z][^|]*?): +\d+%(?: Completed \| |\|[^|]*\| *)"
@@ -35,7 +36,7 @@ _FACTORS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _DETAIL = re.compile(r" \(.*\)$")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgressBar:
     """A progress bar as it was drawn last, `at` seconds after the spawn."""
 

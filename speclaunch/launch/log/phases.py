@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from speclaunch.launch.log.bars import ProgressBar, read_bar
 from speclaunch.launch.log.lines import LogLine, read
 from speclaunch.launch.log.marks import PORT_TAKEN, LogMark, Phase, mark_of
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PhaseStep:
     """A phase that began `started` seconds after the engine was spawned."""
 
@@ -23,7 +24,7 @@ class PhaseStep:
 _PORT_TAKEN = re.compile(PORT_TAKEN)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class PhaseTracker:
     """Feed it the engine's output line by line; `steps` is what has happened so far."""
 

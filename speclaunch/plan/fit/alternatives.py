@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.errors import SpeclaunchError
@@ -12,6 +11,7 @@ from speclaunch.plan.fit.cost import known
 from speclaunch.plan.fit.predict import Predictor, tightest
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import dp_attention
+from speclaunch.record import record
 
 _GIB = 1 << 30
 _MOST_RANKS = 16
@@ -19,7 +19,7 @@ _FP8 = 80
 """The least compute capability for 8-bit weights (sglang 0.5.23 layers/quantization/fp8.py:329)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Alternative:
     """Something beyond the settings that the ladder steps."""
 

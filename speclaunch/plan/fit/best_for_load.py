@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from speclaunch.plan.budget import Fit
@@ -18,13 +18,14 @@ from speclaunch.plan.memory.terms import context_length
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.graphs import MOST, SIZES
+from speclaunch.record import record
 
 RUNNING = "max_running_requests"
 _DIGITS = 1000
 """The engine takes three digits of a fraction."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Load:
     """So many requests at the same time, of so many tokens each (prompt and answer)."""
 
@@ -42,7 +43,7 @@ class Load:
         return " ".join(part for part, there in known_parts if there)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Best:
     """The settings for a load. `fit` is FITS where all requests have room at the same time, FAILS
     where they do not (`requests` is then how many have), UNKNOWN where nobody can tell."""

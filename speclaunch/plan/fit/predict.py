@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.plan.budget import Budget, Fit, MemoryUse, RankBudget
 from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import Plan
+from speclaunch.record import record
 
 PlanWith = Callable[[Mapping[str, Any]], Plan]
 """Resolves the deployment with arguments changed, by the newest engine's names. None leaves an
@@ -24,7 +24,7 @@ _LEAST_ESTIMATE = 0.02
 """Of the memory: no estimate is better than that."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bounds:
     """The fractions between which a configuration works; none do where `low` is above `high`."""
 

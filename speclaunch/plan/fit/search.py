@@ -9,7 +9,6 @@ nobody loses the draft tree for the last per cent of the pool.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import ceil, floor
 from typing import Any
@@ -21,6 +20,7 @@ from speclaunch.plan.fit.predict import Bounds, Predictor, with_fraction
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.recipe.schema import Recovery, Steppable
+from speclaunch.record import record
 
 OBJECTIVE = "keep running requests, then KV tokens, then speculation depth"
 
@@ -35,7 +35,7 @@ BoundsOf = Callable[[Mapping[str, Any]], Bounds | None]
 """The fractions to choose from for some changes; None where nothing is known."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Candidate:
     """Settings that are predicted to work."""
 
@@ -56,7 +56,7 @@ class Candidate:
         return requests is None or requests >= 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Levels:
     """What each setting can be stepped to, from where it stands."""
 
@@ -104,7 +104,7 @@ def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Search:
     """What is looked for."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.plan.budget import Budget, Fit
@@ -15,6 +14,7 @@ from speclaunch.plan.fit.search import OBJECTIVE, Candidate, Search, best, level
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.memory.margins import EXPECTED, Choice, Margins, margins
 from speclaunch.recipe.schema import Recovery, RecoveryPolicy, Steppable
+from speclaunch.record import record
 
 RESERVE = EXPECTED - 1
 """The estimates of graphs and activations are the engine's own, which mean to be on the safe side:
@@ -28,7 +28,7 @@ SETTINGS = Recovery(policy=RecoveryPolicy.BUDGET, order=tuple(Steppable))
 """What may be changed where no recipe says."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Suggested:
     """One argument to change: from what it is in effect, to what it should be."""
 
@@ -40,7 +40,7 @@ class Suggested:
     cost: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Suggestion:
     """What fits. `fit` is FITS where the changes (or none) do it, FAILS where nothing does, and
     UNKNOWN where the budget cannot tell."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.safe_json import mapping
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.algorithms import BLOCK_FAMILY
+from speclaunch.record import record
 
 _FP4 = ("fp4_e2m1", "nvfp4", "fp4_mx_block16")
 _FP4_BLOCK = 16
@@ -20,7 +19,7 @@ _SCALED_CACHE_LATER = ("compressed-tensors", "compressed_tensors", "fp8")
 """From 0.5.19."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Element:
     """The dtype of the KV cache by the engine's name, and the bytes of an element.
 
@@ -140,7 +139,7 @@ _OWN_VALUES = ">=0.5.7"
 """Keys and values of different sizes (0.5.7 model_runner_kv_cache_mixin.py:87)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KvCell:
     """Bytes of one token in one layer.
 

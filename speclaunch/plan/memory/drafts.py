@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.memory.model_config import ModelConfig
@@ -11,13 +9,14 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import drafts
 from speclaunch.plan.topics.algorithms import BLOCK_FAMILY, EAGLE_FAMILY
 from speclaunch.plan.topics.target import target_of
+from speclaunch.record import record
 
 _ONE_AT_A_TIME = ("MiMoV2MTP", "Step3p5MTP", "InklingForConditionalGenerationMTP")
 """A model of one layer each; multi-layer EAGLE runs several."""
 _MTP_ENDS = ("NextN", "MTP")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Draft:
     """The checkpoint of a draft model.
 

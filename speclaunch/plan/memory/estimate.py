@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from speclaunch.plan.budget import Size
+from speclaunch.record import record
 
 MIB = 1 << 20
 GIB = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Estimate:
     """A size as far as it can be told. `least` is what it takes at the very least: a deployment
     is only said to fail where it fails with all estimates at their least."""

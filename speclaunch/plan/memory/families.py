@@ -5,10 +5,10 @@ Each family from its model in srt/models (0.5.23) and its config class in transf
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from speclaunch.plan.plan import UnknownValueError
+from speclaunch.record import record
 
 
 class QkNorm(Enum):
@@ -21,7 +21,7 @@ class QkNorm(Enum):
     """One of the size of all heads together."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelFamily:
     """Traits of a family of models.
 

@@ -7,7 +7,6 @@ distributed/bootstrap.py:207, 0.4.6 model_runner.py:474) after CUDA and NCCL are
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.plan.budget import Size
@@ -15,6 +14,7 @@ from speclaunch.plan.memory.estimate import MIB, Estimate, in_gib
 from speclaunch.plan.placement import local_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.working import UNKNOWN_HARDWARE
+from speclaunch.record import record
 
 _CONTEXT = 1126 * MIB
 """What the driver, a CUDA context and the libraries' handles take. Public logs of 0.5.3 to 0.5.12:
@@ -30,7 +30,7 @@ _PROCESSES = 1150 * MIB
 """What the three processes of a CPU engine take before weights are loaded (0.5.23, measured)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Device:
     """The device of some ranks: its memory, and what is taken of it before weights are loaded."""
 

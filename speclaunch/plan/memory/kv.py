@@ -7,8 +7,6 @@ of model_executor/pool_configurator.py (0.5.11 and later).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from speclaunch.plan.budget import Size
 from speclaunch.plan.memory.cell import KvCell, cell_of, element_of, is_sparse, skips_index
 from speclaunch.plan.memory.drafts import Draft, counted_layers, draft_of
@@ -19,13 +17,14 @@ from speclaunch.plan.memory.states import state_bytes
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.algorithms import BLOCK_FAMILY, EAGLE_FAMILY
 from speclaunch.plan.topics.target import target_of
+from speclaunch.record import record
 
 _OWN_CELL = ">=0.5.18"
 """DFLASH drafts are counted with their own cell; before, as if they had the target's layers."""
 _WINDOW_DRAFTS = ("MiMoV2MTP", "Step3p5MTP")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CountedLayers:
     """What the engine counts for the target: `own` bytes a token, in `layers` layers that keep
     every token and `windows` that keep `share` of them."""
@@ -111,7 +110,7 @@ def _windows(plan: Plan, draft: Draft) -> int:
 NO_DRAFT = Size(0, "no draft model")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PoolLayout:
     """What the KV pool of the target consists of, on the rank with most of it."""
 
@@ -130,7 +129,7 @@ class PoolLayout:
     """Bytes of the state of one request, in all of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Target:
     """The target's cache on one pipeline stage."""
 

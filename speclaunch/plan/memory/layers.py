@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.memory.model_config import ModelConfig
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.record import record
 
 _INTERVALS = ("Qwen3Next", "Qwen3_5", "InternS2Preview", "InternS2Mobius")
 """Gated delta nets with attention in every `full_attention_interval`-th layer."""
@@ -26,7 +25,7 @@ _DEFAULT_WINDOW_PATTERN = {"gpt_oss": 2, "gemma2": 2, "gemma3": 6, "gemma3_text"
 """Every so many layers a full one where the config lists none: the defaults of transformers."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layers:
     """Indices of layers by what they keep. `windowed` is whether the sliding ones have a pool of
     their own; where not, they keep every token as the full ones do."""

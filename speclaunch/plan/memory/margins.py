@@ -6,7 +6,7 @@ safe side. So there is no one largest fraction that works, but three.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from speclaunch.plan.budget import MemoryUse
 from speclaunch.plan.memory.estimate import Estimate
@@ -20,6 +20,7 @@ from speclaunch.plan.memory.phases import (
 )
 from speclaunch.plan.memory.terms import Gathered, gather
 from speclaunch.plan.plan import Plan
+from speclaunch.record import record
 
 EXPECTED = 0.75
 """Of what the engine puts aside for graphs and activations: so much is expected to be needed."""
@@ -27,7 +28,7 @@ SAFE = 1.25
 """Of the same: so much is left free to be certain."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """One `mem_fraction_static` and what it gives, of one data-parallel replica."""
 
@@ -41,7 +42,7 @@ class Choice:
     """What is left on a GPU where every estimate turns out at its least: the margin."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Margins:
     """The largest fractions at which the deployment serves. None: there is no such fraction.
 

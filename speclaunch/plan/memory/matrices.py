@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from speclaunch.plan.memory.families import ModelFamily, QkNorm
 from speclaunch.plan.memory.model_config import ModelConfig
 from speclaunch.plan.memory.ranks import Ranks
 from speclaunch.plan.plan import UnknownValueError
+from speclaunch.record import record
 
 
 class Shard(Enum):
@@ -42,7 +42,7 @@ class WeightRole(Enum):
     """Copies of embedding and head in those layers, which nobody loads."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Matrix:
     """`copies` weights of `rows` outputs and `columns` inputs.
 
@@ -68,6 +68,21 @@ class Matrix:
     def parameters(self) -> int:
         """The number of elements, of all copies."""
         return self.rows * self.columns * self.copies
+
+    def in_layer(self, index: int) -> Matrix:
+        """The same in a layer (`dataclasses.replace` takes as long as all the rest)."""
+        return Matrix(
+            self.name,
+            self.rows,
+            self.columns,
+            self.shard,
+            self.role,
+            self.copies,
+            self.linear,
+            self.most,
+            self.bytes,
+            index,
+        )
 
     def parts(self, ranks: Ranks) -> float:
         """Into how many parts it is divided."""

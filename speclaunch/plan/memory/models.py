@@ -139,7 +139,7 @@ def _windows(config: ModelConfig) -> frozenset[int]:
 
 def _in_layer(found: Iterator[Matrix] | list[Matrix], index: int) -> Iterator[Matrix]:
     for matrix in found:
-        yield replace(matrix, layer=index)
+        yield matrix.in_layer(index)
 
 
 def padded(rows: int) -> int:

@@ -6,7 +6,7 @@ Whether the draft is loaded before the pool or after it: `topics/draft_memory.py
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from speclaunch.plan.budget import MemoryPhase, MemoryUse
@@ -15,6 +15,7 @@ from speclaunch.plan.memory.estimate import GIB, Estimate
 from speclaunch.plan.memory.free import Device
 from speclaunch.plan.memory.pool import Pool, PoolSettings, pool
 from speclaunch.plan.plan import Plan
+from speclaunch.record import record
 
 
 class FractionDirection(StrEnum):
@@ -25,7 +26,7 @@ class FractionDirection(StrEnum):
     NEITHER = "neither"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Terms:
     """All sizes that the start of one rank depends on, but for the fraction."""
 
@@ -44,7 +45,7 @@ class Terms:
     """Whether the draft's weights are loaded before the pool is sized."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PredictedFailure:
     """Where the start ends, and what the engine prints."""
 
@@ -57,7 +58,7 @@ class PredictedFailure:
     """Bytes that are missing, at the least."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class PhaseRun:
     """One run through the phases, with estimates as they are likely, or at their least."""
 
@@ -85,7 +86,7 @@ class PhaseRun:
             self.failure = PredictedFailure(phase, turn, message, use.value, -self.free)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FractionOutcome:
     """How a start goes with one fraction: as is likely, and at the best."""
 

@@ -7,20 +7,19 @@ sglang 0.5.23 model_executor/pool_configurator.py and mem_cache/kv_cache_configu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from speclaunch.plan.memory.free import number
 from speclaunch.plan.memory.kv import PoolLayout
 from speclaunch.plan.memory.states import States, StateSettings, room
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.algorithms import EAGLE_FAMILY
+from speclaunch.record import record
 
 _FEWEST, _MOST = 2048, 4096
 """Requests that the engine makes room for where nobody says how many."""
 _INDEX_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlotSettings:
     """What the number of requests depends on, besides tokens."""
 
@@ -117,7 +116,7 @@ def _estimated(settings: SlotSettings, tokens: int) -> int:
     return max(min(int(tokens / settings.context * 512), _MOST), _FEWEST)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PoolSettings:
     """What the size of the pool depends on, besides memory."""
 
@@ -140,7 +139,7 @@ class PoolSettings:
     """The sliding window, where a pool that is too small for it is refused (0.5.16 and later)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pool:
     """The pool that fits."""
 

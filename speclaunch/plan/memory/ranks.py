@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import parallel
+from speclaunch.record import record
 
 _MOST = 1 << 16
 """No deployment has more ranks."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ranks:
     """Into how many parts each kind of weight, and the KV cache, is divided.
 

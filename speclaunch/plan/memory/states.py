@@ -9,15 +9,14 @@ and 3243, 0.5.13 model_runner_kv_cache_mixin.py:66, 0.5.9 :153, 0.5.3 model_runn
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from speclaunch.plan.memory.free import number
 from speclaunch.plan.memory.model_config import ELEMENT_BYTES, ModelConfig
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.hybrid import STRATEGY
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Shape:
     """What a layer keeps, before it is divided among ranks."""
 
@@ -125,7 +124,7 @@ _UNLIMITED = 512
 """Slots without a prefix cache where no one limits the requests (up to 0.5.7)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class States:
     """Room for recurrent states: `slots`, of which a request needs `ratio`, and what they take of
     the memory that remained for the pool. A model without such layers has none and needs none."""
@@ -139,7 +138,7 @@ class States:
         return min(requests, self.slots // self.ratio) if self.ratio else requests
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StateSettings:
     """What the number of states depends on, besides memory."""
 

@@ -6,15 +6,16 @@ the weights are; else from the config alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.budget import Size
 from speclaunch.plan.memory.drafts import Draft, draft_of
-from speclaunch.plan.memory.matrices import Matrix, WeightRole
+from speclaunch.plan.memory.matrices import Matrix, Shard, WeightRole
 from speclaunch.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
 from speclaunch.plan.memory.models import (
     draft_model,
@@ -25,17 +26,26 @@ from speclaunch.plan.memory.models import (
     padded,
     vision_tower,
 )
-from speclaunch.plan.memory.quantized import MXFP4, NOT_QUANTISED, Quantised, online, quantised
+from speclaunch.plan.memory.quantized import (
+    MXFP4,
+    NOT_QUANTISED,
+    Quantised,
+    Scheme,
+    online,
+    quantised,
+)
 from speclaunch.plan.memory.ranks import Ranks, ranks_of
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.algorithms import BLOCK_FAMILY
 from speclaunch.plan.topics.target import target_of
+from speclaunch.record import record
 
+_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 _USUAL = 2
 """Bytes of an element where the config does not say the dtype: bfloat16 or float16."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class CountedWeights:
     """The matrices of a checkpoint and how it stores them."""
 
@@ -57,27 +67,49 @@ class CountedWeights:
             found[matrix.role] += size_of(matrix, self.stored, self.element)
         return found
 
+    @cached_property
+    def projections(self) -> Mapping[Shard, tuple[tuple[Matrix, Scheme | None], ...]]:
+        """The projections of MLPs in the body and how each is stored, by what divides them: one of
+        each shape, for layers are alike."""
+        found: dict[Shard, dict[tuple[object, ...], tuple[Matrix, Scheme | None]]] = {}
+        for one in self.matrices:
+            if one.role is WeightRole.BODY and one.name.endswith(_PROJECTIONS):
+                scheme = self.stored.scheme_of(one)
+                shape = (one.name.rpartition(".")[2], one.rows, one.columns, scheme)
+                found.setdefault(one.shard, {}).setdefault(shape, (one, scheme))
+        return {shard: tuple(kinds.values()) for shard, kinds in found.items()}
+
     @property
     def parameters(self) -> int:
         """Elements of all matrices."""
         return sum(matrix.parameters for matrix in self.matrices)
 
 
-_recent: dict[int, tuple[Checkpoint, CountedWeights]] = {}
-"""The checkpoints asked for last: a search for settings that fit asks for the same ones often."""
-_MOST_RECENT = 8
+_recent: OrderedDict[int, tuple[Checkpoint, CountedWeights | str]] = OrderedDict()
+"""The checkpoints asked for last, or why one cannot be counted: three rules ask about each
+deployment, many deployments have the same model, and so has a search for settings that fit."""
+_MOST_RECENT = 32
 
 
 def counted(checkpoint: Checkpoint) -> CountedWeights:
     """What the config says the files of a checkpoint hold. Raises UnknownValueError."""
     known = _recent.get(id(checkpoint))
-    if known is not None and known[0] is checkpoint:
-        return known[1]
-    found = _count(checkpoint)
-    if len(_recent) >= _MOST_RECENT:
-        _recent.clear()
-    _recent[id(checkpoint)] = (checkpoint, found)
-    return found
+    if known is None or known[0] is not checkpoint:
+        known = (checkpoint, _counted(checkpoint))
+        _recent[id(checkpoint)] = known
+        if len(_recent) > _MOST_RECENT:
+            _recent.popitem(last=False)
+    _recent.move_to_end(id(checkpoint))
+    if isinstance(known[1], str):
+        raise UnknownValueError(known[1])
+    return known[1]
+
+
+def _counted(checkpoint: Checkpoint) -> CountedWeights | str:
+    try:
+        return _count(checkpoint)
+    except UnknownValueError as error:
+        return str(error)
 
 
 def _count(checkpoint: Checkpoint) -> CountedWeights:
@@ -107,7 +139,7 @@ def _matrices(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
 _VOCABULARY = (WeightRole.EMBEDDING, WeightRole.HEAD)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loaded:
     """The weights as the engine holds them.
 

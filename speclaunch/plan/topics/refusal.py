@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from speclaunch.plan.settings import Settings
+from speclaunch.record import record
 
 _ANY = "{}"
 _SOMETHING = ".{1,200}?"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Refusal:
     """Something that the engine refuses at its start.
 

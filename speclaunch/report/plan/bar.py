@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from speclaunch.plan.budget import MemoryShare, MemoryUse, RankBudget
+from speclaunch.record import record
 
 LETTERS = {
     MemoryUse.OTHERS: "O",
@@ -47,7 +47,7 @@ def ink(color: str) -> str:
     return "#000000" if (bright + 0.05) / 0.05 > 1.05 / (bright + 0.05) else "#ffffff"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """A share of a bar: so many of its cells, `beyond` of them past the end of the memory."""
 

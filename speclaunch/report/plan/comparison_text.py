@@ -13,7 +13,7 @@ from speclaunch.report.findings import render
 from speclaunch.report.plan import formatting
 from speclaunch.report.plan.terminal_lines import LineWriter, TableCell
 from speclaunch.report.plan.text import place, summary, why
-from speclaunch.rules.interface import Finding
+from speclaunch.rules.finding import Finding
 
 _ARROW = "\N{RIGHTWARDS ARROW}"
 
@@ -127,7 +127,7 @@ def _list_findings(paper: LineWriter, title: str, findings: Sequence[Finding]) -
         return
     paper.heading(title, str(len(findings)))
     for finding in findings:
-        paper.text(render(finding))
+        paper.text(render(finding).drawn())
 
 
 def _show_budget(paper: LineWriter, found: Comparison) -> None:

@@ -17,7 +17,7 @@ from speclaunch.planning.coverage import Coverage, NoCoverage
 from speclaunch.planning.planned_deployment import PlannedDeployment
 from speclaunch.report.findings_json import checkpoint_json, finding_json
 from speclaunch.report.plan import schema
-from speclaunch.rules.interface import Finding
+from speclaunch.rules.finding import Finding
 
 if TYPE_CHECKING:
     from speclaunch.planning.advice import Advice, Fitting

@@ -25,7 +25,7 @@ from speclaunch.report.plan.comparison_text import cell as value_of
 from speclaunch.report.plan.memory_text import margin_rows, missing, numbers, sentences
 from speclaunch.report.plan.pictures import memory_picture, padding, spans, ticks
 from speclaunch.report.plan.text import place, why
-from speclaunch.rules.interface import Severity, Unjudged
+from speclaunch.rules.finding import Severity, Unjudged
 
 TEMPLATES = Path(__file__).with_name("templates")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from speclaunch.plan.budget import MemoryShare, RankBudget
 from speclaunch.planning.coverage import BatchSpan, Coverage
+from speclaunch.record import record
 from speclaunch.report.plan.bar import used
 
 _LETTER = 2.2
@@ -16,7 +16,7 @@ _BARS = 360
 _HIGHEST = 60
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BarPiece:
     """What one use takes of a bar. `beyond`: past the end of the memory."""
 
@@ -31,7 +31,7 @@ class BarPiece:
         return self.width >= _LETTER
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryBar:
     """A GPU's memory from left to right; what is too much goes past its `end`."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
 from rich.text import Text
+
+from speclaunch.record import record
 
 NARROW = 100
 """Below so many columns a row of a table takes several lines."""
@@ -26,7 +27,7 @@ _ASCII = str.maketrans(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TableCell:
     """One cell of a table."""
 
@@ -36,7 +37,7 @@ class TableCell:
     """What stands dim beneath it: where it comes from, say."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LineWriter:
     """A console, and how much fits on a line of it."""
 

@@ -13,7 +13,7 @@ from speclaunch.report.findings import show_findings
 from speclaunch.report.plan import formatting
 from speclaunch.report.plan.memory_text import show_budget, show_coverage
 from speclaunch.report.plan.terminal_lines import LineWriter, TableCell
-from speclaunch.rules.interface import Severity
+from speclaunch.rules.finding import Severity
 
 
 def show_plan(console: Console, planned: PlannedDeployment, *, everything: bool = False) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.attention import BACKENDS, BOTH, PHASES
+from speclaunch.record import record
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.values import runs_on
 
 _SPARSE = "DeepseekV32ForCausalLM"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Backend:
     name: str
     said: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.attention import BEFORE_RENAMED, BOTH, DECODE, PHASES
+from speclaunch.record import record
 from speclaunch.rules.attention.draft import is_mla
 from speclaunch.rules.attention.gpu import generation
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
@@ -15,7 +15,7 @@ from speclaunch.rules.values import attention_backend
 _ARGUMENTS = (*PHASES, BOTH)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Backend:
     """A backend, the phases and versions that it is about, and the GPU generations it runs on."""
 

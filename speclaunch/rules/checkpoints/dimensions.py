@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.safe_json import size
+from speclaunch.record import record
 from speclaunch.rules.checkpoints.loader import Expected
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dimensions:
     """Sizes as the engine's classes read them from the config."""
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from speclaunch.facts.safetensors_header import TensorHeader
+from speclaunch.record import record
 
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Expected:
     """One tensor that a class loads.
 
@@ -25,7 +26,7 @@ class Expected:
     used: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loader:
     """What a class does with tensors by their names.
 
@@ -43,7 +44,7 @@ class Loader:
     """Norms are written less 1 (`GemmaRMSNorm`), so that zeros are ordinary."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Misshapen:
     """A tensor of another shape than the class has."""
 
@@ -57,7 +58,7 @@ class Misshapen:
         return self.found == self.expected[::-1]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Comparison:
     """What a file holds, against what the class takes.
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.target import architecture_of
+from speclaunch.record import record
 from speclaunch.rules.features.audited_backends import POOL, unaudited
 from speclaunch.rules.features.tables import is_on
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.values import number
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Feature:
     name: str
     said: str

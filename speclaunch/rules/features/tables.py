@@ -6,14 +6,14 @@ Each row is one refusal of the engine: the names, the versions that refuse, and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics import lora, parallel
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Number:
     """A number that the engine refuses outside of `allowed`."""
 
@@ -26,7 +26,7 @@ class Number:
     """Whether the engine looks at it. Raises UnknownValueError."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pair:
     """Two arguments that are not both on: the one to take away, and the other."""
 
@@ -36,7 +36,7 @@ class Pair:
     versions: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Needed:
     """An argument that is refused unless `present` holds of the plan."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Role:
     """One side of a disaggregated deployment: what it serves, and what drafts for it."""
 
@@ -30,6 +30,11 @@ def roles(plans: Sequence[Plan]) -> list[Role]:
     """The plans that are one side of a disaggregated deployment, as far as that can be told."""
     found = (_role(plan) for plan in plans)
     return [role for role in found if role is not None]
+
+
+def is_role(plan: Plan) -> bool:
+    """Whether a plan is one side of a disaggregated deployment."""
+    return _role(plan) is not None
 
 
 def pairs(plans: Sequence[Plan]) -> Iterator[tuple[Role, list[Role]]]:

@@ -1,0 +1,78 @@
+"""Command lines of `lint` that are read without the framework, which takes longer than a lint.
+
+Whatever is not plainly one of these (an abbreviation, a value that begins with a hyphen, an unknown
+option, a mistake) is read by typer, which says what is wrong. A test holds that both read the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.cli.verbs import COMPLETION
+
+if TYPE_CHECKING:
+    from speclaunch.cli.linting import LintWords
+
+FLAGS = {"--online": "online", "--strict": "strict", "--no-cache": "no_cache"}
+TEXTS = {"--engine": "engine", "--hardware": "hardware"}
+LISTS = {"--assume": "assume", "--select": "select", "--ignore": "ignore"}
+PATHS = {"--models": "models", "--config-dir": "config_dir"}
+FORMAT = "--output-format"
+JOBS = "--jobs"
+OTHERS = {FORMAT: "output_format", JOBS: "jobs"}
+
+
+def quick_lint(
+    words: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> LintWords | None:
+    """What a command line asks of `lint`; None where the framework has to read it."""
+    if words[:1] != ["lint"] or COMPLETION in environment:
+        return None
+    found = _options(words[1:])
+    if found is None:
+        return None
+    from pathlib import Path
+
+    from speclaunch.cli.formats import OutputFormat
+    from speclaunch.cli.linting import LintWords
+
+    for name in PATHS.values():
+        found[name] = tuple(Path(text) for text in found[name])
+    if "output_format" in found:
+        formats = {one.value: one for one in OutputFormat}
+        if found["output_format"] not in formats:
+            return None
+        found["output_format"] = formats[found["output_format"]]
+    if "jobs" in found:
+        if not (found["jobs"].isascii() and found["jobs"].isdigit() and int(found["jobs"])):
+            return None
+        found["jobs"] = int(found["jobs"])
+    return LintWords(**found)
+
+
+def _options(words: Sequence[str]) -> dict[str, Any] | None:
+    """The values by their names; None for what is not plainly one of the options."""
+    lists = LISTS | PATHS
+    found: dict[str, Any] = dict.fromkeys(("paths", *lists.values()), ())
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-") or word == "-":
+            found["paths"] += (word,)
+            continue
+        if word in FLAGS:
+            found[FLAGS[word]] = True
+            continue
+        option, equals, value = word.partition("=")
+        if option not in TEXTS and option not in lists and option not in OTHERS:
+            return None
+        if not equals:
+            value = next(rest, "-")
+            if value.startswith("-"):
+                return None
+        if option in lists:
+            found[lists[option]] += (value,)
+        else:
+            found[(TEXTS | OTHERS)[option]] = value
+    return found
