@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
 
 
+@cache
 def _shipped(name: str) -> Path:
     """In a wheel they lie inside the package, in a checkout beside it."""
     inside = _PACKAGE / name

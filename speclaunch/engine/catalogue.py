@@ -119,6 +119,10 @@ class Catalogue:
     arguments: Mapping[str, Argument]
     _variables_file: Path = field(default=DATA / "variables.json", repr=False, compare=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process reads it itself."""
+        return load, (self.version,)
+
     @cached_property
     def variables(self) -> Mapping[str, EngineVariable]:
         """The environment variables by name (read from disk when first asked for)."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import TYPE_CHECKING
 
-from speclaunch.recipe.schema import Recovery, Restart
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.recipe.schema import Recovery, Restart
 
 
 @record

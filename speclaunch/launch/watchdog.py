@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from speclaunch.launch.log.marks import BATCH
-from speclaunch.recipe.schema import WatchdogSection as Settings
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.recipe.schema import WatchdogSection as Settings
 
 
 class ProbeAnswer(StrEnum):

@@ -65,7 +65,7 @@ def lint(sources: Iterable[LintedFile], options: Options) -> Report:
     return Report(tuple(files), tuple(source.path for source in read if source.not_read))
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class CheckedFile:
     """A file that was checked by itself, and may have to be compared with others."""
 
