@@ -76,7 +76,7 @@ class Ground:
 
     def environment(self, home: Path) -> dict[str, str]:
         """What a user has who just installed it: an empty home, and nothing set."""
-        return {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8"}
+        return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
 
     def reference(self, *command: str, ends: Sequence[int] = (0,)) -> Callable[[], Spent]:
         """Another program's command, in one home that it keeps."""
