@@ -158,6 +158,11 @@ class Catalogue:
         """What was found for misspelled flags: readers ask for one several times."""
         return {}
 
+    @cached_property
+    def _longer(self) -> dict[str, tuple[str, ...]]:
+        """The flags that begin with a shortened or misspelled one."""
+        return {}
+
     @property
     def names(self) -> tuple[str, ...]:
         """Every name that :meth:`by_name` accepts."""
@@ -191,7 +196,10 @@ class Catalogue:
         if prefix in self._spellings:
             return prefix
         if prefix.startswith("--") and len(prefix) > 2:
-            found = tuple(flag for flag in self._spellings if flag.startswith(prefix))
+            found = self._longer.get(prefix)
+            if found is None:
+                found = tuple(flag for flag in self._spellings if flag.startswith(prefix))
+                self._longer[prefix] = found
             if len(found) == 1:
                 return found[0]
             if found:
@@ -255,12 +263,17 @@ def load(version: str, directory: Path | None = None) -> Catalogue:
     held = version
     if version not in _shipped_versions():
         held = resolve_version(version, place).held
-    own = forks.file_of(held, place) if forks.MARK in held else place / f"{held}.json"
+    own = _own_file(held, place)
     if not _may_read(own):
         return _load(held, None)
     with contextlib.suppress(OSError):
         reads.content(own, own.stat())
     return _load(held, str(own))
+
+
+@lru_cache(maxsize=64)
+def _own_file(held: str, place: Path) -> Path:
+    return forks.file_of(held, place) if forks.MARK in held else place / f"{held}.json"
 
 
 def history(name: str) -> History | None:

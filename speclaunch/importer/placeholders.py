@@ -19,6 +19,8 @@ _ANGLE_ENDS = re.compile(r"[\s\"';)\\]|/<|\Z")
 _BRACES = re.compile(r"\{\{-?[ \t]*[^\W\d](?:(?!\.\.)[^{},\n])*\}\}")
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
 _BRACKETS = re.compile(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
+_MARKS = re.compile(r"[<{[]")
+"""How one begins."""
 _DOTS = re.compile(r"\.\.\.|…")
 _PATH = r"[\w./:@=+-]*"
 _WHOLE = re.compile(rf"{_PATH}(?:{_NAME}{_PATH})+")
@@ -48,8 +50,8 @@ def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Pla
     `lenient`: the text is a document or a template. `begins`: a value is due where `start` is the
     beginning of a word; elsewhere in a script `<name>` has to be glued to what stands before it.
     """
-    for at in range(start, min(end + 1, len(text))):
-        char = text[at]
+    for mark in _MARKS.finditer(text, start, end + 1):
+        at, char = mark.start(), mark[0]
         if char == "<":
             angle = _ANGLE.match(text, at)
             due = lenient or (
