@@ -19,7 +19,7 @@ _ANGLE_ENDS = re.compile(r"[\s\"';)\\]|/<|\Z")
 _BRACES = re.compile(r"\{\{-?[ \t]*[^\W\d](?:(?!\.\.)[^{},\n])*\}\}")
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
 _BRACKETS = re.compile(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
-_MARKS = re.compile(r"[<{[]")
+MARKS = re.compile(r"[<{[]")
 """How one begins."""
 _DOTS = re.compile(r"\.\.\.|…")
 _PATH = r"[\w./:@=+-]*"
@@ -50,7 +50,7 @@ def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Pla
     `lenient`: the text is a document or a template. `begins`: a value is due where `start` is the
     beginning of a word; elsewhere in a script `<name>` has to be glued to what stands before it.
     """
-    for mark in _MARKS.finditer(text, start, end + 1):
+    for mark in MARKS.finditer(text, start, end + 1):
         at, char = mark.start(), mark[0]
         if char == "<":
             angle = _ANGLE.match(text, at)
@@ -78,6 +78,8 @@ def is_ellipsis(text: str) -> bool:
 
 def why(text: str, *, lenient: bool, quoted: bool) -> str | None:
     """Why a word is a placeholder, None for any other. `quoted`: the shell takes it as it is."""
+    if not lenient and not MARKS.search(text):
+        return None
     if lenient and is_ellipsis(text):
         return "an ellipsis: the value is not shown"
     found = _WHOLE.fullmatch(text) or _BRACES.search(text)

@@ -93,6 +93,8 @@ class Field:
         return Word(text, self.place, True, why, used, defaults=defaults, condition=condition)
 
     def _defaults(self) -> tuple[Default, ...]:
+        if not any(piece.around for piece in self.pieces):
+            return ()
         stretches: list[_Stretch] = []
         at = 0
         for piece in self.pieces:
