@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from speclaunch import __version__
 from speclaunch.cli.quick import quick_lint
+from speclaunch.cli.verbs import stays
 from speclaunch.errors import ExitCode, SpeclaunchError
 
 
@@ -62,6 +63,13 @@ def _answer(words: list[str]) -> None:
             sys.exit(check_files(lint))
         except KeyboardInterrupt:
             sys.exit(ExitCode.INTERRUPTED)
+    if stays(words):
+        from speclaunch.cli.launch_apart import launched
+
+        code = launched()
+        if code is not None:
+            sys.stdout.flush()
+            sys.exit(code)
     from speclaunch.cli.commands import app, register
 
     register(words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,16 +27,12 @@ from speclaunch.cli.options import (
     hide_secrets,
 )
 from speclaunch.errors import InputError, LaunchError, Problem
-from speclaunch.heartbeat import beating, duration
+from speclaunch.launch.apart import Handed, hand_over, is_apart
 from speclaunch.launch.preflight import PreflightResult, absent_paths, here, preflight, require_hope
 from speclaunch.launch.prepare import Prepared, new_run_dir, prepare
 from speclaunch.launch.session import Session
 from speclaunch.recipe.load import load
 from speclaunch.recipe.recipe_words import split_recipe
-from speclaunch.report.console import err
-from speclaunch.report.findings import show_findings
-from speclaunch.report.problems import show_problems
-from speclaunch.report.running import run_detached, run_here, show_command
 
 
 def launch(
@@ -97,7 +94,7 @@ def launch(
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     if detach and smoke:
         raise InputError(Problem("--smoke cannot be combined with --detach: it stops the engine"))
-    hide_secrets("", overrides)
+    title = hide_secrets("", overrides)
     name, changes = split_recipe(overrides)
     overrides = [f"recipe={name}", *changes]  # as the journal tells it, however it was written
     recipe = load(name, changes, config_dir or ())
@@ -125,18 +122,38 @@ def launch(
         require_hope(session, rules)
     as_json = output_format is OutputFormat.JSON
     if dry_run:
+        from speclaunch.report.dry_run import show_command
+
         show_command(session, as_json=as_json)
         return
     _ensure_cpu_engine(prepared)
     session = replace(session, directory=new_run_dir(recipe), for_good=True)
+    if is_apart():
+        hand_over(
+            Handed(
+                session.start(),
+                pickle.dumps(session, pickle.HIGHEST_PROTOCOL),
+                detach=detach,
+                verbose=verbose,
+                as_json=as_json,
+                title=title,
+            )
+        )
+    from speclaunch.report.running import run_detached, run_here
+
     if detach:
-        raise typer.Exit(run_detached(session, as_json=as_json))
-    raise typer.Exit(run_here(session, verbose=verbose, as_json=as_json))
+        raise typer.Exit(run_detached(session.start(), session, as_json=as_json))
+    raise typer.Exit(run_here(session.start(), session, verbose=verbose, as_json=as_json))
 
 
 def _require_sound(found: PreflightResult, *, force: bool) -> None:
-    show_findings(err(), found.findings)
-    show_problems(err(), found.absent)
+    if found.findings or found.absent:
+        from speclaunch.report.console import err
+        from speclaunch.report.findings import show_findings
+        from speclaunch.report.problems import show_problems
+
+        show_findings(err(), found.findings)
+        show_problems(err(), found.absent)
     if not force:
         found.require()
     elif found.wrong:
@@ -163,6 +180,9 @@ def _ensure_cpu_engine(prepared: Prepared) -> None:
 @contextlib.contextmanager
 def _busy(what: str) -> Iterator[None]:
     """Something spins on a terminal; elsewhere a line now and then says that it goes on."""
+    from speclaunch.heartbeat import beating, duration
+    from speclaunch.report.console import err
+
     console = err()
     if console.is_terminal:
         with console.status(what):

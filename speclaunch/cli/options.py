@@ -78,12 +78,18 @@ Ignore = Annotated[
 ]
 
 
-def hide_secrets(verb: str, words: Sequence[str]) -> None:
-    """`ps` shows our own command line: blot out what is secret in it."""
+def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
+    """`ps` shows our own command line: blot out what is secret in it.
+
+    Returns what it shows then; None where nothing is secret.
+    """
     from speclaunch.recipe.recipe_words import shown_overrides
 
     shown = shown_overrides(words)
-    if shown != list(words):
-        import setproctitle
+    if shown == list(words):
+        return None
+    import setproctitle
 
-        setproctitle.setproctitle(shlex.join(["speclaunch", *([verb] if verb else []), *shown]))
+    title = shlex.join(["speclaunch", *([verb] if verb else []), *shown])
+    setproctitle.setproctitle(title)
+    return title

@@ -15,11 +15,13 @@ from speclaunch.cli.verbs import COMPLETION
 if TYPE_CHECKING:
     from speclaunch.cli.linting import LintWords
 
-FLAGS = {"--online": "online", "--strict": "strict"}
+FLAGS = {"--online": "online", "--strict": "strict", "--no-cache": "no_cache"}
 TEXTS = {"--engine": "engine", "--hardware": "hardware"}
 LISTS = {"--assume": "assume", "--select": "select", "--ignore": "ignore"}
 PATHS = {"--models": "models", "--config-dir": "config_dir"}
 FORMAT = "--output-format"
+JOBS = "--jobs"
+OTHERS = {FORMAT: "output_format", JOBS: "jobs"}
 
 
 def quick_lint(
@@ -43,6 +45,10 @@ def quick_lint(
         if found["output_format"] not in formats:
             return None
         found["output_format"] = formats[found["output_format"]]
+    if "jobs" in found:
+        if not (found["jobs"].isascii() and found["jobs"].isdigit() and int(found["jobs"])):
+            return None
+        found["jobs"] = int(found["jobs"])
     return LintWords(**found)
 
 
@@ -59,7 +65,7 @@ def _options(words: Sequence[str]) -> dict[str, Any] | None:
             found[FLAGS[word]] = True
             continue
         option, equals, value = word.partition("=")
-        if option not in TEXTS and option not in lists and option != FORMAT:
+        if option not in TEXTS and option not in lists and option not in OTHERS:
             return None
         if not equals:
             value = next(rest, "-")
@@ -68,5 +74,5 @@ def _options(words: Sequence[str]) -> dict[str, Any] | None:
         if option in lists:
             found[lists[option]] += (value,)
         else:
-            found[TEXTS.get(option, "output_format")] = value
+            found[(TEXTS | OTHERS)[option]] = value
     return found

@@ -122,3 +122,14 @@ def asked(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> 
         return words[0]
     recipe = any("=" in word and not word.startswith("-") for word in words)
     return DEFAULT if recipe else None
+
+
+_RETURNS = ("-h", "--help", "--dry")
+"""Beginnings of the options with which a launch starts nothing."""
+
+
+def stays(words: Sequence[str]) -> bool:
+    """Whether a command line is a launch that stays with an engine, if it is not refused."""
+    if COMPLETION in os.environ or asked(words) != DEFAULT:
+        return False
+    return not any(word.startswith(_RETURNS) for word in words)

@@ -15,7 +15,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -111,13 +111,17 @@ class History:
         yield from (self.first, self.last)
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Catalogue:
     """The arguments of one release by primary flag, and its environment variables."""
 
     version: str
     arguments: Mapping[str, Argument]
     _variables_file: Path = field(default=DATA / "variables.json", repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process reads it itself."""
+        return load, (self.version,)
 
     @cached_property
     def variables(self) -> Mapping[str, EngineVariable]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -12,8 +11,9 @@ from pathlib import Path
 from speclaunch import reads
 from speclaunch.facts.hub_name import HUB_NAME
 from speclaunch.facts.safe_json import UnreadableFileError, is_directory, read_start
+from speclaunch.patterns import lazy
 
-_COMMIT = re.compile(r"[0-9a-f]{1,64}\Z")
+_COMMIT = lazy(r"[0-9a-f]{1,64}\Z")
 _MOST_SNAPSHOTS = 100
 
 
@@ -90,6 +90,8 @@ def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
 
 def expanded(path: str, home: Path | None = None) -> Path:
     """As the hub's library expands it; without a home directory `~` stays what it is."""
+    if "$" in path:
+        reads.unrepeatable()  # any variable
     return (home or Path()) / os.path.expandvars(os.path.expanduser(path))  # noqa: PTH111
 
 

@@ -5,7 +5,6 @@ Only `[assume]` so far: checkpoints whose facts are taken to be those of another
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,12 @@ from speclaunch.errors import InputError, Place, Problem
 from speclaunch.facts.hub_name import HUB_NAME
 from speclaunch.facts.repository_facts import upward
 from speclaunch.facts.safe_json import UnreadableFileError, is_file, read_start
+from speclaunch.patterns import lazy
 
 FILE = "speclaunch.toml"
 _MOST_BYTES = 1 << 20
 _TABLES = ("assume",)
-_LINE = re.compile(r"line (\d+), column (\d+)")
+_LINE = lazy(r"line (\d+), column (\d+)")
 
 Assumptions = tuple[tuple[str, str], ...]
 """Pairs of a checkpoint and the one that it is taken to be as."""

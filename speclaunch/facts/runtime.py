@@ -12,10 +12,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from speclaunch import reads
 from speclaunch.errors import LaunchError
 from speclaunch.record import record
 
@@ -38,7 +39,8 @@ for name in names:
 import importlib.util
 spec = importlib.util.find_spec("sglang")  # finds it, also where it is a checkout; runs nothing
 place = list(spec.submodule_search_locations or [None])[0] if spec else None
-print(json.dumps({"python": platform.python_version(), "packages": found, "sglang": place}))
+print(json.dumps({"python": platform.python_version(), "packages": found, "sglang": place,
+                  "path": sys.path}))
 """
 )
 _PROBE_SECONDS = 15
@@ -103,6 +105,7 @@ def probe(interpreter: Path) -> Runtime:
 
     def read(found: Any) -> Runtime:
         place = Path(found["sglang"]) if found["sglang"] else None
+        _note_environment(interpreter, [str(folder) for folder in found["path"]])
         return Runtime(interpreter, found["python"], dict(found["packages"]), place)
 
     try:
@@ -137,6 +140,7 @@ def find_runtime(wanted: str | None) -> Runtime:
             own = interpreter == Path(sys.executable).absolute()
             runtime = _own() if own else probe(interpreter)
         except LaunchError:
+            reads.unrepeatable()
             continue
         if runtime.sglang is not None:
             return runtime
@@ -156,7 +160,45 @@ def _own() -> Runtime:
     spec = importlib.util.find_spec("sglang")
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
     place = Path(places[0]) if places else None
+    _note_environment(Path(sys.executable), sys.path)
     return Runtime(Path(sys.executable).absolute(), platform.python_version(), packages, place)
+
+
+_TELLING = (
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"),
+    *("PYTHONPLATLIBDIR", "HOME"),
+)
+"""The variables by which an interpreter decides where its packages are."""
+
+
+def _note_environment(interpreter: Path, folders: Sequence[str]) -> None:
+    """Note what the answer of an interpreter rests on: which packages its folders name."""
+    for name in _TELLING:
+        reads.variable(name)
+    try:
+        with interpreter.open("rb") as file:
+            reads.content(interpreter, os.fstat(file.fileno()))
+            if file.read(2) == b"#!":  # a script that chooses one
+                reads.unrepeatable()
+        beside = interpreter.parent.parent / "pyvenv.cfg"
+        if reads.is_file(beside):
+            reads.read_bytes(beside)
+        for folder in folders:
+            _note_packages(folder or os.curdir)
+    except OSError:
+        reads.unrepeatable()
+
+
+def _note_packages(folder: str) -> None:
+    if reads.is_file(folder):  # a zip archive
+        reads.content(folder, os.stat(folder))  # noqa: PTH116
+    if not reads.is_dir(folder):
+        return
+    for name in reads.names(folder):
+        if name.endswith(".pth"):
+            reads.read_bytes(f"{folder}/{name}")
+        elif name == "sglang.egg-info":  # its name does not say the version
+            reads.unrepeatable()
 
 
 def download_wheel(version: str, directory: Path) -> Path:
@@ -199,12 +241,14 @@ def _named(wanted: str) -> Path:
 
 def _candidates() -> Iterator[Path]:
     seen: set[tuple[Path, Path]] = set()
-    for base in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX")):
+    for base in (reads.variable("VIRTUAL_ENV"), reads.variable("CONDA_PREFIX")):
         if base:
             yield from _new(Path(base) / "bin" / "python", seen)
     yield from _new(Path(sys.executable), seen)
     for name in ("python3", "python"):
         found = shutil.which(name)
+        for folder in (reads.variable("PATH") or os.defpath).split(os.pathsep):
+            reads.may_run(f"{folder or os.curdir}/{name}")
         if found:
             yield from _new(Path(found), seen)
 
@@ -213,6 +257,6 @@ def _new(path: Path, seen: set[tuple[Path, Path]]) -> Iterator[Path]:
     """`python` beside the `python3` that it is a link to is no other; in another directory it is
     another environment's."""
     path = path.absolute()
-    if path.exists() and (path.parent, path.resolve()) not in seen:
-        seen.add((path.parent, path.resolve()))
+    if reads.exists(path) and (path.parent, reads.resolve(path)) not in seen:
+        seen.add((path.parent, reads.resolve(path)))
         yield path

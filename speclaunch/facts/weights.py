@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from speclaunch.facts.safe_json import (
     size,
 )
 from speclaunch.facts.safetensors_header import read_names
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 INDEX = "model.safetensors.index.json"
@@ -29,11 +29,11 @@ _MOST_MISSING = 100
 # `language_model.mtp.…`: mimo_mtp.py, mimo_v2_nextn.py, qwen3_5_mtp.py, nemotron_h_mtp.py,
 # deepseek_v4_nextn.py, hunyuan_v4_nextn.py, longcat_flash_nextn.py, iquest_q1_mtp.py,
 # ernie4_eagle.py in srt/models of 0.5.23.
-_NAMED = re.compile(r"(?:^|\.)(?:mtp|nextn)(?:_[a-z_]+)?\.")
+_NAMED = lazy(r"(?:^|\.)(?:mtp|nextn)(?:_[a-z_]+)?\.")
 # Or it is the layer behind the last one, `model.layers.61.…` for the 61 layers of DeepSeek-V3:
 # deepseek_weight_loader.py, glm4_moe.py, glm5_next_nextn.py, step3p5_mtp.py, hunyuan_v3_nextn.py.
 # The prefix keeps a deep vision tower apart.
-_LAYER = re.compile(r"(?:model\.)?(?:language_model\.)?(?:model\.)?layers\.([0-9]+)\.(.*)")
+_LAYER = lazy(r"(?:model\.)?(?:language_model\.)?(?:model\.)?layers\.([0-9]+)\.(.*)")
 # Only such a layer has these, wherever a separate copy of it counts it from (`model.layers.0.…`).
 _OWN = ("eh_proj.", "enorm.", "hnorm.", "shared_head.norm.")
 _MARKS = ("mtp", "nextn", *_OWN)

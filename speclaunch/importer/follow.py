@@ -13,13 +13,8 @@ from pathlib import Path
 
 from speclaunch import reads
 from speclaunch.engine.entrypoint import CONFIG, CONFIG_SUFFIXES
-from speclaunch.importer.interface import (
-    MAX_BYTES,
-    ConfigFile,
-    Invocation,
-    InvocationKind,
-    Reading,
-)
+from speclaunch.importer.interface import ConfigFile, Invocation, InvocationKind, Reading
+from speclaunch.importer.suffixes import MAX_BYTES
 
 
 def followed(reading: Reading, file: Path | None) -> Reading:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from speclaunch.launch.diagnosis.interface import Diagnosis
-from speclaunch.launch.log.phases import PhaseStep
-from speclaunch.plan.budget import Budget
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.launch.diagnosis.interface import Diagnosis
+    from speclaunch.launch.log.phases import PhaseStep
+    from speclaunch.plan.budget import Budget
 
 
 @record

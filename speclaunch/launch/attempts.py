@@ -6,18 +6,19 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from speclaunch.errors import LaunchError
 from speclaunch.launch.attempt import Attempt, Rung
-from speclaunch.launch.diagnosis.interface import Diagnosis
 from speclaunch.launch.interrupts import Interrupts
 from speclaunch.launch.log_follower import read_log
 from speclaunch.launch.observer import LaunchObserver
 from speclaunch.launch.restart import Again, GiveUp, RestartPolicy
 from speclaunch.launch.supervisor import Ending, EngineOutcome, Order, supervise
-from speclaunch.plan.plan import UnknownValueError
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.launch.diagnosis.interface import Diagnosis
 
 
 class Diagnose(Protocol):
@@ -154,11 +155,7 @@ class Launching:
             why = f"{self._starts} attempts were made, the limit of --max-attempts"
             return self._conclude(outcome, order, attempt.diagnosis, why)
         fit = [one for one in self._attempts if _of_memory(one) or one.served]
-        try:
-            rung = self.ladder(fit)
-        except UnknownValueError as error:
-            why = f"the next step is unknown: {error}"
-            return self._conclude(outcome, order, attempt.diagnosis, why)
+        rung = self.ladder(fit)
         if not isinstance(rung, Rung):
             ended = self._conclude(outcome, order, attempt.diagnosis, rung.why)
             return replace(ended, help=rung.help)

@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from speclaunch.launch.client import Address, EngineClient
+from speclaunch.launch.client import Address, EngineClient, EngineError, EngineSilentError
 from speclaunch.launch.watchdog import ProbeAnswer
 
 _COUNTERS = re.compile(r"^sglang:(?:realtime|generation|prompt)_tokens_total\b.*$", re.MULTILINE)
@@ -28,17 +28,15 @@ class EngineProbe:
 
     def generate(self, timeout: float) -> ProbeAnswer:
         """Ask for one token, by token ids: an engine without tokenizer takes them too."""
-        import httpx  # noqa: PLC0415 - it is loaded with the client
-
         body = {
             "input_ids": _PROMPT,
             "sampling_params": {"max_new_tokens": 1, "temperature": 0},
         }
         try:
             answer = self._client.post("/generate", body, timeout)
-        except httpx.TimeoutException:
+        except EngineSilentError:
             return ProbeAnswer.SILENT
-        except httpx.HTTPError:
+        except EngineError:
             return ProbeAnswer.FAILED
         if answer.status_code == _OK:
             return ProbeAnswer.GENERATED
@@ -48,12 +46,10 @@ class EngineProbe:
 
     def counters(self) -> object:
         """The engine's own counts of tokens; None where this version or its settings give none."""
-        import httpx  # noqa: PLC0415
-
         for path in list(self._paths):
             try:
                 answer = self._client.get(path)
-            except httpx.HTTPError:
+            except EngineError:
                 return None
             if answer.status_code == _NOT_FOUND:
                 self._paths.remove(path)  # it will not have it later

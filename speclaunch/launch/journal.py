@@ -14,17 +14,16 @@ import time
 from collections.abc import Mapping, Sequence
 from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Any
-
-import psutil
-from packaging.specifiers import SpecifierSet
+from typing import TYPE_CHECKING, Any
 
 from speclaunch import __version__
 from speclaunch.launch.atomic_files import write_json
-from speclaunch.launch.attempt import Rung
-from speclaunch.launch.diagnosis.interface import Diagnosis
-from speclaunch.launch.log.phases import PhaseStep, PhaseTracker
-from speclaunch.launch.verify import Verification
+
+if TYPE_CHECKING:
+    from speclaunch.launch.attempt import Rung
+    from speclaunch.launch.diagnosis.interface import Diagnosis
+    from speclaunch.launch.log.phases import PhaseStep, PhaseTracker
+    from speclaunch.launch.verify import Verification
 
 FILE = "journal.json"
 VERSION = 1
@@ -50,6 +49,8 @@ class Journal:
 
     def __init__(self, directory: Path, about: Mapping[str, Any], secrets: Sequence[str]) -> None:
         """Begin a record; `about` says what is launched (see docs/reference/runs.md)."""
+        import psutil  # noqa: PLC0415 - a launch alone needs it, not who reads journals
+
         self.directory = directory
         self.error: str | None = None
         """Why the last event could not be written; None when it was."""
@@ -220,8 +221,6 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
-    if isinstance(value, SpecifierSet | Path):
-        return str(value)
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 

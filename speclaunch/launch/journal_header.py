@@ -73,6 +73,19 @@ def command(prepared: Prepared) -> list[str]:
     return argv
 
 
+def document(prepared: Prepared) -> dict[str, Any]:
+    """The command for programs that read what we print, with its secrets blotted out."""
+    hidden = set(prepared.secrets)
+    return {
+        "version": 1,
+        "recipe": prepared.recipe.deployment.name,
+        "engine": prepared.version,
+        "argv": command(prepared),
+        "env": {name: "***" if v in hidden else v for name, v in prepared.overlay.items()},
+        "notes": list(prepared.spelling.notes),
+    }
+
+
 def environment(prepared: Prepared) -> dict[str, str | None]:
     """The variables that matter, inherited ones too, with their secrets blotted out."""
     inherited = {n: v for n, v in os.environ.items() if _OF_THE_ENGINE.match(n)}

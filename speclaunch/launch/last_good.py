@@ -15,15 +15,15 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from speclaunch.engine.canonical import canonical
-from speclaunch.engine.command import is_secret_argument, is_secret_variable
-from speclaunch.facts.hardware import Hardware
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.atomic_files import read_json, write_json
-from speclaunch.recipe.schema import Deployment
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.facts.hardware import Hardware
+    from speclaunch.recipe.schema import Deployment
 
 _VERSION = 2
 """1 had one entry a file, at the top of the document, and the recipe's name in the digest."""
@@ -50,6 +50,9 @@ def key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
     Any other argument or variable gives another key: a changed recipe begins anew. How an argument
     is called, the recipe's name, secrets and addresses do not count.
     """
+    from speclaunch.engine.canonical import canonical  # noqa: PLC0415 - who remembers has the key
+    from speclaunch.engine.command import is_secret_argument, is_secret_variable  # noqa: PLC0415
+
     args = {
         canonical(name): value
         for name, value in deployment.args.items()

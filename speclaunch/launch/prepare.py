@@ -23,6 +23,7 @@ from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Prob
 from speclaunch.facts.engines import at_hand, declared, named
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.home import speclaunch_home
+from speclaunch.launch.atomic_files import write_private
 from speclaunch.launch.client import Address
 from speclaunch.launch.notify import without_notification
 from speclaunch.plan.request import Request, from_recipe
@@ -201,7 +202,16 @@ def new_run_dir(recipe: Recipe) -> Path:
 
 
 def write_secrets(prepared: Prepared, directory: Path) -> Path | None:
-    """Put secret arguments where `ps` does not show them: a file for the engine's `--config`.
+    """Put secret arguments where `ps` does not show them; the file, as `secrets_of` says it."""
+    found = secrets_of(prepared, directory)
+    if found is None:
+        return None
+    write_private(*found)
+    return found[0]
+
+
+def secrets_of(prepared: Prepared, directory: Path) -> tuple[Path, str] | None:
+    """The private file for the engine's `--config` with its secret arguments, and its text.
 
     None when there are no secrets, or the version (before 0.5.3) has no `--config`.
     """
@@ -212,12 +222,7 @@ def write_secrets(prepared: Prepared, directory: Path) -> Path | None:
     taken = catalogue.by_name("config") is None or prepared.spelling.value("config")
     if not secrets or taken:
         return None
-    path = directory / "secrets.yaml"
-    path.unlink(missing_ok=True)  # of an attempt before
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(fd, "w") as file:
-        yaml.safe_dump(secrets, file)
-    return path
+    return directory / "secrets.yaml", yaml.safe_dump(secrets)
 
 
 def _normal(version: str) -> str:

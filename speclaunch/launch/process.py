@@ -21,6 +21,47 @@ _GUARD_SLACK_SECONDS = 3.0
 """How much longer than the engine's grace time its guard may take before it is killed too."""
 
 
+_prepared: list[tuple[str, subprocess.Popen[bytes]]] = []
+"""The guard that was started ahead, if there is one: its run and its process."""
+
+
+def prepare_guard() -> None:
+    """Start the guard of the next engine, while there is something else to do.
+
+    It ends by itself when we end without an engine.
+    """
+    if not _prepared:
+        _prepared.append(_new_guard())
+
+
+def drop_guard() -> None:
+    """Let the guard that was started ahead end."""
+    while _prepared:
+        _, process = _prepared.pop()
+        process.communicate()
+
+
+def _take_guard() -> tuple[str, subprocess.Popen[bytes]]:
+    while _prepared:
+        run, process = _prepared.pop()
+        if process.poll() is None:
+            return run, process
+    return _new_guard()
+
+
+def _new_guard() -> tuple[str, subprocess.Popen[bytes]]:
+    run = uuid.uuid4().hex
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", guard.__file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={guard.RUN_VARIABLE: run},
+        start_new_session=True,
+    )
+    return run, process
+
+
 class EngineProcess:
     """One running engine. Use `close()` (or a `with` block) on every way out."""
 
@@ -45,21 +86,13 @@ class EngineProcess:
         Raises LaunchError when the interpreter cannot be run.
         """
         self.grace_seconds = grace_seconds
-        self.run = uuid.uuid4().hex
         self.pid: int | None = None
         self.exit_code: int | None = None
         self.log_error: str | None = None
         self.guard_lost = False
         self._buffer = b""
         guard.adopt_orphans()  # should the guard be killed, its orphans come to us
-        self._guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={guard.RUN_VARIABLE: self.run},
-            start_new_session=True,
-        )
+        self.run, self._guard = _take_guard()
         order = {
             "argv": list(argv),
             "env": {**env, guard.RUN_VARIABLE: self.run},

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from speclaunch.engine.command import Spelling
 from speclaunch.launch.client import Address, EngineClient
 from speclaunch.launch.verify import Verification, verify
-from speclaunch.recipe.schema import VerificationSection as Settings
+
+if TYPE_CHECKING:
+    from speclaunch.engine.command import Spelling
+    from speclaunch.recipe.schema import VerificationSection as Settings
 
 _HEALTH_SECONDS = 0.2
 """How often a starting engine is asked."""

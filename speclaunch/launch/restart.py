@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import TYPE_CHECKING
 
-from speclaunch.recipe.schema import Recovery, Restart
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.recipe.schema import Recovery, Restart
 
 
 @record
@@ -29,7 +32,7 @@ def restarts(settings: Restart, recovery: Recovery) -> bool:
     return settings.policy == "on-failure"
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class RestartPolicy:
     """Back-off with a cap, and a limit within a window of time.
 

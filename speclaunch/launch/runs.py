@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.atomic_files import read_json
@@ -99,6 +98,8 @@ def find_run(name: str, directory: Path | None = None, *, alive: bool = False) -
             Problem(f"no launch is recorded in {where}", help="speclaunch recipe=NAME launches one")
         )
     what = "no engine of that name is running" if alive else "no launch of that name is recorded"
+    from speclaunch.engine.nearest import suggest  # noqa: PLC0415 - for a mistake
+
     hint = suggest(name, [run.name for run in runs])
     listing = "`speclaunch ps` lists them" if alive else "`speclaunch runs` lists them"
     raise InputError(Problem(f"{name}: {what}", help=hint or listing))

@@ -1,43 +1,40 @@
-"""One launch with all that belongs to it: locks, journal, memory of what served, attempts."""
+"""What is decided of a launch before it begins, and after an attempt that failed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.canonical import value_of
-from speclaunch.errors import ExitCode, LaunchError
+from speclaunch.errors import LaunchError
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Vendor
 from speclaunch.launch import journal_header, last_good
 from speclaunch.launch.attempt import Attempt, Rung
-from speclaunch.launch.attempts import Conclusion, Ladder, Launching
-from speclaunch.launch.diagnosis.diagnose import diagnose
 from speclaunch.launch.foresight import foresee
-from speclaunch.launch.interrupts import Interrupts
-from speclaunch.launch.journal import Journal
-from speclaunch.launch.locks import Held, Holder
-from speclaunch.launch.notify import Notifier
-from speclaunch.launch.observer import LaunchObserver
-from speclaunch.launch.ports import require_free
-from speclaunch.launch.prepare import Prepared, write_secrets
-from speclaunch.launch.recording_observer import RecordingObserver
-from speclaunch.launch.restart import RestartPolicy, restarts
-from speclaunch.launch.runs import prune
-from speclaunch.launch.supervisor import Ending, EngineOutcome, Order
+from speclaunch.launch.prepare import Prepared, secrets_of
+from speclaunch.launch.restart import restarts
+from speclaunch.launch.start import EngineCommand, GaveUp, Start, without_model
 from speclaunch.plan.placement import local_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
 
+if TYPE_CHECKING:
+    from speclaunch.facts.checkpoint import Checkpoint
+    from speclaunch.launch.attempts import Conclusion, Ladder
+    from speclaunch.launch.diagnosis.interface import Diagnosis
+    from speclaunch.launch.observer import LaunchObserver
+    from speclaunch.recipe.schema import Deployment
+
 
 @dataclass
 class Session:
-    """What a launch needs to know. `run` does it."""
+    """A launch as it is planned. `start` is what it takes to begin it, `run` does it."""
 
     prepared: Prepared
     facts: Facts
@@ -117,140 +114,110 @@ class Session:
         return last_good.recall(self._key)
 
     def run(self, shown: LaunchObserver) -> Conclusion:
-        """Start, look after, and end it. Raises LaunchError where it may not begin at all.
+        """Start, look after, and end it, in this process. Raises LaunchError where it may not
+        begin at all."""
+        from speclaunch.launch.course import Course  # noqa: PLC0415
 
-        The journal has the end of it when this returns or raises.
-        """
-        address = self.prepared.address
-        deployment = self.prepared.recipe.deployment
-        with Held() as held, Interrupts(for_good=self.for_good) as interrupts:
-            try:
-                held.take(self._locks(), self._holder())
-                require_free(address.host, address.port)
-            except LaunchError:
-                with contextlib.suppress(OSError):
-                    self.directory.rmdir()  # nothing has happened that is worth a record
-                raise
-            if deployment.launch.keep_runs:
-                prune(deployment.launch.keep_runs, self.directory.parent)
-            journal = Journal(self.directory, self._about(), self.prepared.secrets)
-            try:
-                conclusion = self._launch(shown, journal, interrupts)
-            except BaseException as error:
-                failed = isinstance(error, LaunchError)
-                code = ExitCode.FAILED if failed else ExitCode.INTERNAL
-                journal.ended("failed", str(error), code)
-                raise
-            outcome = conclusion.outcome
-            journal.ended(
-                outcome.ending.value, outcome.reason, exit_code(outcome), conclusion.explanation
-            )
-            return conclusion
+        return Course(self.start(), self).run(shown)
 
-    def _launch(
-        self, shown: LaunchObserver, journal: Journal, interrupts: Interrupts
-    ) -> Conclusion:
-        settings = self.prepared.recipe.deployment
-        known = self.known_good()
-        recorded = RecordingObserver(
-            shown,
-            journal,
-            Notifier(os.environ),
-            lambda changes: self._served(journal, changes),
-            url=self.prepared.address.url,
-        )
-        changes = self._usable(known, recorded)
-        rung = None if changes else self._announced(recorded)
-        launching = Launching(
-            order=self._orders(recorded),
-            diagnose=diagnose,
-            version=self.prepared.version,
-            observer=recorded,
-            interrupts=interrupts,
-            policy=RestartPolicy(
-                settings.launch.restart, restarts(settings.launch.restart, settings.recovery)
-            ),
-            ladder=self.ladder(),
+    def start(self) -> Start:
+        """Everything about the launch that is decided before it begins."""
+        prepared, deployment = self.prepared, self.prepared.recipe.deployment
+        known, announced = self._usable()
+        rung = None if known else self.foreseen()
+        if rung is not None:
+            announced = self._foreseen_in_words(rung)
+        changes = known if rung is None else rung.changes
+        return Start(
+            name=deployment.name,
+            version=prepared.version,
+            address=prepared.address,
+            model=prepared.model,
+            directory=self.directory,
+            locks=self._locks(),
+            about=self._about(),
+            settings=without_model(deployment.launch),
+            restarts=restarts(deployment.launch.restart, deployment.recovery),
+            recovers=self.recovers,
             max_attempts=self.attempts_allowed,
-            ended=lambda attempt, outcome: self._ended(journal, attempt, outcome),
+            secrets=prepared.secrets,
+            memory_key=self._key,
+            changes=changes,
+            rung=rung,
+            announced=announced,
+            first=self.command(changes),
+            notes=tuple(prepared.spelling.notes),
+            command_json=journal_header.document(prepared),
+            weight_bytes=(_weight_bytes(self.facts.target), _weight_bytes(self.facts.draft)),
+            smoke=self.smoke,
+            for_good=self.for_good,
         )
+
+    def command(self, changes: Mapping[str, Any]) -> EngineCommand:
+        """What to run with these changes. Raises LaunchError where the version cannot be told."""
+        prepared = self.prepared.changed(changes)
+        secrets_file = secrets_of(prepared, self.directory)
+        args = prepared.recipe.deployment.args
+        return EngineCommand(
+            argv=tuple(prepared.command(secrets_file[0] if secrets_file else None)),
+            env=prepared.environment(),
+            asked=prepared.spelling,
+            secrets=prepared.secrets,
+            secrets_file=secrets_file,
+            shown_argv=tuple(journal_header.command(prepared)),
+            shown_env=journal_header.environment(prepared),
+            recipe_diff=tuple(journal_header.recipe_diff(changes, self._deployment)),
+            # An engine whose memory was released for somebody else does not generate, by order.
+            watch=not value_of(args, "enable_memory_saver"),
+        )
+
+    def diagnose(
+        self, lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
+    ) -> Diagnosis:
+        """What an engine died of, by its log."""
+        from speclaunch.launch.diagnosis.diagnose import diagnose  # noqa: PLC0415
+
+        return diagnose(lines, version=version, exit_code=exit_code)
+
+    def next_step(self, attempts: Sequence[Attempt]) -> Rung | GaveUp:
+        """The next rung of the ladder after these attempts."""
+        ladder = self.ladder()
+        if ladder is None:
+            return GaveUp("recovery is off: no other settings are tried")
         try:
-            return launching.run(changes if rung is None else rung.changes, rung)
-        finally:
-            with contextlib.suppress(OSError):
-                (self.directory / "secrets.yaml").unlink()
+            step = ladder(attempts)
+        except UnknownValueError as error:
+            return GaveUp(f"the next step is unknown: {error}")
+        return step if isinstance(step, Rung) else GaveUp(step.why, step.help)
 
-    def _orders(self, recorded: RecordingObserver) -> Callable[[int, Mapping[str, Any]], Order]:
-        def order(number: int, changes: Mapping[str, Any]) -> Order:
-            prepared = self.prepared.changed(changes)
-            secrets_file = write_secrets(prepared, self.directory)
-            recorded.command = journal_header.command(prepared)
-            recorded.environment = journal_header.environment(prepared)
-            recorded.log = self.directory / f"engine-{number}.log"
-            return Order(
-                argv=prepared.command(secrets_file),
-                env=prepared.environment(),
-                log=recorded.log,
-                address=prepared.address,
-                asked=prepared.spelling,
-                settings=prepared.recipe.deployment.launch,
-                secrets=prepared.secrets,
-                private_files=(secrets_file,) if secrets_file else (),
-                smoke=self.smoke,
-                # An engine whose memory was released for somebody else does not generate, by order.
-                watch=not value_of(prepared.recipe.deployment.args, "enable_memory_saver"),
-            )
-
-        return order
-
-    def _usable(
-        self, known: last_good.LastGood | None, recorded: RecordingObserver
-    ) -> Mapping[str, Any]:
-        """What served last, as far as this engine can still be told so."""
+    def _usable(self) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+        """What served last, as far as this engine can still be told so, and that in words."""
+        known = self.known_good()
         if known is None:
-            return {}
+            return {}, ()
         try:
             self.prepared.changed(known.changes)
         except LaunchError:
             last_good.forget(self._key, known.changes)
-            return {}
+            return {}, ()
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.since))
-        diff = " ".join(journal_header.recipe_diff(known.changes, self.prepared.recipe.deployment))
-        recorded.note(f"starting with the last known good settings ({when}, {known.run}): {diff}")
-        recorded.note("--fresh starts with the recipe's own settings")
-        return known.changes
-
-    def _announced(self, recorded: RecordingObserver) -> Rung | None:
-        """The rung to begin with, said with its reason and its cost."""
-        rung = self.foreseen()
-        if rung is not None:
-            diff = " ".join(
-                journal_header.recipe_diff(rung.changes, self.prepared.recipe.deployment)
-            )
-            recorded.note(f"as written {rung.why}")
-            recorded.note(f"starting with {diff} ({rung.cost}); --force starts as written")
-        return rung
-
-    def _served(self, journal: Journal, changes: Mapping[str, Any]) -> None:
-        journal.served(
-            changes, journal_header.recipe_diff(changes, self.prepared.recipe.deployment)
+        diff = " ".join(journal_header.recipe_diff(known.changes, self._deployment))
+        return known.changes, (
+            f"starting with the last known good settings ({when}, {known.run}): {diff}",
+            "--fresh starts with the recipe's own settings",
         )
-        tokens = journal.document["attempts"][-1]["tokens"]
-        if self.prepared.recipe.deployment.recovery.policy != "off":
-            last_good.remember(self._key, changes, self.directory.name, tokens)
 
-    def _ended(self, journal: Journal, attempt: Attempt, outcome: EngineOutcome) -> None:
-        journal.attempt_ended(
-            outcome.ending.value,
-            outcome.engine_exit_code,
-            outcome.reason,
-            outcome.steps,
-            attempt.diagnosis,
+    def _foreseen_in_words(self, rung: Rung) -> tuple[str, ...]:
+        """The rung to begin with, with its reason and its cost."""
+        diff = " ".join(journal_header.recipe_diff(rung.changes, self._deployment))
+        return (
+            f"as written {rung.why}",
+            f"starting with {diff} ({rung.cost}); --force starts as written",
         )
-        cause = attempt.diagnosis.cause if attempt.diagnosis is not None else None
-        if cause is not None and cause.memory and attempt.changes:
-            # Only what failed: another start (`--fresh`, recovery off) says nothing of it.
-            last_good.forget(self._key, attempt.changes)
+
+    @property
+    def _deployment(self) -> Deployment:
+        return self.prepared.recipe.deployment
 
     @property
     def _key(self) -> str:
@@ -260,15 +227,6 @@ class Session:
     def _about(self) -> dict[str, Any]:
         plan = self.plan_with({})
         return journal_header.about(self.prepared, plan, self.facts.hardware, self.overrides)
-
-    def _holder(self) -> Holder:
-        return Holder(
-            os.getpid(),
-            self.prepared.recipe.deployment.name,
-            time.time(),
-            str(self.directory),
-            self.prepared.address.url,
-        )
 
     def _locks(self) -> dict[str, str]:
         """The run, its port, and the GPUs that it will use, where they are known."""
@@ -291,12 +249,5 @@ class Session:
         return [hardware.gpus[index].index for index in used if index < len(hardware.gpus)]
 
 
-def exit_code(outcome: EngineOutcome) -> ExitCode:
-    """The exit code that says what happened."""
-    if outcome.ending is Ending.INTERRUPTED:
-        return ExitCode.INTERRUPTED
-    if outcome.ending is Ending.STOPPED:
-        return ExitCode.CLEAN
-    if outcome.ending is Ending.DIED and outcome.engine_exit_code == 0:
-        return ExitCode.CLEAN
-    return ExitCode.FAILED
+def _weight_bytes(checkpoint: Checkpoint | None) -> int | None:
+    return None if checkpoint is None else checkpoint.told("weight_bytes")

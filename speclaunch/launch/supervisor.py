@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from speclaunch.engine.command import Spelling
 from speclaunch.launch.client import Address
 from speclaunch.launch.engine_probe import EngineProbe, stopped_process
 from speclaunch.launch.interrupts import Interrupts
@@ -23,8 +23,11 @@ from speclaunch.launch.process import EngineProcess
 from speclaunch.launch.readiness import Prober
 from speclaunch.launch.verify import Verification
 from speclaunch.launch.watchdog import Watchdog
-from speclaunch.recipe.schema import Launch
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.engine.command import Spelling
+    from speclaunch.recipe.schema import Launch
 
 _STARTING_SECONDS = 0.1
 """How often a starting engine is looked at."""

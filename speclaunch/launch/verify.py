@@ -6,12 +6,15 @@ import json
 import re
 from collections.abc import Mapping
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from speclaunch.engine.command import Spelling
-from speclaunch.launch.client import EngineClient, Generation
-from speclaunch.recipe.schema import VerificationSection as Settings
+from speclaunch.launch.client import EngineError, EngineRefusalError, EngineSilentError
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.engine.command import Spelling
+    from speclaunch.launch.client import EngineClient, Generation
+    from speclaunch.recipe.schema import VerificationSection as Settings
 
 _NEEDS_DRAFT = ("STANDALONE", "EAGLE3")
 """Algorithms whose draft is a model of its own; without one the engine loads the target again
@@ -50,8 +53,6 @@ class Verification:
 
 def verify(client: EngineClient, asked: Spelling, settings: Settings) -> Verification:
     """Ask the engine for its arguments and for one generation, and judge both."""
-    import httpx  # noqa: PLC0415 - loaded while the engine starts, not before it
-
     try:
         info = client.server_info()
         generation = None
@@ -60,14 +61,13 @@ def verify(client: EngineClient, asked: Spelling, settings: Settings) -> Verific
         if generates:
             prompt = _TOKEN_IDS if info.get("skip_tokenizer_init") else settings.prompt
             generation = client.generate(prompt, settings.max_new_tokens, settings.timeout_seconds)
-    except httpx.HTTPStatusError as error:
-        text = error.response.text.strip()[:300]
-        reason = f"{error.request.url.path} answered {error.response.status_code}: {text}"
+    except EngineRefusalError as error:
+        reason = f"{error}: {error.answer.text.strip()[:300]}"
         return Verification(None, None, problems=(reason,))
-    except httpx.TimeoutException as error:
-        reason = f"{error.request.url.path} did not answer within {settings.timeout_seconds:g} s"
+    except EngineSilentError as error:
+        reason = f"{error.path} did not answer within {settings.timeout_seconds:g} s"
         return Verification(None, None, problems=(reason,))
-    except (httpx.HTTPError, KeyError, TypeError, ValueError) as error:
+    except (EngineError, KeyError, TypeError, ValueError) as error:
         return Verification(None, None, problems=(f"the engine's answer is not valid: {error}",))
     verdict = judge(info, generation, asked)
     if generates:

@@ -13,10 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from speclaunch.launch.log.marks import BATCH
-from speclaunch.recipe.schema import WatchdogSection as Settings
+from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.recipe.schema import WatchdogSection as Settings
 
 
 class ProbeAnswer(StrEnum):
@@ -42,7 +45,7 @@ class Probe(Protocol):
         turn mean no progress."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Judge:
     """Decides from what was seen; knows no engine and no clock. Pure but for its memory."""
 

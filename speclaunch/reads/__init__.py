@@ -31,6 +31,7 @@ from speclaunch.reads.states import (
     NO_DIGEST,
     READABLE,
     REAL,
+    RUNNABLE,
     SIZE,
     VARIABLE,
     AnyPath,
@@ -77,16 +78,25 @@ _recorder: Reads | None = None
 @contextlib.contextmanager
 def recording(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
     """Record what the block looks at; whoever records around it gets it, too."""
-    global _recorder  # noqa: PLW0603
     around = _recorder
-    own = Reads(shipped if around is None else around.shipped)
+    with aside(shipped if around is None else around.shipped) as own:
+        try:
+            yield own
+        finally:
+            if around is not None:
+                around.add(own)
+
+
+@contextlib.contextmanager
+def aside(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
+    """Record what the block looks at, apart from whoever records around it."""
+    global _recorder  # noqa: PLW0603
+    around, own = _recorder, Reads(shipped)
     _recorder = own
     try:
         yield own
     finally:
         _recorder = around
-        if around is not None:
-            around.add(own)
 
 
 def unrepeatable() -> None:
@@ -165,6 +175,13 @@ def may_read(path: AnyPath) -> bool:
     """As `os.access(path, os.R_OK)`."""
     found = os.access(path, os.R_OK)
     _note(READABLE, path, str(int(found)))
+    return found
+
+
+def may_run(path: AnyPath) -> bool:
+    """Whether there is a program that this user may run."""
+    found = os.access(path, os.X_OK)
+    _note(RUNNABLE, path, str(int(found)))
     return found
 
 

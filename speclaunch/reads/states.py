@@ -12,11 +12,12 @@ from typing import TypeAlias
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 
-KIND, CONTENT, NAMES, SIZE, REAL, LINK, CHANGED, READABLE, VARIABLE, ENGINE = "kcnsrlmave"
+KIND, CONTENT, NAMES, SIZE, REAL, LINK = "kcnsrl"
+CHANGED, READABLE, RUNNABLE, VARIABLE, ENGINE = "maxve"
 """What is looked at: whether there is a file or a directory, what is in a file, which names are in
 a directory, the size of a file, a path without links, whether anything (a link, too) has a name,
-when a name changed, whether this user may read it, a variable of the environment, and the engine
-that is installed."""
+when a name changed, whether this user may read or run it, a variable of the environment, and the
+engine that is installed."""
 
 ABSENT = "-"
 FILE, DIRECTORY, _OTHER = "f", "d", "o"
@@ -103,5 +104,6 @@ LOOKS: dict[str, Callable[[str], str]] = {
     LINK: _state(lambda name: str(int(os.path.lexists(name)))),
     CHANGED: _state(lambda name: str(os.lstat(name).st_mtime_ns)),
     READABLE: _state(lambda name: str(int(os.access(name, os.R_OK)))),
+    RUNNABLE: _state(lambda name: str(int(os.access(name, os.X_OK)))),
     VARIABLE: variable,
 }

@@ -12,18 +12,18 @@ recipe has a reason to hold; `oc.decode` lets them through.  OmegaConf itself is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from speclaunch import reads
 from speclaunch.engine.environment import FromEnvironment, Template, VariableReference
+from speclaunch.patterns import lazy
 from speclaunch.recipe.source import KeyPath
 
 _OPEN, _DEFAULT, _CLOSE, _FILLED = "\ue000", "\ue001", "\ue002", "\ue003"
-_MARKS = re.compile(f"[{_OPEN}{_DEFAULT}{_CLOSE}{_FILLED}]")
-_UNSET = re.compile(f"{_OPEN}([^{_OPEN}{_DEFAULT}{_CLOSE}{_FILLED}]*){_CLOSE}")
-_RESOLVER = re.compile(r"(?<!\\)((?:\\\\)*)\$\{\s*(oc\.env|oc\.decode|env_or)\s*:")
+_MARKS = lazy(f"[{_OPEN}{_DEFAULT}{_CLOSE}{_FILLED}]")
+_UNSET = lazy(f"{_OPEN}([^{_OPEN}{_DEFAULT}{_CLOSE}{_FILLED}]*){_CLOSE}")
+_RESOLVER = lazy(r"(?<!\\)((?:\\\\)*)\$\{\s*(oc\.env|oc\.decode|env_or)\s*:")
 _NO_DEFAULT = object()
 
 

@@ -14,6 +14,7 @@ from speclaunch import reads
 from speclaunch.cpu.environment import CpuEngine
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.home import speclaunch_home
+from speclaunch.patterns import lazy
 from speclaunch.recipe.hydra_errors import first_line
 from speclaunch.recipe.interpolation import (
     RESOLVERS,
@@ -25,7 +26,7 @@ from speclaunch.recipe.interpolation import (
 from speclaunch.recipe.simple_interpolation import NotSimpleError, resolved_simply
 from speclaunch.recipe.source import Provenance
 
-_COMPUTED = re.compile(r"\$\{[\w.\s]*\$\{")
+_COMPUTED = lazy(r"\$\{[\w.\s]*\$\{")
 """A name that is itself looked up may be that of any resolver, `oc.env` included."""
 
 

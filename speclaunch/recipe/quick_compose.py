@@ -15,13 +15,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from speclaunch import reads
 from speclaunch.errors import Place
+from speclaunch.patterns import lazy
 from speclaunch.recipe.composed import Composed
 from speclaunch.recipe.find_recipe import SUFFIX
 from speclaunch.recipe.source import KeyPath, Provenance, SourceFile, read_source
@@ -29,9 +30,9 @@ from speclaunch.record import record
 from speclaunch.resources import conf_dir, recipes_dir
 
 _SELF = "_self_"
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
-_GROUP = re.compile(r"[A-Za-z][\w-]*\Z", re.ASCII)
-_PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*\Z", re.ASCII)
+_NAME = lazy(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
+_GROUP = lazy(r"[A-Za-z][\w-]*\Z", re.ASCII)
+_PACKAGE = lazy(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*\Z", re.ASCII)
 _OVERRIDE = "override "
 _MOST_DEEP = 12
 _RESERVED = frozenset({"optional", "override", "hydra"})
@@ -95,7 +96,7 @@ _Item = tuple[str | None, str, bool]
 """Of a defaults list: the group (None: a config), the name, whether it overrides."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Composing:
     search: tuple[Path, ...]
     recipe: Path | None = None

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -24,6 +23,7 @@ from pydantic import (
 
 from speclaunch.errors import InputError
 from speclaunch.facts.declared_gpus import AUTO, declare
+from speclaunch.patterns import lazy
 
 Scalar = str | int | float | bool | None
 ArgValue = Scalar | list[Any] | dict[str, Any]
@@ -42,7 +42,7 @@ def _specifier(text: str) -> SpecifierSet:
         return SpecifierSet(text, prereleases=True)
 
 
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_ENV_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def _env_name(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import yaml
 
 from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem
+from speclaunch.patterns import lazy
 from speclaunch.recipe.plain_yaml import NotPlainError, plain_value
 from speclaunch.record import record
 
@@ -22,9 +22,9 @@ MAX_NODES = 50_000
 _MAX_DEPTH = 60
 _HEADER = 512
 """Characters in which Hydra looks for a header."""
-_ODD = re.compile("[\t\x85\u2028\u2029\ufeff]")
+_ODD = lazy("[\t\x85\u2028\u2029\ufeff]")
 """What the C parser takes otherwise than the one in Python, which OmegaConf uses."""
-_HEADER_LINE = re.compile(r"\s*#\s*@")
+_HEADER_LINE = lazy(r"\s*#\s*@")
 
 try:  # the C loader is about ten times faster
     from yaml import CSafeLoader as _Loader

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from speclaunch.facts.facts import Facts
 from speclaunch.heartbeat import amount, duration
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseTracker
@@ -18,15 +17,6 @@ class WeightSizes:
 
     target: int | None = None
     draft: int | None = None
-
-
-def weights(facts: Facts) -> WeightSizes:
-    """The sizes of a deployment's checkpoints."""
-    target, draft = facts.target, facts.draft
-    return WeightSizes(
-        target.weight_bytes if target is not None else None,
-        draft.weight_bytes if draft is not None else None,
-    )
 
 
 def how_far(tracker: PhaseTracker, seconds: float, sizes: WeightSizes) -> str:

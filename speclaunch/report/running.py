@@ -6,56 +6,26 @@ import gc
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from speclaunch.engine.shell import shell_command
 from speclaunch.errors import ExitCode, LaunchError, SpeclaunchError
 from speclaunch.launch.attempts import Conclusion
+from speclaunch.launch.course import Course, exit_code
 from speclaunch.launch.detach import OUTPUT, Announcer, detach
-from speclaunch.launch.journal_header import command
-from speclaunch.launch.prepare import Prepared
-from speclaunch.launch.session import Session, exit_code
+from speclaunch.launch.start import Planner, Start
 from speclaunch.launch.supervisor import Ending
 from speclaunch.launch.verify import Verification
-from speclaunch.plan.fit.cost import say_all
 from speclaunch.report.console import err, out
-from speclaunch.report.failed_launch import failure
-from speclaunch.report.forecast import forecast_json, show_forecast
 from speclaunch.report.launching import LiveObserver, OnReady, PlainObserver
 from speclaunch.report.problems import show_problems
-from speclaunch.report.progress import weights
+from speclaunch.report.progress import WeightSizes
 from speclaunch.report.ready_report import show_ready, show_snippets, verification_json
 
 _WHAT_NEXT = (("follow", "logs -f"), ("stop", "stop"), ("story", "runs show"))
 
 
-def show_command(session: Session, *, as_json: bool) -> None:
-    """What a launch would run."""
-    prepared, foreseen = session.prepared, session.foreseen()
-    if foreseen is not None:
-        prepared = prepared.changed(foreseen.changes)
-        said = f"starts with {say_all(foreseen.changes)}: as written {foreseen.why}"
-        spelling = replace(prepared.spelling, notes=(*prepared.spelling.notes, said))
-        prepared = replace(prepared, spelling=spelling)
-    if as_json:
-        document = {**_command_json(prepared), "recovery": forecast_json(session.forecast())}
-        out().print_json(json.dumps(document))
-        return
-    deployment = prepared.recipe.deployment
-    notes = [f"{deployment.name} for SGLang {prepared.version}", *prepared.spelling.notes]
-    text = shell_command(
-        prepared.program, prepared.spelling.arguments, prepared.overlay, notes=notes
-    )
-    typer.echo(text, nl=False)
-    if session.recovers:
-        show_forecast(err(), session.forecast(), session.known_good())
-
-
-def run_here(session: Session, *, verbose: bool, as_json: bool) -> ExitCode:
+def run_here(start: Start, planner: Planner, *, verbose: bool, as_json: bool) -> ExitCode:
     """Launch, and stay until it ends. Raises LaunchError with the reason where it fails."""
     gc.enable()
     observer: PlainObserver | None = None
@@ -63,41 +33,43 @@ def run_here(session: Session, *, verbose: bool, as_json: bool) -> ExitCode:
 
     def on_ready(verification: Verification | None, seconds: float) -> None:
         nonlocal told
-        log = observer.log if observer is not None and observer.log else session.directory
+        log = observer.log if observer is not None and observer.log else start.directory
         if as_json:
-            document = _ready_json(session.prepared, verification, seconds, log)
-            out().print_json(json.dumps({**document, "run": session.directory.name}))
+            document = _ready_json(start, verification, seconds, log)
+            out().print_json(json.dumps({**document, "run": start.directory.name}))
             return
-        _show_ready(session.prepared, verification, seconds, log)
-        if not told and not session.smoke and (verification is None or verification.ok):
+        _show_ready(start, verification, seconds, log)
+        if not told and not start.smoke and (verification is None or verification.ok):
             told = True  # they are the same after a restart
-            show_snippets(out(), session.prepared.address, session.prepared.model)
+            show_snippets(out(), start.address, start.model)
             err().print("\nPress Ctrl-C to stop.", style="dim")
 
-    observer = _observer(session, on_ready, verbose=verbose, plain=as_json)
+    observer = _observer(start, on_ready, verbose=verbose, plain=as_json)
     try:
-        conclusion = session.run(observer)
+        conclusion = Course(start, planner).run(observer)
     finally:
         if isinstance(observer, LiveObserver):
             observer.close()
     outcome = conclusion.outcome
     if as_json and outcome.reason and not (outcome.verification and not outcome.verification.ok):
         failure = {
-            **_command_json(session.prepared),
+            **start.command_json,
             "error": outcome.reason,
             "log": str(conclusion.log),
-            "run": session.directory.name,
+            "run": start.directory.name,
             "cause": _cause_json(conclusion),
         }
         out().print_json(json.dumps(failure))
-    return _conclude(conclusion, session.prepared)
+    return _conclude(conclusion, start.name)
 
 
-def run_detached(session: Session, *, as_json: bool) -> ExitCode:
+def run_detached(start: Start, planner: Planner, *, as_json: bool) -> ExitCode:
     """Launch in the background; return when it serves, or fail as a launch does."""
     gc.enable()
-    background = detach(session.directory, lambda announcer: _in_background(session, announcer))
-    name, run = session.prepared.recipe.deployment.name, session.directory.name
+    background = detach(
+        start.directory, lambda announcer: _in_background(start, planner, announcer)
+    )
+    name, run = start.name, start.directory.name
     for message in background.messages():
         if "said" in message:
             err().print(message["said"], markup=False)
@@ -106,8 +78,7 @@ def run_detached(session: Session, *, as_json: bool) -> ExitCode:
                 out().print_json(json.dumps({**message["ready"], "pid": background.pid}))
             else:
                 out().print(
-                    f"✓ {name} is serving at {session.prepared.address.url}"
-                    f" (process {background.pid})",
+                    f"✓ {name} is serving at {start.address.url} (process {background.pid})",
                     style="bold green",
                     markup=False,
                 )
@@ -118,9 +89,9 @@ def run_detached(session: Session, *, as_json: bool) -> ExitCode:
             log = message.get("log")
             background.wait()
             if log is None:  # it never began
-                shutil.rmtree(session.directory, ignore_errors=True)
+                shutil.rmtree(start.directory, ignore_errors=True)
             if as_json:
-                failure = {**_command_json(session.prepared), "error": message["failed"]}
+                failure = {**start.command_json, "error": message["failed"]}
                 out().print_json(json.dumps({**failure, "log": log, "run": run}))
             raise LaunchError(
                 message["failed"], help=message.get("help"), log=Path(log) if log else None
@@ -130,26 +101,26 @@ def run_detached(session: Session, *, as_json: bool) -> ExitCode:
         err().print(f"{name} was stopped.", style="dim")
         return ExitCode.INTERRUPTED
     raise LaunchError(
-        f"{name}: the speclaunch in the background ended ({code})", log=session.directory / OUTPUT
+        f"{name}: the speclaunch in the background ended ({code})", log=start.directory / OUTPUT
     )
 
 
-def _in_background(session: Session, announcer: Announcer) -> int:
+def _in_background(start: Start, planner: Planner, announcer: Announcer) -> int:
     """The launch in the child of a `--detach`; its exit code."""
     observer: PlainObserver | None = None
 
     def on_ready(verification: Verification | None, seconds: float) -> None:
-        log = observer.log if observer is not None and observer.log else session.directory
-        _show_ready(session.prepared, verification, seconds, log)
+        log = observer.log if observer is not None and observer.log else start.directory
+        _show_ready(start, verification, seconds, log)
         if verification is None or verification.ok:
-            document = _ready_json(session.prepared, verification, seconds, log)
-            announcer.tell({"ready": {**document, "run": session.directory.name}})
+            document = _ready_json(start, verification, seconds, log)
+            announcer.tell({"ready": {**document, "run": start.directory.name}})
             announcer.close()
 
-    observer = _Announcing(announcer, on_ready, session)
+    observer = _Announcing(announcer, on_ready, start)
     try:
-        conclusion = session.run(observer)
-        return _conclude(conclusion, session.prepared)
+        conclusion = Course(start, planner).run(observer)
+        return _conclude(conclusion, start.name)
     except SpeclaunchError as error:
         show_problems(err(), error.problems)
         helps = [problem.help for problem in error.problems if problem.help]
@@ -167,8 +138,8 @@ def _in_background(session: Session, announcer: Announcer) -> int:
 class _Announcing(PlainObserver):
     """Says it in the log of the detached speclaunch, and to who waits for it."""
 
-    def __init__(self, announcer: Announcer, on_ready: OnReady, session: Session) -> None:
-        super().__init__(err(), on_ready, weights=weights(session.facts))
+    def __init__(self, announcer: Announcer, on_ready: OnReady, start: Start) -> None:
+        super().__init__(err(), on_ready, weights=WeightSizes(*start.weight_bytes))
         self._announcer = announcer
 
     def say(self, text: str, style: str | None = None) -> None:
@@ -176,11 +147,12 @@ class _Announcing(PlainObserver):
         self._announcer.tell({"said": text})
 
 
-def _conclude(conclusion: Conclusion, prepared: Prepared) -> ExitCode:
+def _conclude(conclusion: Conclusion, name: str) -> ExitCode:
     """The exit code of a launch; raises LaunchError with the reason where it failed."""
-    name = prepared.recipe.deployment.name
     code = exit_code(conclusion.outcome)
     if code is ExitCode.FAILED:
+        from speclaunch.report.failed_launch import failure  # noqa: PLC0415 - only a failure
+
         raise failure(name, conclusion)
     if code is ExitCode.INTERRUPTED:
         err().print(f"{name} was stopped.", style="dim")
@@ -189,27 +161,12 @@ def _conclude(conclusion: Conclusion, prepared: Prepared) -> ExitCode:
     return code
 
 
-def _command_json(prepared: Prepared) -> dict[str, object]:
-    """The command with its secrets blotted out."""
-    hidden = set(prepared.secrets)
-    return {
-        "version": 1,
-        "recipe": prepared.recipe.deployment.name,
-        "engine": prepared.version,
-        "argv": command(prepared),
-        "env": {name: "***" if v in hidden else v for name, v in prepared.overlay.items()},
-        "notes": list(prepared.spelling.notes),
-    }
-
-
-def _show_ready(
-    prepared: Prepared, verification: Verification | None, seconds: float, log: Path
-) -> None:
+def _show_ready(start: Start, verification: Verification | None, seconds: float, log: Path) -> None:
     show_ready(
         out(),
-        name=prepared.recipe.deployment.name,
-        version=prepared.version,
-        address=prepared.address,
+        name=start.name,
+        version=start.version,
+        address=start.address,
         seconds=seconds,
         verification=verification,
         log=log,
@@ -217,11 +174,11 @@ def _show_ready(
 
 
 def _ready_json(
-    prepared: Prepared, verification: Verification | None, seconds: float, log: Path
+    start: Start, verification: Verification | None, seconds: float, log: Path
 ) -> dict[str, object]:
     return {
-        **_command_json(prepared),
-        "address": prepared.address.url,
+        **start.command_json,
+        "address": start.address.url,
         "ready_seconds": round(seconds, 3),
         "verification": verification_json(verification),
         "log": str(log),
@@ -240,11 +197,11 @@ def _cause_json(conclusion: Conclusion) -> Mapping[str, Any] | None:
     }
 
 
-def _observer(session: Session, on_ready: OnReady, *, verbose: bool, plain: bool) -> PlainObserver:
-    console, prepared, sizes = err(), session.prepared, weights(session.facts)
-    for note in prepared.spelling.notes:
+def _observer(start: Start, on_ready: OnReady, *, verbose: bool, plain: bool) -> PlainObserver:
+    console, sizes = err(), WeightSizes(*start.weight_bytes)
+    for note in start.notes:
         console.print(f"note: {note}", markup=False)
     if console.is_terminal and not plain and not console.is_dumb_terminal:
-        title = f"{prepared.recipe.deployment.name} on SGLang {prepared.version}"
+        title = f"{start.name} on SGLang {start.version}"
         return LiveObserver(console, on_ready, title, verbose=verbose, weights=sizes)
     return PlainObserver(console, on_ready, verbose=verbose, weights=sizes)

@@ -1,0 +1,38 @@
+"""`speclaunch launch` as the process that stays: it waits for the planner, and looks after the
+engine."""
+
+from __future__ import annotations
+
+from speclaunch.errors import ExitCode
+from speclaunch.launch.apart import Handed, ReopenedPlanner, plan_apart
+
+
+def launched() -> ExitCode | int | None:
+    """The exit code of a launch; None in its planner, which goes on with the command line.
+
+    Raises what a launch raises.
+    """
+    planner = plan_apart()
+    if planner is None:
+        return None
+    try:
+        from speclaunch.launch.process import drop_guard, prepare_guard
+
+        prepare_guard()
+        from speclaunch.report.running import run_detached, run_here
+
+        handed = planner.wait()
+    except KeyboardInterrupt:
+        planner.stop()
+        return ExitCode.INTERRUPTED
+    if not isinstance(handed, Handed):
+        return handed
+    if handed.title is not None:
+        import setproctitle
+
+        setproctitle.setproctitle(handed.title)
+    later = ReopenedPlanner(handed.session)
+    if handed.detach:
+        drop_guard()  # it would be nobody's child
+        return run_detached(handed.start, later, as_json=handed.as_json)
+    return run_here(handed.start, later, verbose=handed.verbose, as_json=handed.as_json)
