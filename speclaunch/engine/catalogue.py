@@ -264,17 +264,12 @@ def load(version: str, directory: Path | None = None) -> Catalogue:
     """
     place = directory or _default_directory()
     held = version if version in _shipped_versions() else resolve_version(version, place).held
-    own = _own_file(held, place)
+    own = forks.file_of(held, place) if forks.MARK in held else place / f"{held}.json"
     if not _may_read(own):
         return _load(held, None)
     with contextlib.suppress(OSError):
         reads.content(own, own.stat())
     return _load(held, str(own))
-
-
-@lru_cache(maxsize=64)
-def _own_file(held: str, place: Path) -> Path:
-    return forks.file_of(held, place) if forks.MARK in held else place / f"{held}.json"
 
 
 def history(name: str) -> History | None:
