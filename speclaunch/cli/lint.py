@@ -24,7 +24,7 @@ def lint(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PATHS]…",
+            metavar="PATHS",
             help="Files or directories; `-` reads standard input. Default: the current directory.",
         ),
     ] = None,

@@ -18,7 +18,7 @@ Overrides = Annotated[
 ]
 ConfigDirs = Annotated[
     list[Path] | None,
-    typer.Option("--config-dir", help="Your own recipes and groups. Repeatable."),
+    typer.Option("--config-dir", metavar="DIR", help="Your own recipes and groups. Repeatable."),
 ]
 EngineVersion = Annotated[
     str | None,
@@ -50,6 +50,7 @@ ModelDirs = Annotated[
     list[Path] | None,
     typer.Option(
         "--models",
+        metavar="DIR",
         help="Where checkpoints are: DIR/organisation/name/config.json, or a hub cache. "
         "Repeatable.",
     ),

@@ -12,12 +12,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from speclaunch import reads
 from speclaunch.errors import LaunchError
+from speclaunch.facts.runtime_reads import note_environment
 from speclaunch.record import record
 
 _PACKAGES = (
@@ -40,7 +41,7 @@ import importlib.util
 spec = importlib.util.find_spec("sglang")  # finds it, also where it is a checkout; runs nothing
 place = list(spec.submodule_search_locations or [None])[0] if spec else None
 print(json.dumps({"python": platform.python_version(), "packages": found, "sglang": place,
-                  "path": sys.path}))
+                  "executable": sys.executable, "path": sys.path}))
 """
 )
 _PROBE_SECONDS = 15
@@ -105,7 +106,8 @@ def probe(interpreter: Path) -> Runtime:
 
     def read(found: Any) -> Runtime:
         place = Path(found["sglang"]) if found["sglang"] else None
-        _note_environment(interpreter, [str(folder) for folder in found["path"]])
+        folders = [str(folder) for folder in found.get("path", ())]
+        note_environment(interpreter, Path(found.get("executable", interpreter)), folders)
         return Runtime(interpreter, found["python"], dict(found["packages"]), place)
 
     try:
@@ -160,45 +162,9 @@ def _own() -> Runtime:
     spec = importlib.util.find_spec("sglang")
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
     place = Path(places[0]) if places else None
-    _note_environment(Path(sys.executable), sys.path)
+    own = Path(sys.executable)
+    note_environment(own, own, sys.path)
     return Runtime(Path(sys.executable).absolute(), platform.python_version(), packages, place)
-
-
-_TELLING = (
-    *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"),
-    *("PYTHONPLATLIBDIR", "HOME"),
-)
-"""The variables by which an interpreter decides where its packages are."""
-
-
-def _note_environment(interpreter: Path, folders: Sequence[str]) -> None:
-    """Note what the answer of an interpreter rests on: which packages its folders name."""
-    for name in _TELLING:
-        reads.variable(name)
-    try:
-        with interpreter.open("rb") as file:
-            reads.content(interpreter, os.fstat(file.fileno()))
-            if file.read(2) == b"#!":  # a script that chooses one
-                reads.unrepeatable()
-        beside = interpreter.parent.parent / "pyvenv.cfg"
-        if reads.is_file(beside):
-            reads.read_bytes(beside)
-        for folder in folders:
-            _note_packages(folder or os.curdir)
-    except OSError:
-        reads.unrepeatable()
-
-
-def _note_packages(folder: str) -> None:
-    if reads.is_file(folder):  # a zip archive
-        reads.content(folder, os.stat(folder))  # noqa: PTH116
-    if not reads.is_dir(folder):
-        return
-    for name in reads.names(folder):
-        if name.endswith(".pth"):
-            reads.read_bytes(f"{folder}/{name}")
-        elif name == "sglang.egg-info":  # its name does not say the version
-            reads.unrepeatable()
 
 
 def download_wheel(version: str, directory: Path) -> Path:

@@ -6,6 +6,8 @@ load weights for minutes and then run into that tells nobody anything new.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from speclaunch.errors import SpeclaunchError
 from speclaunch.launch.attempt import Rung
 from speclaunch.plan.budget import Budget, Fit
@@ -14,8 +16,11 @@ from speclaunch.plan.fit.predict import BudgetOf, PlanWith
 from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import UnknownValueError
-from speclaunch.recipe.schema import Recovery, RecoveryPolicy
+from speclaunch.recipe.deployment import RecoveryPolicy
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.recipe.schema import Recovery
 
 _NAME = "start with what is predicted to fit"
 

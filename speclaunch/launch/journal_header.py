@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import (
@@ -19,7 +19,9 @@ from speclaunch.launch.journal import plain
 from speclaunch.launch.prepare import Prepared
 from speclaunch.plan.plan import Plan
 from speclaunch.recipe.recipe_words import shown_overrides
-from speclaunch.recipe.schema import Deployment
+
+if TYPE_CHECKING:
+    from speclaunch.recipe.schema import Deployment
 
 _OF_THE_ENGINE = re.compile(
     r"(SGLANG|SGL|CUDA|NCCL|HF|TORCH|PYTORCH|TRITON|FLASHINFER|OMP|VLLM|NVIDIA)_|"

@@ -117,7 +117,7 @@ def without_model(section: Section) -> Section:
 
     def plain(model: Any) -> Any:
         fields = getattr(type(model), "model_fields", None)
-        if fields is None:
+        if fields is None:  # a plain value, or a section of plain values
             return model
         return SimpleNamespace(**{name: plain(getattr(model, name)) for name in fields})
 

@@ -42,6 +42,12 @@ _TRIMMED_EACH = "0"
 _ABANDONED_SECONDS = 3600
 """A file that was not finished by then never will be."""
 
+_BROKEN = (
+    *(OSError, ValueError, TypeError, LookupError, AttributeError),
+    *(RecursionError, MemoryError),
+)
+"""What reading an entry can end in, whatever stands in it."""
+
 
 class Cache:
     """The entries in one folder, for one set of circumstances."""
@@ -58,7 +64,7 @@ class Cache:
 
     def get(self, name: str) -> Any:
         """The value of an entry that still holds; None where there is none."""
-        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError, MemoryError):
+        with contextlib.suppress(*_BROKEN):
             data = _read(self._path(name))
             told, _, text = data.partition(b"\n")
             if told != digest(text).encode():

@@ -1,7 +1,8 @@
 """From a recipe's name or path and overrides to plain values with their places.
 
-A recipe that uses only what nearly all recipes use is composed by `quick_compose.py`; whatever
-that does not know, and every recipe with overrides, goes through Hydra.
+A recipe that uses only what nearly all recipes use is composed by `quick_compose.py`, overrides
+that are plainly `key=value` are taken by `plain_overrides.py`; whatever these do not know goes
+through Hydra.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.recipe.composed import Composed, Composition
 from speclaunch.recipe.find_recipe import SUFFIX, find_recipe, recipe_dirs, recipe_names
+from speclaunch.recipe.plain_overrides import plain_overrides, with_overrides
 from speclaunch.recipe.plain_values import plain_values
 from speclaunch.recipe.quick_compose import quick_compose
 from speclaunch.recipe.source import read_source
@@ -42,9 +44,12 @@ def _composed(
     path: Path, shown: str, overrides: Sequence[str], config_dirs: Sequence[Path]
 ) -> Composed:
     search = [path.parent, *recipe_dirs(config_dirs), conf_dir()]
-    found = None if overrides else quick_compose(path, shown, search)
-    if found is not None:
-        return found
+    plain = plain_overrides(overrides)
+    if plain is not None:
+        found = quick_compose(path, shown, search, dict(plain.choices))
+        changed = found and with_overrides(found, plain)
+        if changed is not None:
+            return changed
     from speclaunch.recipe.hydra_compose import hydra_compose  # noqa: PLC0415  slow to import
 
     return hydra_compose(path, shown, overrides, config_dirs)

@@ -6,19 +6,21 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.recipe.compose import Composition, compose
+from speclaunch.recipe.deployment import plain_deployment
 from speclaunch.recipe.interpolation import restored, unset_places, without_unset
 from speclaunch.recipe.names import group_names, is_server_argument
-from speclaunch.recipe.schema import Deployment
 from speclaunch.recipe.source import KeyPath, Provenance
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+    from speclaunch.recipe.schema import Deployment
 
 
 @record
@@ -84,6 +86,10 @@ def load_sound_part(
 
 def _pruned(values: dict[str, Any]) -> dict[str, Any]:
     """Without every value that the schema refuses."""
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from speclaunch.recipe.schema import Deployment  # noqa: PLC0415
+
     left = copy.deepcopy(values)
     try:
         Deployment.model_validate(_knowable({"name": "unknown", **left}))
@@ -110,11 +116,8 @@ def _at(values: Any, path: KeyPath) -> Any:
 def validate(composition: Composition) -> Recipe:
     """Check a composition against the schema of a recipe."""
     values = {"name": composition.name, **composition.values}
-    try:
-        deployment = Deployment.model_validate(_knowable(values))
-    except ValidationError as error:
-        found = [_problem(detail, composition) for detail in error.errors(include_url=False)]
-        raise InputError(sorted(found, key=_position)) from None
+    known = _knowable(values)
+    deployment = plain_deployment(known) or _judged(known, composition)
     env = restored(deployment.engine.env, _below(values, "engine", "env"))
     deployment = deployment.model_copy(
         update={
@@ -131,6 +134,19 @@ def validate(composition: Composition) -> Recipe:
         for path, variable in unset_places(values)
     )
     return Recipe(deployment, composition.path, composition.provenance, unset)
+
+
+def _judged(known: dict[str, Any], composition: Composition) -> Deployment:
+    """What the schema makes of values, or says of them."""
+    from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and seldom needed
+
+    from speclaunch.recipe.schema import Deployment  # noqa: PLC0415
+
+    try:
+        return Deployment.model_validate(known)
+    except ValidationError as error:
+        found = [_problem(detail, composition) for detail in error.errors(include_url=False)]
+        raise InputError(sorted(found, key=_position)) from None
 
 
 def _knowable(values: dict[str, Any]) -> dict[str, Any]:
@@ -200,6 +216,10 @@ def _exists(values: object, path: KeyPath) -> bool:
 
 def _known_keys(path: KeyPath) -> str | None:
     """What may stand where an unknown key stands, the nearest first."""
+    from pydantic import BaseModel  # noqa: PLC0415
+
+    from speclaunch.recipe.schema import Deployment  # noqa: PLC0415
+
     model: Any = Deployment
     for part in path[:-1]:
         model = model.model_fields[str(part)].annotation

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.nearest import nearest
+from speclaunch.recipe.deployment import key_paths
 from speclaunch.resources import conf_dir
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 RECIPE = "recipe"
 """The key in front of a recipe's name: `recipe=NAME`."""
@@ -31,9 +28,7 @@ def meant_as_recipe(words: Iterable[str]) -> str | None:
 @cache
 def schema_paths() -> frozenset[str]:
     """Every key that a recipe may have, dotted (`launch.verify.prompt`), sections included."""
-    from speclaunch.recipe.schema import Deployment  # noqa: PLC0415  pydantic is slow to import
-
-    return frozenset(_paths(Deployment, ""))
+    return key_paths()
 
 
 @cache
@@ -45,13 +40,3 @@ def group_names() -> tuple[str, ...]:
 def is_server_argument(name: str) -> bool:
     """Whether the newest engine that we know has a server argument of this name."""
     return load_catalogue(held_versions()[-1]).by_name(name) is not None
-
-
-def _paths(model: type[BaseModel], prefix: str) -> Iterable[str]:
-    from pydantic import BaseModel  # noqa: PLC0415
-
-    for name, field in model.model_fields.items():
-        yield f"{prefix}{name}"
-        section = field.annotation
-        if isinstance(section, type) and issubclass(section, BaseModel):
-            yield from _paths(section, f"{prefix}{name}.")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from pathlib import Path
@@ -42,18 +42,23 @@ class _NotKnown(Exception):
     """Something that only Hydra knows how to take, or to refuse."""
 
 
-def quick_compose(path: Path, shown: str, search: Sequence[Path]) -> Composed | None:
+def quick_compose(
+    path: Path, shown: str, search: Sequence[Path], choices: Mapping[str, str] | None = None
+) -> Composed | None:
     """The recipe at `path` (without links), its groups looked for in the directories of `search`;
-    None where it needs Hydra. Raises InputError for a file that cannot be read."""
+    None where it needs Hydra. `choices`: options of groups that count instead of the written ones.
+    Raises InputError for a file that cannot be read."""
     directories = tuple(dict.fromkeys(_real(one) for one in search))
     file = read_source(path, shown)
     try:
         if not file.is_plain:
             raise _NotKnown
         items = tuple(_items(file.values.get("defaults")))
-        if path.parent == directories[0] and file.package is None and _comes_last(items):
+        plain = not choices and path.parent == directories[0] and file.package is None
+        if plain and _comes_last(items):
             return _laid_over(_ground(directories, items), file)
         composing = _Composing(directories, path, shown)
+        composing.overrides.update(choices or {})
         parts = composing.expanded(_Node(path.stem), 0)
         composing.require_overrides_used()
         return Composed(_merged(parts), *_provenance(parts))

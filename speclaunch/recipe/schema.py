@@ -1,12 +1,13 @@
 """The Deployment: what the user asked for, validated.
 
+Values that are plainly right become the records of `deployment.py`, which have the same names.
+
 `args:` is deliberately open here: its schema is the engine's own catalogue of server arguments
 (`speclaunch.engine.catalogue`), which depends on the engine version.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -24,6 +25,7 @@ from pydantic import (
 from speclaunch.errors import InputError
 from speclaunch.facts.declared_gpus import AUTO, declare
 from speclaunch.patterns import lazy
+from speclaunch.recipe.deployment import RecoveryPolicy, Steppable
 
 Scalar = str | int | float | bool | None
 ArgValue = Scalar | list[Any] | dict[str, Any]
@@ -196,30 +198,6 @@ class Launch(_Section):
 def _off(value: object) -> object:
     """YAML reads a plain `off` as false."""
     return "off" if value is False else value
-
-
-class RecoveryPolicy(StrEnum):
-    """How the next settings are found when a start ran out of memory."""
-
-    OFF = "off"
-    """Not at all: a start that fails is reported and not tried again."""
-    BUDGET = "budget"
-    """The memory budget chooses the first settings that are predicted to fit."""
-    ORDER = "order"
-    """One setting after the other, in the order that is written."""
-
-
-class Steppable(StrEnum):
-    """A setting that recovery may change."""
-
-    FRACTION = "mem_fraction_static"
-    GRAPHS = "cuda_graph_max_bs_decode"
-    TREE = "draft_tree"
-    """`speculative_num_steps`, `speculative_eagle_topk` and `speculative_num_draft_tokens`, which
-    only change together."""
-    RUNNING = "max_running_requests"
-    CHUNK = "chunked_prefill_size"
-    POOL = "max_total_tokens"
 
 
 class Floors(_Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
@@ -14,7 +14,9 @@ from speclaunch.plan.budget import Budget, Fit, MemoryPhase
 from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor
 from speclaunch.plan.memory.budget import budget as work_out
-from speclaunch.recipe.schema import Recovery
+
+if TYPE_CHECKING:
+    from speclaunch.recipe.schema import Recovery
 
 _LOWER = Cause(
     "forecast-out-of-memory",

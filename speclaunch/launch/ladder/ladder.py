@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.diagnosis.interface import Direction
@@ -26,8 +27,11 @@ from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor, key
 from speclaunch.plan.fit.search import Candidate, Search, best, candidate_of, levels
 from speclaunch.plan.memory.budget import budget as work_out
-from speclaunch.recipe.schema import Recovery, RecoveryPolicy
+from speclaunch.recipe.deployment import RecoveryPolicy
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.recipe.schema import Recovery
 
 _TOO_LARGE = "weights-do-not-fit"
 """The diagnosis of weights that are larger than the memory."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.launch.diagnosis.interface import Direction
 from speclaunch.launch.ladder.calibration import too_high, too_low, without
@@ -11,8 +11,11 @@ from speclaunch.launch.ladder.observations import Observation
 from speclaunch.plan.fit.knobs import FRACTION, arguments, steps_down
 from speclaunch.plan.fit.predict import Predictor, key, with_fraction
 from speclaunch.plan.request import canonical
-from speclaunch.recipe.schema import Recovery, RecoveryPolicy, Steppable
+from speclaunch.recipe.deployment import RecoveryPolicy, Steppable
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.recipe.schema import Recovery
 
 _CLOSE = 0.01
 """Nothing is looked for between fractions that are nearer to each other than this."""

@@ -9,13 +9,16 @@ data-parallel ranks share what is given for all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.algorithms import EAGLE_FAMILY
 from speclaunch.plan.topics.graphs import MOST, SIZES, decode_is_captured
-from speclaunch.recipe.schema import Floors, Steppable
+from speclaunch.recipe.deployment import Steppable
+
+if TYPE_CHECKING:
+    from speclaunch.recipe.schema import Floors
 
 FRACTION = "mem_fraction_static"
 STEPS, TOPK, TOKENS = (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import ceil, floor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.plan.budget import Budget
 from speclaunch.plan.fit.cost import known
@@ -19,8 +19,11 @@ from speclaunch.plan.fit.knobs import FRACTION, Step, steps_down
 from speclaunch.plan.fit.predict import Bounds, Predictor, with_fraction
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
-from speclaunch.recipe.schema import Recovery, Steppable
+from speclaunch.recipe.deployment import Steppable
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.recipe.schema import Recovery
 
 OBJECTIVE = "keep running requests, then KV tokens, then speculation depth"
 

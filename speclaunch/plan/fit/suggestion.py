@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.fit.alternatives import Alternative, alternatives, binding
@@ -13,8 +13,11 @@ from speclaunch.plan.fit.predict import Bounds, BudgetOf, PlanWith, Predictor
 from speclaunch.plan.fit.search import OBJECTIVE, Candidate, Search, best, levels
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.memory.margins import EXPECTED, Choice, Margins, margins
-from speclaunch.recipe.schema import Recovery, RecoveryPolicy, Steppable
+from speclaunch.recipe.deployment import PlainRecovery, RecoveryPolicy, Steppable
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.recipe.schema import Recovery
 
 RESERVE = EXPECTED - 1
 """The estimates of graphs and activations are the engine's own, which mean to be on the safe side:
@@ -24,7 +27,7 @@ _LEAST_EACH = 512
 for each other, or are taken back."""
 _WORTH_IT = 1.05
 """A fraction that gives so much more of a KV cache is worth a word."""
-SETTINGS = Recovery(policy=RecoveryPolicy.BUDGET, order=tuple(Steppable))
+SETTINGS = cast("Recovery", PlainRecovery(policy=RecoveryPolicy.BUDGET, order=tuple(Steppable)))
 """What may be changed where no recipe says."""
 
 

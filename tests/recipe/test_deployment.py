@@ -1,0 +1,134 @@
+"""The plain records of a deployment are what the schema makes of the same values."""
+
+from __future__ import annotations
+
+import copy
+import random
+from dataclasses import MISSING, fields
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from speclaunch.recipe import deployment, schema
+from speclaunch.recipe.compose import compose, recipe_names
+from speclaunch.recipe.deployment import key_paths, plain_deployment
+
+RECORDS = {
+    deployment.PlainDeployment: schema.Deployment,
+    deployment.PlainEngine: schema.Engine,
+    deployment.PlainHardware: schema.HardwareSection,
+    deployment.PlainLaunch: schema.Launch,
+    deployment.PlainLog: schema.EngineLog,
+    deployment.PlainVerification: schema.VerificationSection,
+    deployment.PlainWatchdog: schema.WatchdogSection,
+    deployment.PlainRestart: schema.Restart,
+    deployment.PlainRecovery: schema.Recovery,
+    deployment.PlainFloors: schema.Floors,
+    deployment.PlainLimits: schema.RecoveryLimits,
+    deployment.PlainObjective: schema.Objective,
+}
+VALUES = (
+    None, True, False, 0, 1, -1, 2, 63, 64, 100, 101, 4096, 4097, 10**20, 0.0, 0.1, 0.98, 1.0, 1.5, -0.5, 1e300, float("inf"),
+    float("nan"), "", "off", "order", "budget", "auto", "never", "text", "5", "0.5", "true", "cpu", "h100", "h100:8", "h100:x",
+    "nothing", "0.5.23", "0.05.1", ">=0.5.11", ">=0.5.11,<0.6", ">=0.5.11, <0.6", "==0.5.*", "~=0.5.3", "v0.5.11", "0.5.10.post1",
+    "0.5.9rc1", ">0.5,", "5.", [], ["mem_fraction_static"], ["mem_fraction_static", "mem_fraction_static"], ["x"], [1], (), {},
+    {"a": 1}, {"A_B": "x", "C": None, "D": True, "E": 1.5}, {"1A": "x"}, {"A": "x\0"}, {"A": [1]}, {1: 2},
+    {"x": [1, {"y": 2}], "z": {"q": None}}, {"x": {1: 2}}, {"x": (1,)}, {"policy": "never"}, {"keep": 5},
+    {"max_mb": 5}, {"enabled": False}, {"name": "cpu"}, {"mem_fraction_static": 0.99}, {"mem_fraction_static": 0.1},
+)  # fmt: skip
+
+
+def told(value: Any) -> Any:
+    """A section and all below it, with the types."""
+    if isinstance(value, BaseModel):
+        return {name: told(getattr(value, name)) for name in sorted(type(value).model_fields)}
+    if hasattr(type(value), "__dataclass_fields__"):
+        return {
+            name: told(getattr(value, name)) for name in sorted(one.name for one in fields(value))
+        }
+    return f"{type(value).__name__} {value!r}"
+
+
+def same(values: dict[str, Any]) -> bool:
+    """Whether the values are plain; what they give is what the schema gives."""
+    found = plain_deployment(copy.deepcopy(values))
+    if found is None:
+        return False
+    expected = schema.Deployment.model_validate(values)
+    assert told(found) == told(expected), values
+    assert str(found.engine.specifier) == str(expected.engine.specifier), values
+    assert found.engine.pinned == expected.engine.pinned, values
+    return True
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_names_and_defaults_are_those_of_the_schema(record: Any) -> None:
+    model = RECORDS[record]
+    assert {one.name for one in fields(record)} == set(model.model_fields)
+    for one in fields(record):
+        required = one.default is MISSING and one.default_factory is MISSING
+        assert required == model.model_fields[one.name].is_required(), one.name
+        assert "check" in one.metadata, one.name
+
+
+def test_what_is_not_said_is_the_same() -> None:
+    assert same({"name": "x", "args": {}})
+
+
+@pytest.mark.parametrize("name", sorted(recipe_names()))
+def test_our_recipes_are_plain(name: str) -> None:
+    assert same({"name": name, **compose(name).values})
+
+
+@pytest.mark.parametrize("path", sorted(key_paths()))
+def test_each_value_at_each_key(path: str) -> None:
+    for value in VALUES:
+        *sections, key = path.split(".")
+        values: dict[str, Any] = {"name": "x", "args": {"model_path": "m"}}
+        node = values
+        for section in sections:
+            node = node.setdefault(section, {})
+        node[key] = value
+        refused = False
+        try:
+            schema.Deployment.model_validate(copy.deepcopy(values))
+        except ValidationError:
+            refused = True
+        plain = plain_deployment(copy.deepcopy(values))
+        assert not (refused and plain is not None), (path, value)
+        if not refused:
+            same(values)
+
+
+@pytest.mark.thorough
+def test_values_by_chance() -> None:
+    chance, taken = random.Random(13), 0
+    paths = sorted(key_paths())
+    for _ in range(20_000):
+        values: dict[str, Any] = {"name": "x", "args": {}}
+        for path in chance.sample(paths, chance.randint(1, 4)):
+            node: Any = values
+            *sections, key = path.split(".")
+            for section in sections:
+                node = node.setdefault(section, {}) if isinstance(node, dict) else {}
+            if isinstance(node, dict):
+                node[key] = copy.deepcopy(chance.choice(VALUES))
+        try:
+            schema.Deployment.model_validate(copy.deepcopy(values))
+        except ValidationError:
+            assert plain_deployment(values) is None, values
+        else:
+            taken += same(values)
+    assert taken > 500
+
+
+def test_unknown_keys_are_the_schemas() -> None:
+    assert plain_deployment({"name": "x", "args": {}, "nothing": 1}) is None
+    assert plain_deployment({"name": "x", "args": {}, "launch": {"nothing": 1}}) is None
+    assert plain_deployment({"args": {}}) is None
+
+
+def test_settings_that_contradict_each_other_are_the_schemas() -> None:
+    for recovery in ({"policy": "order", "order": []}, {"limits": {"mem_fraction_static": 0.1}}):
+        assert plain_deployment({"name": "x", "args": {}, "recovery": recovery}) is None
