@@ -1,4 +1,4 @@
-"""Frozen dataclasses that cost little before they are used.
+"""Dataclasses that cost little before they are used.
 
 `@dataclass(frozen=True, slots=True)` writes and compiles six methods of a class when its module is
 imported, which takes about a millisecond: of a quick answer the larger part. `@record` leaves that
@@ -11,46 +11,61 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import Any, NoReturn, TypeVar, dataclass_transform
+from typing import Any, NoReturn, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
 _FACTORY = object()
 """The default in a signature where a field has a factory."""
 
 
+@overload
+def record(cls: type[T], /) -> type[T]: ...
+@overload
+def record(*, frozen: bool = ..., slots: bool = ...) -> Callable[[type[T]], type[T]]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def record(cls: type[T]) -> type[T]:
-    """A frozen dataclass with slots: `fields`, `replace`, `==`, `hash` and `repr` as there.
+def record(cls: type[T] | None = None, /, *, frozen: bool = True, slots: bool = True) -> Any:
+    """A dataclass, frozen and with slots: `fields`, `replace`, `==`, `hash`, `repr` as there.
 
     Fields with `kw_only` or `init=False` are not taken: use `dataclass` for them.
     """
-    made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-    made.__init__ = _first_init(made)
-    made.__setattr__, made.__delattr__ = _refuse_set, _refuse_delete
-    made.__getstate__, made.__setstate__ = _state, _set_state
-    for name, method in (("__repr__", _repr), ("__eq__", _equal), ("__hash__", _hash)):
-        if name not in cls.__dict__ or cls.__dict__[name] is None:
-            setattr(made, name, method)
+    if cls is None:
+        return lambda later: _made(later, frozen, slots)
+    return _made(cls, frozen, slots)
+
+
+def _made(cls: type[T], frozen: bool, slots: bool) -> type[T]:
+    own = cls.__dict__
+    made: Any = dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
+    made.__init__ = _first_init(made, frozen)
+    if frozen:
+        made.__setattr__, made.__delattr__ = _refuse_set, _refuse_delete
+        if slots:
+            made.__getstate__, made.__setstate__ = _state, _set_state
+    if "__repr__" not in own:
+        made.__repr__ = _repr
+    if "__eq__" not in own:
+        made.__eq__ = _equal
+    if own.get("__hash__") is None:
+        made.__hash__ = _hash if frozen else None
     result: type[T] = made
     return result
 
 
-def _first_init(cls: type) -> Callable[..., None]:
+def _first_init(cls: type, frozen: bool) -> Callable[..., None]:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        init = _init(cls)
+        init = _init(cls, frozen)
         cls.__init__ = init  # type: ignore[misc]
         init(self, *args, **kwargs)
 
     return __init__
 
 
-def _init(cls: Any) -> Callable[..., None]:
-    """The method that sets the fields of a class, through the setters of its slots."""
-    known: dict[str, Any] = {"_FACTORY": _FACTORY}
+def _init(cls: Any, frozen: bool) -> Callable[..., None]:
+    """The method that sets the fields of a class."""
+    known: dict[str, Any] = {"_FACTORY": _FACTORY, "_set": object.__setattr__}
     parameters, lines = ["self"], []
     for one in fields(cls):
         name = one.name
-        known[f"_set_{name}"] = getattr(cls, name).__set__
         value = name
         if one.default is not MISSING:
             known[f"_default_{name}"] = one.default
@@ -61,7 +76,7 @@ def _init(cls: Any) -> Callable[..., None]:
             value = f"_factory_{name}() if {name} is _FACTORY else {name}"
         else:
             parameters.append(name)
-        lines.append(f" _set_{name}(self, {value})")
+        lines.append(f" _set(self, {name!r}, {value})" if frozen else f" self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")
     text = f"def __init__({', '.join(parameters)}):\n" + ("\n".join(lines) or " pass")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
 
 
+@cache
 def _shipped(name: str) -> Path:
     """In a wheel they lie inside the package, in a checkout beside it."""
     inside = _PACKAGE / name
@@ -31,3 +33,8 @@ def models_dir() -> Path:
 def rule_pages_dir() -> Path:
     """The directory of the rules' pages, one Markdown file a code."""
     return _shipped("docs/rules")
+
+
+def shipped() -> tuple[Path, ...]:
+    """All directories of ours: the package, and what ships beside or inside it."""
+    return (_PACKAGE, recipes_dir(), conf_dir(), models_dir(), rule_pages_dir())

@@ -22,6 +22,7 @@ FLOORS = {
     "errors": 0,
     "heartbeat": 0,
     "home": 0,
+    "reads": 0,
     "resources": 0,
     "engine": 1,
     "cpu": 1,

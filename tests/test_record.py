@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -114,3 +115,43 @@ def test_it_is_matched_by_position() -> None:
     match Frozen(3, "b"):
         case Frozen(a, b):
             assert (a, b) == (3, "b")
+
+
+@record(frozen=False)
+class Open:
+    """One that changes."""
+
+    a: int
+    b: list[int] = field(default_factory=list)
+
+
+@record(slots=False)
+class Cached:
+    """One that keeps what it worked out."""
+
+    a: int
+
+    @cached_property
+    def double(self) -> int:
+        return self.a * 2
+
+
+def test_one_that_changes() -> None:
+    one = Open(1)
+    one.a = 2
+    one.b.append(3)
+    assert one == Open(2, [3])
+    assert copy.deepcopy(one) == one
+    assert not hasattr(one, "__dict__")
+    with pytest.raises(TypeError):
+        hash(one)
+
+
+def test_one_that_keeps_what_it_worked_out() -> None:
+    one = Cached(2)
+    assert one.double == 4
+    assert "double" in one.__dict__
+    assert hash(one) == hash(Cached(2))
+    assert pickle.loads(pickle.dumps(one)) == one
+    with pytest.raises(FrozenInstanceError):
+        one.a = 3  # type: ignore[misc]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from speclaunch import __version__
-from speclaunch.cli.quick import quick_lint
+from speclaunch.cli.quick import quick_launch, quick_lint
 from speclaunch.cli.verbs import stays
 from speclaunch.errors import ExitCode, SpeclaunchError
 
@@ -70,6 +70,14 @@ def _answer(words: list[str]) -> None:
         if code is not None:
             sys.stdout.flush()
             sys.exit(code)
+    launch = quick_launch(words)
+    if launch is not None:
+        from speclaunch.cli.launching import launch_recipe
+
+        try:
+            sys.exit(launch_recipe(launch))
+        except KeyboardInterrupt:
+            sys.exit(ExitCode.INTERRUPTED)
     from speclaunch.cli.commands import app, register
 
     register(words)

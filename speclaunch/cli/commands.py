@@ -53,9 +53,10 @@ app = typer.Typer(
     cls=_Verbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain text is shown at once: rich takes longer than the rest
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Launch and check speculative-decoding deployments of SGLang.\n\n"
-    "`speclaunch recipe=NAME \\[key=value …]` is short for `speclaunch launch recipe=NAME …`.",
+    "`speclaunch recipe=NAME [key=value …]` is short for `speclaunch launch recipe=NAME …`.",
 )
 
 
@@ -85,7 +86,7 @@ def register(words: list[str]) -> None:
         if wanted is not None and verb.name != wanted:
             continue
         if wanted is None:
-            app.command(verb.name, help=verb.help)(_not_loaded)
+            app.command(verb.name, short_help=verb.help)(_not_loaded)
         elif verb.is_group:
             app.add_typer(_load(verb.where), name=verb.name)
         else:

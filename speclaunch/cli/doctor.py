@@ -34,7 +34,7 @@ def doctor(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RECIPE [key=value]…]",
+            metavar="RECIPE [key=value]…",
             help="A recipe (`recipe=NAME`, `NAME` or a path to a YAML file) and Hydra overrides: "
             "all rules check it as well.",
         ),

@@ -24,7 +24,7 @@ def lint(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PATHS]…",
+            metavar="PATHS",
             help="Files or directories; `-` reads standard input. Default: the current directory.",
         ),
     ] = None,
@@ -37,6 +37,13 @@ def lint(
     select: Select = None,
     ignore: Ignore = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Check all files, also those that did not change.")
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that check. Default: more than one for many files."),
+    ] = None,
     output_format: Annotated[
         OutputFormat, typer.Option("--output-format", help="Output format.")
     ] = OutputFormat.TEXT,
@@ -53,6 +60,8 @@ def lint(
         tuple(select or ()),
         tuple(ignore or ()),
         strict,
+        no_cache,
+        jobs,
         output_format,
     )
     raise typer.Exit(check_files(asked))

@@ -11,15 +11,17 @@ version that it is asked about.  The data is made by ``tools/catalogue.py`` from
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from speclaunch import reads
 from speclaunch.engine import forks, timeline
 from speclaunch.engine.argument import (
     Argument,
@@ -109,7 +111,7 @@ class History:
         yield from (self.first, self.last)
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Catalogue:
     """The arguments of one release by primary flag, and its environment variables."""
 
@@ -258,7 +260,11 @@ def load(version: str, directory: Path | None = None) -> Catalogue:
     if version not in _shipped_versions():
         held = resolve_version(version, place).held
     own = forks.file_of(held, place) if forks.MARK in held else place / f"{held}.json"
-    return _load(held, str(own) if _may_read(own) else None)
+    if not _may_read(own):
+        return _load(held, None)
+    with contextlib.suppress(OSError):
+        reads.content(own, own.stat())
+    return _load(held, str(own))
 
 
 def history(name: str) -> History | None:
@@ -333,12 +339,12 @@ def _default_directory() -> Path:
 
 def _may_read(path: Path) -> bool:
     """Whether it is there; what another user keeps to himself is not there for us."""
-    return os.access(path, os.R_OK)
+    return reads.may_read(path)
 
 
 def _added(directory: Path) -> Iterator[str]:
     if _may_read(directory):
-        for file in sorted(directory.glob("*.json")):
+        for file in reads.below(directory, ".json"):
             if file.stem in _shipped_versions() or is_version(file.stem):
                 yield file.stem
 

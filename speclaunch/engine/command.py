@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from speclaunch.engine.canonical import canonical
@@ -14,14 +14,13 @@ from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, histo
 from speclaunch.engine.environment import FromEnvironment, dumped, unset_in
 from speclaunch.engine.nearest import nearest
 from speclaunch.engine.renames import REMOVALS, conversion, dead_variable, other_names
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 MODULE = "sglang.launch_server"
 
 _SECRET_ARGUMENTS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password"})
-_SECRET_VARIABLE = re.compile(
-    r"(TOKEN|SECRETS?|PASSWORDS?|PASSWD|CREDENTIALS?|(^|_)KEYS?)($|_)", re.I
-)
+_SECRET_VARIABLE = lazy(r"(TOKEN|SECRETS?|PASSWORDS?|PASSWD|CREDENTIALS?|(^|_)KEYS?)($|_)", re.I)
 
 
 @record
@@ -87,7 +86,7 @@ class Spelling:
         return None
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Speller:
     catalogue: Catalogue
     arguments: list[SpelledArgument] = field(default_factory=list)

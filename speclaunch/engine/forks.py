@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from speclaunch import reads
 from speclaunch.engine.argument import Argument, EngineVariable, encode_argument, encode_variable
 from speclaunch.errors import InputError, Problem
 
@@ -46,6 +47,7 @@ def read_fork(source: Path, directory: Path, base: Base, version: str | None = N
     release it was made from, where the package does not say one.  Variables, and what reads an
     argument, are taken from that release.  Raises InputError.
     """
+    reads.unrepeatable()  # hundreds of files tell what an engine takes
     source = _package(source.expanduser())
     mark = _signature(source, version)
     kept = sorted((directory / _FOLDER).glob(f"*{MARK}{mark}.json"))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 
+from speclaunch.patterns import lazy
+
 _NAME = (
     r"[\w.-]*(?:api[_-]key|password|passwd|secret|token|credentials?"
     r"|(?-i:(?:(?:TOKEN|SECRET|PASSWORD|CREDENTIAL)S?|(?<![A-Z])KEYS?)(?:_[A-Z0-9_]+)?))"
 )
-_ARGUMENT = re.compile(
+_ARGUMENT = lazy(
     rf"(?P<name>(?:--|\b){_NAME}(?:[\"']?\s*[:=]\s*|\s+|[\"'],\s*))(?P<value>\"[^\"]*\"|'[^']*'|\S+)",
     re.I,
 )
-_HARMLESS = re.compile(r"(?:--|\$|[\"']?\$\{|\d+[,\s]|none\b|null\b|true\b|false\b)", re.I)
-_NUMBERS = re.compile(r"tokens?$", re.I)
+_HARMLESS = lazy(r"(?:--|\$|[\"']?\$\{|\d+[,\s]|none\b|null\b|true\b|false\b)", re.I)
+_NUMBERS = lazy(r"tokens?$", re.I)
 """`--speculative-num-draft-tokens 4` is no secret."""
 
 
@@ -42,13 +44,13 @@ def _mask(found: re.Match[str]) -> str:
     return f"{found['name']}***"
 
 
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = lazy(
     r"your|example|placeholder|change[-_ ]?me|dummy|fake|redacted|insert|replace|todo|fixme"
     r"|-here\b|_here\b|\bmy[-_](?:api[-_]?)?(?:key|token|secret|password)\b"
     r"|[<>{}()\[\]$`…]|\.\.\.|\*{2}|x{3}|0{6}|(?:123456|abcdef|abc-?123)",
     re.I,
 )
-_NO_SECRET = re.compile(
+_NO_SECRET = lazy(
     r"(?:none|null|nil|true|false|yes|no|on|off|auto|empty|test|token|secret|password|key|[\d.,]*)\Z"
     r"|[~.]{0,2}/|\w+://[^@]*\Z",
     re.I,

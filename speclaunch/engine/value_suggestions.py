@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from speclaunch.engine.argument import Argument, ArgumentKind
 from speclaunch.engine.catalogue import Catalogue, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.nearest import nearest
 from speclaunch.engine.renames import CONVERSIONS, REMOVALS, other_names
+from speclaunch.patterns import lazy
 
-_CHOICE = re.compile(r"invalid choice: (?:'(?P<text>[^']*)'|(?P<bare>[^\s(]+))")
+_CHOICE = lazy(r"invalid choice: (?:'(?P<text>[^']*)'|(?P<bare>[^\s(]+))")
 _ADVICE = (
     # argparse's words, and the remedy; {flag}, {name} and {example} are filled in
     ("invalid int value: ", "write a whole number for {name}{example}"),

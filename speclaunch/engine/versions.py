@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from speclaunch.errors import InputError, Problem
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 if TYPE_CHECKING:
     from packaging.version import Version
 
-_SPELLING = re.compile(r"^\s*(?:sglang\s*==\s*)?v?(?P<version>\S+)\s*$", re.IGNORECASE)
+_SPELLING = lazy(r"^\s*(?:sglang\s*==\s*)?v?(?P<version>\S+)\s*$", re.IGNORECASE)
 _NEWEST = ("latest", "newest")
 
 
@@ -33,7 +34,11 @@ class ResolvedVersion:
 
 def ascending(versions: Iterable[str]) -> tuple[str, ...]:
     """Versions in release order, each once."""
-    return tuple(sorted(set(versions), key=_parse))
+    found = set(versions)
+    keys = {version: _plain_key(version) for version in found}
+    if None in keys.values():
+        return tuple(sorted(found, key=_parse))
+    return tuple(sorted(found, key=lambda version: keys[version] or ((), 0)))
 
 
 def is_version(text: str) -> bool:
@@ -89,10 +94,25 @@ def _plain_clause(text: str) -> tuple[str, _PlainKey] | None:
     """The comparison and the version of one clause; None where it takes more than comparing."""
     text = text.strip()
     operator = next((one for one in _COMPARED if text.startswith(one)), None)
-    key = _plain_key(text[len(operator) :].strip()) if operator is not None else None
-    return None if operator is None or key is None else (operator, key)
+    key = _bound(text[len(operator) :].strip()) if operator is not None else None
+    if operator is None or key is None or (operator == ">" and key[1] < -1):
+        return None
+    return operator, key
 
 
+def _bound(version: str) -> _PlainKey | None:
+    """The key of a version that a clause names: also of a candidate, which a release follows."""
+    release, candidate, number = version.partition("rc")
+    if not candidate:
+        return _plain_key(version)
+    key = _plain_key(release)
+    if key is None or key[1] >= 0 or not (number.isdecimal() and number.isascii()):
+        return None
+    return key[0], int(number) - _CANDIDATES
+
+
+_CANDIDATES = 1000
+"""More than a release has of them."""
 _COMPARED = (">=", "<=", "<", ">")
 """Of PEP 440: what else there is (`==`, `~=`, wildcards) is packaging's to say."""
 

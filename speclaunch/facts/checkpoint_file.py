@@ -29,6 +29,7 @@ from speclaunch.facts.safe_json import (
     texts,
 )
 from speclaunch.facts.unknown import UnknownFact
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 """The form that this reads and writes."""
 MOST_BYTES_OF_FILE = 1 << 20
-_DAY = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
-_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_DAY = lazy(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
+_COMMIT = lazy(r"[0-9a-f]{40}\Z")
 
 
 @record

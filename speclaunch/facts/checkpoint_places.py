@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import glob
+import contextlib
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
+from speclaunch import reads
 from speclaunch.facts.hub_name import HUB_NAME
 from speclaunch.facts.safe_json import UnreadableFileError, is_directory, read_start
+from speclaunch.patterns import lazy
 
-_COMMIT = re.compile(r"[0-9a-f]{1,64}\Z")
+_COMMIT = lazy(r"[0-9a-f]{1,64}\Z")
 _MOST_SNAPSHOTS = 100
 
 
@@ -47,13 +48,22 @@ def _called(directory: Path, path: Path, *, on_hub: bool) -> Iterator[Path]:
         return
     if path.parent.name not in ("", ".."):
         yield directory / path.parent.name / path.name
+    found = list(islice(_below(directory, path.name), 2))
+    if len(found) == 1:  # `meta-llama/Llama-3.1-8B`, when no other is called so
+        yield found[0]
+
+
+def _below(directory: Path, name: str) -> Iterator[Path]:
+    """The checkpoints of that name in the directories below one."""
     try:
-        below = directory.glob(f"*/{glob.escape(path.name)}/config.json")
-        found = list(islice(below, 2))
+        inner = reads.names(directory)
     except OSError:
         return
-    if len(found) == 1:  # `meta-llama/Llama-3.1-8B`, when no other is called so
-        yield found[0].parent
+    for organisation in inner:
+        checkpoint = directory / organisation / name
+        with contextlib.suppress(PermissionError):
+            if reads.exists(checkpoint / "config.json"):
+                yield checkpoint
 
 
 def hub_cache(environment: Mapping[str, str], home: Path | None = None) -> Path:
@@ -80,6 +90,8 @@ def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
 
 def expanded(path: str, home: Path | None = None) -> Path:
     """As the hub's library expands it; without a home directory `~` stays what it is."""
+    if "$" in path:
+        reads.unrepeatable()  # any variable
     return (home or Path()) / os.path.expandvars(os.path.expanduser(path))  # noqa: PTH111
 
 
@@ -109,7 +121,8 @@ def _reference(path: Path) -> str | None:
 
 def _newest_first(snapshots: Path) -> list[Path]:
     try:
-        dated = [(path.lstat().st_mtime, path) for path in snapshots.iterdir()]
+        found = [snapshots / name for name in reads.names(snapshots)]
+        dated = [(reads.changed(path), path) for path in found]
     except OSError:
         return []
     return [path for _, path in sorted(dated, reverse=True)[:_MOST_SNAPSHOTS]]

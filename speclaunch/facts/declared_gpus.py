@@ -8,6 +8,7 @@ from dataclasses import replace
 from speclaunch.engine.nearest import nearest
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.patterns import lazy
 
 AUTO = "auto"
 """What a recipe says for the hardware of the machine that it is launched on."""
@@ -83,7 +84,7 @@ _ALIASES = {
     "rtx6000pro": "rtxpro6000",
     "v100": "v100-32gb",
 }
-_NOISE = re.compile(
+_NOISE = lazy(
     r"nvidia|amd|geforce|tesla|quadro|instinct|graphics|sxm\d?|pcie|oam|ac|hbm\d?e?|generation"
     r"|blackwell|edition|server|workstation|max|q"
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from speclaunch import reads
 from speclaunch.engine.catalogue import UnknownVersion, add_fork, resolve_version
 from speclaunch.engine.forks import is_path
 from speclaunch.engine.versions import ResolvedVersion
@@ -57,8 +58,8 @@ def declared(
         return read_installed(find_runtime(python), version)
     path = Path(text).expanduser()
     beside = near / path if near is not None else path
-    if beside.exists() or path.exists() or is_path(text):
-        return add_fork(beside if beside.exists() else path, version=version)
+    if reads.exists(beside) or reads.exists(path) or is_path(text):
+        return add_fork(beside if reads.exists(beside) else path, version=version)
     return resolve_version(text).held
 
 

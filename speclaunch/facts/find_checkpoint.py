@@ -26,9 +26,10 @@ from speclaunch.facts.read_checkpoint import from_config, read_checkpoint
 from speclaunch.facts.repository_facts import facts_file
 from speclaunch.facts.safe_json import UnreadableFileError, is_file
 from speclaunch.facts.sources import NOWHERE_ELSE, Sources
+from speclaunch.patterns import lazy
 
-_REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_REVISION = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})*\Z", re.ASCII)
+_REMOTE = lazy(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_REVISION = lazy(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})*\Z", re.ASCII)
 
 
 def find_checkpoint(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from speclaunch import reads
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts, UnknownFact
 from speclaunch.facts.find_checkpoint import find_checkpoint
@@ -42,7 +42,7 @@ def gather(
     return Facts(known[0], known[1], hardware, runtime, tuple(unknown), made)
 
 
-@lru_cache(maxsize=1024)
+@reads.remembered(1024)
 def _found(
     name: str, sources: Sources, tokenizers: bool, revision: str | None
 ) -> Checkpoint | UnknownFact:

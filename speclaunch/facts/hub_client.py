@@ -9,7 +9,6 @@ what is asked here is therefore read here, up to a size and for so long. Works w
 from __future__ import annotations
 
 import os
-import re
 import sys
 import threading
 import time
@@ -23,13 +22,14 @@ from urllib.parse import quote, urlsplit
 
 from speclaunch import __version__
 from speclaunch.facts.safe_json import MOST_BYTES, UnreadableFileError, parse_object, size
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 T = TypeVar("T")
 
 MAIN = "main"
 _TRUE = frozenset({"1", "on", "yes", "true"})
-_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_COMMIT = lazy(r"[0-9a-f]{40}\Z")
 _MAX_API_BYTES = 16 << 20
 _CHUNK = 1 << 16
 _NO_REVISION, _NO_REPOSITORY = "RevisionNotFound", "RepoNotFound"

@@ -26,13 +26,14 @@ from speclaunch.facts.safetensors_header import (
 )
 from speclaunch.facts.tensors import Headers
 from speclaunch.facts.weights import INDEX
+from speclaunch.patterns import lazy
 
 _SECONDS = 120.0
 _FIRST_BYTES = 1 << 17
 """What is asked first of each file: the whole header of most."""
 _MOST_FILES = 256
 _SINGLE = "model.safetensors"
-_FILE = re.compile(r"(?:[\w.-]{1,200}/){0,4}[\w.-]{1,200}\.safetensors\Z", re.ASCII)
+_FILE = lazy(r"(?:[\w.-]{1,200}/){0,4}[\w.-]{1,200}\.safetensors\Z", re.ASCII)
 
 
 def fetch_tensors(name: str, revision: str = MAIN) -> KeptTensors:

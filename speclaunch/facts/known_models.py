@@ -8,14 +8,15 @@ from functools import lru_cache
 
 from speclaunch.engine.nearest import nearest
 from speclaunch.facts.hub_name import HUB_NAME
+from speclaunch.patterns import lazy
 from speclaunch.resources import models_dir
 
 _EXPORTED = (
     "fp8|fp4|nvfp4|mxfp4|mxfp8|awq|gptq|gguf|bnb|int4|int8|w4a16|w4afp8|w4a8|w8a8|w8a16|w4a4"
     "|4bit|8bit|4-bit|8-bit|fp8kv|dynamic|kv|marlin|eagle|block|quantized|unsloth|bf16|channel|ptpc"
 )
-_EXPORT_WORDS = re.compile(rf"(?<![a-z0-9])(?:{_EXPORTED})(?![a-z0-9])", re.IGNORECASE)
-_QUANTISED = re.compile(
+_EXPORT_WORDS = lazy(rf"(?<![a-z0-9])(?:{_EXPORTED})(?![a-z0-9])", re.IGNORECASE)
+_QUANTISED = lazy(
     r"(?<![a-z0-9])(?:fp8\w*|fp4|nvfp4|mxfp4|mxfp8|awq|gptq|gguf|bnb|int[48]|w\d+a\w*\d|[48]-?bit)"
     r"(?![a-z0-9])",
     re.IGNORECASE,

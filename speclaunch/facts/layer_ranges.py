@@ -7,15 +7,16 @@ names; whoever reads it sees `quantized_layers` as the publisher wrote it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from itertools import product
 from math import prod
 from typing import Any
 
+from speclaunch.patterns import lazy
+
 SHORT = "quantized_layer_ranges"
 LONG = "quantized_layers"
-_RANGE = re.compile(r"\[(\d{1,6})-(\d{1,6})\]")
+_RANGE = lazy(r"\[(\d{1,6})-(\d{1,6})\]")
 _MOST_NAMES = 100_000
 _DEPTH = 3
 

@@ -5,22 +5,22 @@ Only `[assume]` so far: checkpoints whose facts are taken to be those of another
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from speclaunch import reads
 from speclaunch.engine.nearest import nearest
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.facts.hub_name import HUB_NAME
 from speclaunch.facts.repository_facts import upward
 from speclaunch.facts.safe_json import UnreadableFileError, is_file, read_start
+from speclaunch.patterns import lazy
 
 FILE = "speclaunch.toml"
 _MOST_BYTES = 1 << 20
 _TABLES = ("assume",)
-_LINE = re.compile(r"line (\d+), column (\d+)")
+_LINE = lazy(r"line (\d+), column (\d+)")
 
 Assumptions = tuple[tuple[str, str], ...]
 """Pairs of a checkpoint and the one that it is taken to be as."""
@@ -39,7 +39,7 @@ def assumption(text: str) -> tuple[str, str]:
     return name, other
 
 
-@lru_cache(maxsize=1024)
+@reads.remembered(1024)
 def assumed_above(directory: Path) -> Assumptions:
     """The assumptions of the nearest `speclaunch.toml` in a directory or above it.
 
@@ -82,7 +82,7 @@ def _assumptions(path: Path) -> Assumptions:
 
 def _refused(path: Path, why: str, key: str, near: tuple[str, ...] = ()) -> InputError:
     """With the line on which the key stands."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = reads.read_text(path).splitlines()
     at = next((number for number, line in enumerate(lines, 1) if key in line), 1)
     remedy = f"did you mean `{near[0]}`?" if near else 'write "org/name" = "org/sibling"'
     return InputError(Problem(f"{FILE}: {why}", place=Place(str(path), at, 1), help=remedy))

@@ -18,19 +18,20 @@ from speclaunch.facts.safetensors_header import TensorHeader, read_header
 from speclaunch.facts.tensors import must_be_inside
 from speclaunch.facts.tokenizer import read_vocabulary
 from speclaunch.facts.weights import INDEX, loaded_files, read_weights
+from speclaunch.patterns import lazy
 
-_NEEDLESS = re.compile(
+_NEEDLESS = lazy(
     r"_name_or_path|_commit_hash|id2label|label2id|task_specific_params|bad_words_ids"
     r"|generation_config|pruned_heads|finetuning_task"
 )
 """Keys that no rule reads, and that are long, or name somebody's machine."""
-_SECRET = re.compile(
+_SECRET = lazy(
     r"(?:^|_)(?:(?:api|access|auth|hub|hf|secret|private|bearer)_?(?:key|token)|secret"
     r"|password|passwd|credentials?)$",
     re.IGNORECASE,
 )
 """Keys of secrets, and not `mask_token`."""
-_TOKEN = re.compile(r"\b(?:hf|gh[a-z]|sk|glpat)[_-][A-Za-z0-9_-]{16,}")
+_TOKEN = lazy(r"\b(?:hf|gh[a-z]|sk|glpat)[_-][A-Za-z0-9_-]{16,}")
 """How access tokens of the hub and of others begin, wherever they stand."""
 _MOST_DEPTH = 50
 MOST_HEADERS = 4

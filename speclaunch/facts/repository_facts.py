@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from speclaunch import reads
 from speclaunch.facts.checkpoint_file import file_of
 from speclaunch.facts.hub_name import HUB_NAME
 from speclaunch.facts.safe_json import UnreadableFileError, is_directory
@@ -39,7 +40,7 @@ def facts_file(folders: Iterable[Path], name: str) -> Path | None:
     """
     for folder in folders:
         path = file_of(folder, name)
-        if path is not None and os.path.lexists(path):
+        if path is not None and reads.lexists(path):
             refuse_a_way_out(folder, path)
             return path
     return None
@@ -72,10 +73,10 @@ def refuse_a_way_out(folder: Path, path: Path) -> None:
     """
     try:
         if folder.parts[-2:] == FOLDER.parts:
-            base = folder.parent.parent.resolve() / FOLDER
+            base = reads.resolve(folder.parent.parent) / FOLDER
         else:  # one that the user named
-            base = folder.resolve()
-        inside = path.resolve().is_relative_to(base)
+            base = reads.resolve(folder)
+        inside = reads.resolve(path).is_relative_to(base)
     except (OSError, RuntimeError, ValueError):  # RuntimeError: a circle of links
         inside = False
     if not inside:
@@ -91,7 +92,7 @@ def home_of_facts(start: Path) -> Path:
 
 def _directory(start: Path) -> Path:
     """The directory of a file, without links."""
-    return (start if is_directory(start) else start.parent).resolve()
+    return reads.resolve(start if is_directory(start) else start.parent)
 
 
 def upward(start: Path) -> Iterator[Path]:
@@ -103,5 +104,5 @@ def upward(start: Path) -> Iterator[Path]:
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111  Path's own raises without one
     for directory in (own, *own.parents):
         yield directory
-        if str(directory) == home or os.path.lexists(directory / ".git"):
+        if str(directory) == home or reads.lexists(directory / ".git"):
             return

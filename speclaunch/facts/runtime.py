@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from speclaunch import reads
 from speclaunch.errors import LaunchError
+from speclaunch.facts.runtime_reads import note_environment
 from speclaunch.record import record
 
 _PACKAGES = (
@@ -38,7 +40,8 @@ for name in names:
 import importlib.util
 spec = importlib.util.find_spec("sglang")  # finds it, also where it is a checkout; runs nothing
 place = list(spec.submodule_search_locations or [None])[0] if spec else None
-print(json.dumps({"python": platform.python_version(), "packages": found, "sglang": place}))
+print(json.dumps({"python": platform.python_version(), "packages": found, "sglang": place,
+                  "executable": sys.executable, "path": sys.path}))
 """
 )
 _PROBE_SECONDS = 15
@@ -103,6 +106,8 @@ def probe(interpreter: Path) -> Runtime:
 
     def read(found: Any) -> Runtime:
         place = Path(found["sglang"]) if found["sglang"] else None
+        folders = [str(folder) for folder in found.get("path", ())]
+        note_environment(interpreter, Path(found.get("executable", interpreter)), folders)
         return Runtime(interpreter, found["python"], dict(found["packages"]), place)
 
     try:
@@ -137,6 +142,7 @@ def find_runtime(wanted: str | None) -> Runtime:
             own = interpreter == Path(sys.executable).absolute()
             runtime = _own() if own else probe(interpreter)
         except LaunchError:
+            reads.unrepeatable()
             continue
         if runtime.sglang is not None:
             return runtime
@@ -156,6 +162,8 @@ def _own() -> Runtime:
     spec = importlib.util.find_spec("sglang")
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
     place = Path(places[0]) if places else None
+    own = Path(sys.executable)
+    note_environment(own, own, sys.path)
     return Runtime(Path(sys.executable).absolute(), platform.python_version(), packages, place)
 
 
@@ -199,12 +207,14 @@ def _named(wanted: str) -> Path:
 
 def _candidates() -> Iterator[Path]:
     seen: set[tuple[Path, Path]] = set()
-    for base in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX")):
+    for base in (reads.variable("VIRTUAL_ENV"), reads.variable("CONDA_PREFIX")):
         if base:
             yield from _new(Path(base) / "bin" / "python", seen)
     yield from _new(Path(sys.executable), seen)
     for name in ("python3", "python"):
         found = shutil.which(name)
+        for folder in (reads.variable("PATH") or os.defpath).split(os.pathsep):
+            reads.may_run(f"{folder or os.curdir}/{name}")
         if found:
             yield from _new(Path(found), seen)
 
@@ -213,6 +223,6 @@ def _new(path: Path, seen: set[tuple[Path, Path]]) -> Iterator[Path]:
     """`python` beside the `python3` that it is a link to is no other; in another directory it is
     another environment's."""
     path = path.absolute()
-    if path.exists() and (path.parent, path.resolve()) not in seen:
-        seen.add((path.parent, path.resolve()))
+    if reads.exists(path) and (path.parent, reads.resolve(path)) not in seen:
+        seen.add((path.parent, reads.resolve(path)))
         yield path

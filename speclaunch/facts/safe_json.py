@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from speclaunch import reads
+
 MAX_CONFIG_BYTES = 8 << 20
 MAX_INDEX_BYTES = 64 << 20
 MAX_TOKENIZER_BYTES = 100 << 20
@@ -34,9 +36,13 @@ def read_start(path: Path, most: int) -> tuple[bytes, int]:
         with os.fdopen(handle, "rb") as stream:
             found = os.fstat(stream.fileno())
             if not stat.S_ISREG(found.st_mode):
+                reads.unrepeatable()
                 raise UnreadableFileError(f"{path.name} is not a regular file")
-            return stream.read(most), found.st_size
+            data = stream.read(most)
+            reads.content(path, found, data if len(data) == found.st_size else None)
+            return data, found.st_size
     except OSError as error:
+        reads.failed(path, error)
         raise UnreadableFileError(f"{path.name}: {error.strerror or error}") from None
     except ValueError as error:  # a name with a NUL
         raise UnreadableFileError(f"{path.name!r}: {error}") from None
@@ -68,7 +74,7 @@ def parse_object(data: bytes, name: str) -> dict[str, Any]:
 def is_file(path: Path) -> bool:
     """Whether there is a file that this user may look at; False for whatever goes wrong."""
     try:
-        return path.is_file()
+        return reads.is_file(path)
     except (OSError, ValueError):  # no permission, a name too long, a NUL in it
         return False
 
@@ -76,7 +82,7 @@ def is_file(path: Path) -> bool:
 def is_directory(path: Path) -> bool:
     """Whether there is a directory that this user may look at; False for whatever goes wrong."""
     try:
-        return path.is_dir()
+        return reads.is_dir(path)
     except (OSError, ValueError):
         return False
 

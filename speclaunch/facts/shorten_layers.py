@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from speclaunch.facts.layer_ranges import LONG, SHORT, expanded
+from speclaunch.patterns import lazy
 
-_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
-_BRACE = re.compile(r"[{}\[\]]")
+_NUMBER = lazy(r"(?<=\.)\d+(?=\.|$)")
+_BRACE = lazy(r"[{}\[\]]")
 _LONG_TABLE = 40
 """A table of fewer names stays as it is."""
 

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from speclaunch import reads
 from speclaunch.facts.safetensors_header import BITS, TensorHeader
 from speclaunch.record import record
 
@@ -95,8 +96,10 @@ def _pieces(file: Path, places: list[tuple[int, int]]) -> list[bytes] | None:
     """The bytes at some places; None where the file does not have them any more."""
     try:
         with file.open("rb", buffering=0) as stream:
+            reads.content(file, os.fstat(stream.fileno()))
             found = [os.pread(stream.fileno(), length, at) for at, length in places]
-    except OSError:
+    except OSError as error:
+        reads.failed(file, error)
         return None
     return (
         found if all(len(data) == n for data, (_, n) in zip(found, places, strict=True)) else None

@@ -7,6 +7,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from speclaunch import reads
 from speclaunch.facts import tensor_values
 from speclaunch.facts.safe_json import UnreadableFileError, is_directory
 from speclaunch.facts.safetensors_header import BrokenHeaderError, TensorHeader, read_header
@@ -19,6 +20,7 @@ _BUDGET = 32 << 20
 _MOST_OF_ONE = 1 << 20
 _MOST_FILES = 1024
 _MOST_TENSORS = 400_000
+_MOST_LOOKS = 1 << 16
 
 
 @record
@@ -61,16 +63,14 @@ class TensorsOnDisk:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._headers: Headers | None = None
         self._files: dict[str, Path] = {}
-        self._contents: dict[tuple[str, int], Content | None] = {}
+        self._read_once = reads.remembered(1)(self._read)
+        self._look_once = reads.remembered(_MOST_LOOKS)(self._look)
 
     @property
     def headers(self) -> Headers:
         """Read once. Never raises for what is in the files."""
-        if self._headers is None:
-            self._headers = self._read()
-        return self._headers
+        return self._read_once()
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
         """Of each tensor the beginning, the middle and the end where it is large."""
@@ -78,13 +78,13 @@ class TensorsOnDisk:
         most = min(_MOST_OF_ONE, _BUDGET // max(len(wanted), 1))
         found = {}
         for name in wanted:
-            if (name, most) not in self._contents:
-                header = self.headers.tensors[name]
-                self._contents[name, most] = tensor_values.look(self._files[name], header, most)
-            content = self._contents[name, most]
+            content = self._look_once(name, most)
             if content is not None:
                 found[name] = content
         return found
+
+    def _look(self, name: str, most: int) -> Content | None:
+        return tensor_values.look(self._files[name], self.headers.tensors[name], most)
 
     def integers(self, name: str) -> tuple[int, ...] | None:
         """See TensorFacts."""
@@ -138,7 +138,7 @@ def must_be_inside(file: Path, directory: Path) -> None:
     `models--org--name`: that is inside.
     """
     try:
-        real, inside = file.resolve(), [directory.resolve()]
+        real, inside = reads.resolve(file), [reads.resolve(directory)]
     except (OSError, RuntimeError) as error:
         raise UnreadableFileError(f"{file.name}: {error}") from None
     repository = inside[0].parent.parent

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from speclaunch import reads
 from speclaunch.facts.safe_json import (
     MAX_INDEX_BYTES,
     MOST_BYTES,
@@ -17,6 +17,7 @@ from speclaunch.facts.safe_json import (
     size,
 )
 from speclaunch.facts.safetensors_header import read_names
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 INDEX = "model.safetensors.index.json"
@@ -28,11 +29,11 @@ _MOST_MISSING = 100
 # `language_model.mtp.…`: mimo_mtp.py, mimo_v2_nextn.py, qwen3_5_mtp.py, nemotron_h_mtp.py,
 # deepseek_v4_nextn.py, hunyuan_v4_nextn.py, longcat_flash_nextn.py, iquest_q1_mtp.py,
 # ernie4_eagle.py in srt/models of 0.5.23.
-_NAMED = re.compile(r"(?:^|\.)(?:mtp|nextn)(?:_[a-z_]+)?\.")
+_NAMED = lazy(r"(?:^|\.)(?:mtp|nextn)(?:_[a-z_]+)?\.")
 # Or it is the layer behind the last one, `model.layers.61.…` for the 61 layers of DeepSeek-V3:
 # deepseek_weight_loader.py, glm4_moe.py, glm5_next_nextn.py, step3p5_mtp.py, hunyuan_v3_nextn.py.
 # The prefix keeps a deep vision tower apart.
-_LAYER = re.compile(r"(?:model\.)?(?:language_model\.)?(?:model\.)?layers\.([0-9]+)\.(.*)")
+_LAYER = lazy(r"(?:model\.)?(?:language_model\.)?(?:model\.)?layers\.([0-9]+)\.(.*)")
 # Only such a layer has these, wherever a separate copy of it counts it from (`model.layers.0.…`).
 _OWN = ("eh_proj.", "enorm.", "hnorm.", "shared_head.norm.")
 _MARKS = ("mtp", "nextn", *_OWN)
@@ -110,10 +111,7 @@ def _is_mtp(name: str, hidden_layers: int | None) -> bool:
 
 def weight_files(directory: Path) -> list[Path]:
     """The safetensors files in a directory, in the order of their names."""
-    try:
-        found = sorted(directory.glob("*.safetensors")) if is_directory(directory) else []
-    except OSError:
-        return []
+    found = reads.below(directory, ".safetensors") if is_directory(directory) else []
     return [file for file in found if is_file(file)]  # a broken link of a cache is no file
 
 
@@ -132,7 +130,7 @@ def loaded_files(directory: Path) -> list[Path]:
 def _total(files: Collection[Path]) -> int | None:
     """Bytes of the files; None where there are none."""
     try:
-        return sum(file.stat().st_size for file in files) or None
+        return sum(map(reads.size, files)) or None
     except OSError:
         return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import yaml
 
@@ -33,12 +33,13 @@ from speclaunch.importer import nodes
 from speclaunch.importer.interface import Invocation, Reading, Word
 from speclaunch.importer.sglang_yaml import read_sglang_yaml
 from speclaunch.importer.source_text import Document
+from speclaunch.record import record
 
 _KEY = re.compile(r"--[^\s:]+")
 _Pair = tuple[yaml.ScalarNode, yaml.Node]
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _File:
     """The file, read as each version reads it."""
 

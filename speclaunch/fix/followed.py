@@ -11,7 +11,8 @@ from speclaunch.errors import InputError, Place, Problem
 from speclaunch.fix.config_file import migrate_config
 from speclaunch.fix.migrate import Carried, Followed, MigrationStep
 from speclaunch.fix.planned_migration import PlannedMigration
-from speclaunch.importer.interface import MAX_BYTES, Invocation
+from speclaunch.importer.interface import Invocation
+from speclaunch.importer.suffixes import MAX_BYTES
 
 
 def config_files(invocation: Invocation, planned: PlannedMigration) -> Iterator[tuple[str, Place]]:

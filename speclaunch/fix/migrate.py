@@ -7,7 +7,7 @@ one (`planned.py`), the file is edited (`rewrite.py`), and the result proves its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from speclaunch.engine.argv import ParsedArguments, parse_argv
@@ -57,7 +57,7 @@ class Carried:
     text: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Followed:
     """What the files that a command names come to in another version (`followed.py`)."""
 
@@ -66,7 +66,7 @@ class Followed:
     also: list[Carried] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Migration:
     """What a migration comes to."""
 
@@ -85,7 +85,7 @@ class Migration:
     """Values of the file that must not be shown."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Job:
     """One command on its way."""
 

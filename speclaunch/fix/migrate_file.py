@@ -11,7 +11,8 @@ from speclaunch.fix.migrate import Migration, migrate_commands
 from speclaunch.fix.proof import secrets_of
 from speclaunch.fix.recipe import is_recipe, migrate_recipe
 from speclaunch.importer.files import read_text
-from speclaunch.importer.interface import MAX_BYTES, InvocationKind
+from speclaunch.importer.interface import InvocationKind
+from speclaunch.importer.suffixes import MAX_BYTES
 
 
 def file_bytes(file: str) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from speclaunch.engine.argv import ArgvProblem, ParsedArgument, parse_argv
@@ -38,7 +38,7 @@ class MigratedArgument:
         return (self.item.index, *self.item.value_indices)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class PlannedMigration:
     """What a command becomes. `words` are its new words, each with the old one's position."""
 

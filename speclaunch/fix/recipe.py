@@ -7,7 +7,7 @@ is asked all the same whether the version takes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,12 @@ from speclaunch.fix.migrate import Migration, MigrationStep
 from speclaunch.importer import nodes
 from speclaunch.importer.source_text import Document
 from speclaunch.recipe.source import read_positions
+from speclaunch.record import record
 
 _GONE = object()
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Work:
     """The file while it is being carried over."""
 

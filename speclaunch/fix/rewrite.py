@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from speclaunch.errors import Place, Problem
 from speclaunch.fix.edits import Edit, Insertion, apply, lines_of
@@ -13,6 +13,7 @@ from speclaunch.fix.planned_migration import MigratedArgument, PlannedMigration
 from speclaunch.fix.proof import empties
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.importer.slime import bare, prefixed
+from speclaunch.record import record
 
 _ITEM = re.compile(r"\s*(?P<item>-\s+([\"']?)(?P<text>.*?)\2\s*(?:\s#.*)?)")
 """A line of a block list in YAML."""
@@ -21,7 +22,7 @@ _AFTER = re.compile(r"(?P<quote>[\"']?)\s*[],]")
 """What stands around an item of a list on one line."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Rewriting:
     """What is done to one command. `told` are (place, what was done), in order."""
 

@@ -6,13 +6,14 @@ import re
 from collections.abc import Sequence
 
 from speclaunch.importer.syntax import Literal, OpaquePart, Parameter, Part
+from speclaunch.patterns import lazy
 
 MAX_WORDS = 10_000
 """What one word may expand to; more stays as it is written."""
 
 _MAX_BRACES, _MAX_BRACED_TEXT = 60, 5_000
-_NUMBERS = re.compile(r"([+-]?[0-9]{1,18})\.\.([+-]?[0-9]{1,18})(?:\.\.([+-]?[0-9]{1,18}))?\Z")
-_LETTERS = re.compile(
+_NUMBERS = lazy(r"([+-]?[0-9]{1,18})\.\.([+-]?[0-9]{1,18})(?:\.\.([+-]?[0-9]{1,18}))?\Z")
+_LETTERS = lazy(
     r"([a-z])\.\.([a-z])(?:\.\.([+-]?[0-9]{1,9}))?\Z|([A-Z])\.\.([A-Z])(?:\.\.([+-]?[0-9]{1,9}))?\Z"
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 
 from speclaunch.errors import Problem
@@ -32,7 +32,7 @@ class Around:
     """Environment that the file gives to everything in here (a container's)."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Found:
     """What one command holds: an invocation, or a script for another shell."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-_TOKEN = re.compile(
-    r"\s*(?:(0[xX][0-9A-Fa-f]{1,15}|[0-9]{1,18})|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))"
-)
+from speclaunch.patterns import lazy
+
+_TOKEN = lazy(r"\s*(?:(0[xX][0-9A-Fa-f]{1,15}|[0-9]{1,18})|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))")
 _MAX_TOKENS = 200
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z")
+_INTEGER = lazy(r"[+-]?[0-9]{1,18}\Z")
 
 
 def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:

@@ -7,7 +7,6 @@ and `args`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
@@ -16,9 +15,10 @@ from speclaunch.importer import nodes
 from speclaunch.importer.interface import Dropped
 from speclaunch.importer.scope import Field
 from speclaunch.importer.source_text import Document
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
-_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_NAME = lazy(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 """Other keys are no names of variables: Kubernetes leaves them out."""
 _REFERENCES = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 

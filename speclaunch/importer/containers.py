@@ -27,14 +27,13 @@ from speclaunch.importer.source_text import (
 )
 from speclaunch.importer.splitting import split
 from speclaunch.importer.wrappers import SERVER
+from speclaunch.patterns import lazy
 
 _MARK = r"\{\{[^{}\n]*\}\}"
 """What a template fills in."""
-_COMPOSE = re.compile(
-    rf"\$(?:\$|\{{([A-Za-z_]\w*)(?:(:?[-?+])([^{{}}]*))?\}}|([A-Za-z_]\w*))|{_MARK}"
-)
-_KUBERNETES = re.compile(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
-_COMMENT = re.compile(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
+_COMPOSE = lazy(rf"\$(?:\$|\{{([A-Za-z_]\w*)(?:(:?[-?+])([^{{}}]*))?\}}|([A-Za-z_]\w*))|{_MARK}")
+_KUBERNETES = lazy(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
+_COMMENT = lazy(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
 
 _READ_OF_SERVICES = frozenset({"image", "entrypoint", "command", "environment", "env_file"})
 _READ_OF_CONTAINERS = frozenset({"name", "image", "command", "args", "env", "envFrom"})

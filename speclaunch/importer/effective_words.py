@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import PurePath
 
 from speclaunch.engine.argument import Argument
@@ -15,13 +15,14 @@ from speclaunch.engine.entrypoint import CONFIG, CONFIG_SINCE, CONFIG_SUFFIXES, 
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer import placeholders
 from speclaunch.importer.interface import ConfigFile, Dropped, Invocation, InvocationKind, Word
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
-_MANY = re.compile(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
+_MANY = lazy(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
 """In the name of a variable that holds more words than one, or none."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class EffectiveWords:
     """What one version's parser is given.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from speclaunch.importer.scope import Field
 from speclaunch.importer.source_text import WordPiece
 from speclaunch.importer.syntax import Literal, Part
+from speclaunch.patterns import lazy
 
-_BLANKS = re.compile(r"[ \t\n]+")
+_BLANKS = lazy(r"[ \t\n]+")
 
 
 class FieldBuilder:

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import yaml
-
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.importer import containers, nodes, sglang_yaml
 from speclaunch.importer.commands import Around, environment, look
 from speclaunch.importer.follow import followed
-from speclaunch.importer.interface import MAX_BYTES, Reading
+from speclaunch.importer.interface import Reading
 from speclaunch.importer.interpret import run
-from speclaunch.importer.markdown import read_markdown as _read_markdown
 from speclaunch.importer.placeholders import is_template
 from speclaunch.importer.scope import Field, ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceSpan, SourceText, WordPiece
+from speclaunch.importer.suffixes import MAX_BYTES
 from speclaunch.importer.templates import TemplateError, template_of
+from speclaunch.patterns import lazy
 
 _YAML = frozenset({".yaml", ".yml", ".json"})
 _MARKDOWN = frozenset({".md", ".markdown", ".mdx"})
 _NOT_OURS = frozenset({".py", ".toml", ".ini", ".cfg", ".ipynb", ".rs", ".go", ".ts", ".js"})
-_YAML_START = re.compile(
+_YAML_START = lazy(
     r"(?:[ \t]*(?:#[^\n]*)?\n)*(?:---|%YAML|(?:apiVersion|kind|services|version|name|defaults):)"
 )
-_SHELL_START = re.compile(r"#!.*sh\b")
+_SHELL_START = lazy(r"#!.*sh\b")
 _SCRIPTS = frozenset({".sh", ".bash", ".slurm", ".sbatch"})
-_BASH_START = re.compile(r"#![^\n]*\b(?:ba|da)?sh\b")
+_BASH_START = lazy(r"#![^\n]*\b(?:ba|da)?sh\b")
 
 
 class _CommandLine(Document):
@@ -130,7 +127,9 @@ def _carriage_return(text: str, shown: str) -> Problem | None:
 
 def read_markdown(text: str, shown: str) -> Reading:
     """The servers in the shell blocks of a Markdown document."""
-    return _read_markdown(_document(text, shown, lenient=True))
+    from speclaunch.importer import markdown  # noqa: PLC0415
+
+    return markdown.read_markdown(_document(text, shown, lenient=True))
 
 
 def read_yaml(text: str, shown: str) -> Reading:
@@ -138,17 +137,9 @@ def read_yaml(text: str, shown: str) -> Reading:
 
     A recipe of ours, or anything else without a server, gives an empty reading.
     """
-    document = _document(text, shown, lenient=is_template(shown))
-    roots = nodes.load(document)
-    if not roots:
-        return Reading()
-    if any(_is_object(root) for root in roots):
-        return containers.read_kubernetes(roots, document)
-    if isinstance(nodes.entries(roots[0]).get("services"), yaml.MappingNode):
-        return containers.read_compose(roots[0], document)
-    if len(roots) == 1 and sglang_yaml.looks_like(roots[0]):
-        return sglang_yaml.read_root(roots[0], document)
-    return containers.read_scripts(roots, document)
+    from speclaunch.importer.yaml_files import read_yaml_document  # noqa: PLC0415  scripts need none
+
+    return read_yaml_document(_document(text, shown, lenient=is_template(shown)))
 
 
 def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Reading:
@@ -212,8 +203,3 @@ def _document(text: str, shown: str, *, lenient: bool = False) -> Document:
     if len(text) > MAX_BYTES:
         raise InputError(Problem(f"{shown} is larger than 10 MiB", Place(shown)))
     return Document(text, shown, lenient=lenient)
-
-
-def _is_object(root: yaml.Node) -> bool:
-    keys = nodes.entries(root)
-    return "kind" in keys and ("apiVersion" in keys or "spec" in keys or "items" in keys)

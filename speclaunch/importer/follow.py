@@ -11,14 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from speclaunch import reads
 from speclaunch.engine.entrypoint import CONFIG, CONFIG_SUFFIXES
-from speclaunch.importer.interface import (
-    MAX_BYTES,
-    ConfigFile,
-    Invocation,
-    InvocationKind,
-    Reading,
-)
+from speclaunch.importer.interface import ConfigFile, Invocation, InvocationKind, Reading
+from speclaunch.importer.suffixes import MAX_BYTES
 
 
 def followed(reading: Reading, file: Path | None) -> Reading:
@@ -61,14 +57,14 @@ def _read(name: str, places: Sequence[Path]) -> ConfigFile:
     for place in places:
         file = place / name
         try:
-            if not file.is_file():
+            if not reads.is_file(file):
                 continue
             if not _below(file, places):
                 outside = True
                 continue
-            if file.stat().st_size > MAX_BYTES:
+            if reads.size(file) > MAX_BYTES:
                 return ConfigFile(name, why="it is larger than 10 MiB")
-            return ConfigFile(str(file), file.read_bytes().decode("utf-8-sig"))
+            return ConfigFile(str(file), reads.read_bytes(file).decode("utf-8-sig"))
         except UnicodeDecodeError:
             return ConfigFile(name, why="it is not UTF-8 text")
         except (OSError, ValueError) as error:
@@ -79,5 +75,5 @@ def _read(name: str, places: Sequence[Path]) -> ConfigFile:
 
 
 def _below(file: Path, places: Sequence[Path]) -> bool:
-    real = file.resolve()
-    return any(real.is_relative_to(place.resolve()) for place in places)
+    real = reads.resolve(file)
+    return any(real.is_relative_to(reads.resolve(place)) for place in places)

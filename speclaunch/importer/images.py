@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from speclaunch.engine.catalogue import UnknownVersion, resolve_version
+from speclaunch.patterns import lazy
 
-_TAG = re.compile(r"sglang[^:@]*:v?(?P<version>\d+\.\d+\.\d+(?:\.post\d+)?)(?![\d.])")
+_TAG = lazy(r"sglang[^:@]*:v?(?P<version>\d+\.\d+\.\d+(?:\.post\d+)?)(?![\d.])")
 
 
 def tagged_version(image: str | None) -> str | None:

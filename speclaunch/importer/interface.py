@@ -11,9 +11,6 @@ from typing import NamedTuple
 from speclaunch.errors import ExitCode, InputError, Place, Problem, SpeclaunchError
 from speclaunch.record import record
 
-MAX_BYTES = 10 << 20
-"""A larger file is refused before it is read."""
-
 
 class NothingFoundError(SpeclaunchError):
     """There is no server command in the input (exit 3)."""

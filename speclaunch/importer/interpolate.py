@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 from speclaunch.importer.interface import Default, Word
 from speclaunch.importer.recipe_text import OPEN, Interpolation, RecipeLine
+from speclaunch.patterns import lazy
 
-_VARIABLE = re.compile(
+_VARIABLE = lazy(
     r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|\{([A-Za-z_]\w*)(:?)-|\(([A-Z_][A-Z0-9_]*)\))"
 )
 """`$A`, `${A}`, the beginning of `${A:-…}`, and Kubernetes' `$(A)`."""
-_BARE = re.compile(r"(?!(?:null|true|false|nan|inf)\Z)[A-Za-z_/.][\w./@-]*", re.IGNORECASE)
+_BARE = lazy(r"(?!(?:null|true|false|nan|inf)\Z)[A-Za-z_/.][\w./@-]*", re.IGNORECASE)
 _MAX_DEPTH = 8
 _RESOLVERS = ("${oc.env:", "${env_or:")
 

@@ -19,18 +19,19 @@ from speclaunch.importer.syntax import (
     ShellWord,
     Substitution,
 )
+from speclaunch.patterns import lazy
 
 MAX_DEPTH = 40
 _MAX_ARITHMETIC = 2_000
 
-_PLAIN = re.compile(r"""[^ \t\n;&|()<>"'\\$`]+""")
-_IN_QUOTES = re.compile(r"""[^"\\$`]+""")
-_IN_BRACES = re.compile(r"""[^}\\'"$`]+""")
-_SPECIAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
-_INDEX = re.compile(r"\[([^\]\s]*)\]")
-_OPERATOR = re.compile(r":-|:=|:\?|:\+|[-=?+]|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,|@|:")
-_ANSI = re.compile(
+_PLAIN = lazy(r"""[^ \t\n;&|()<>"'\\$`]+""")
+_IN_QUOTES = lazy(r"""[^"\\$`]+""")
+_IN_BRACES = lazy(r"""[^}\\'"$`]+""")
+_SPECIAL = lazy(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
+_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
+_INDEX = lazy(r"\[([^\]\s]*)\]")
+_OPERATOR = lazy(r":-|:=|:\?|:\+|[-=?+]|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,|@|:")
+_ANSI = lazy(
     r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))",
     re.DOTALL,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument, is_secret_variable
@@ -11,9 +11,10 @@ from speclaunch.engine.secrets import is_literal_secret
 from speclaunch.errors import COMMAND_LINE, Problem
 from speclaunch.importer.interface import Word
 from speclaunch.importer.recipe_text import Interpolation, RecipeLine
+from speclaunch.record import record
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Literals:
     """What was taken out of a recipe: for each argument and variable, what it comes out of now."""
 

@@ -13,11 +13,12 @@ from speclaunch.importer.parser import parse
 from speclaunch.importer.scope import Field, ShellScope
 from speclaunch.importer.source_text import Document, SourceText
 from speclaunch.importer.syntax import Script, Simple
+from speclaunch.patterns import lazy
 
-_FENCE = re.compile(r"^([ \t>]*)(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
+_FENCE = lazy(r"^([ \t>]*)(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
 _LANGUAGES = frozenset({"", "bash", "sh", "shell", "zsh", "console", "shell-session", "text"})
 _SCRIPTS = frozenset({"bash", "sh", "shell", "zsh"})
-_PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?[$%][ \t]+(?=\S)", re.MULTILINE)
+_PROMPT = lazy(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?[$%][ \t]+(?=\S)", re.MULTILINE)
 _MAX_BLOCKS = 5_000
 
 

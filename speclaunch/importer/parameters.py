@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,13 +9,14 @@ from typing import TYPE_CHECKING
 from speclaunch.importer.scope import Field, Value
 from speclaunch.importer.source_text import DefaultOf, SourceSpan, SourceText, WordPiece
 from speclaunch.importer.syntax import Parameter
+from speclaunch.patterns import lazy
 
 if TYPE_CHECKING:
     from speclaunch.importer.expand import Expander, Result
 
 _MAX_PATTERN = 200
 _MAX_TEXT = 1 << 16
-_SLICE = re.compile(r"\s*(-?[0-9]{1,9})?\s*(?::\s*(-?[0-9]{1,9})\s*)?\Z")
+_SLICE = lazy(r"\s*(-?[0-9]{1,9})?\s*(?::\s*(-?[0-9]{1,9})\s*)?\Z")
 
 
 def expand(  # noqa: PLR0911

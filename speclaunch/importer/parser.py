@@ -23,22 +23,23 @@ from speclaunch.importer.syntax import (
     ShellWord,
     Simple,
 )
+from speclaunch.patterns import lazy
 
-_RESERVED = re.compile(
+_RESERVED = lazy(
     r"(?:if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|coproc"
     r"|\{|\}|!|\[\[)"
     r"(?=[ \t\n;&|()<>]|\Z)"
 )
-_FUNCTION = re.compile(r"""([^\s;&|()<>$`"'=\\#]+)[ \t]*\([ \t]*\)""")
-_ENDING = re.compile(r"&&|\|\||\|&|;(?![;&])|&|\||\n")
-_LOGICAL_LINE = re.compile(r"(?:[^\n\\]|\\[\s\S]|\\\Z)*")
+_FUNCTION = lazy(r"""([^\s;&|()<>$`"'=\\#]+)[ \t]*\([ \t]*\)""")
+_ENDING = lazy(r"&&|\|\||\|&|;(?![;&])|&|\||\n")
+_LOGICAL_LINE = lazy(r"(?:[^\n\\]|\\[\s\S]|\\\Z)*")
 """A line and those that continue it."""
-_QUOTE = re.compile("[\"'`]")
+_QUOTE = lazy("[\"'`]")
 _COST_OF_GIVING_UP = 500
 """Each try may read the rest of the file: a file of slips is soon too much to read."""
-_COPROCESS_NAME = re.compile(r"[ \t]+\w+(?=[ \t]+[({])")
-_WORD_START = re.compile(r"[^\s;&|()<>#]")
-_FOR_NAME = re.compile(r"[A-Za-z_]\w*")
+_COPROCESS_NAME = lazy(r"[ \t]+\w+(?=[ \t]+[({])")
+_WORD_START = lazy(r"[^\s;&|()<>#]")
+_FOR_NAME = lazy(r"[A-Za-z_]\w*")
 
 
 def parse(source: SourceText, *, strict: bool = False) -> Script:

@@ -7,21 +7,21 @@ the parser says so, and reads the placeholder all the same.
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePath
 
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 _NAME = r"<[^\W_](?:[^<>\n$`\"\\]{0,78}[^<>\s$`\"\\])?(?:(?<!\s\d)>|>(?=\s|\Z))"
-_ANGLE = re.compile(rf"{_NAME}(?![&>|])")
-_ANGLE_ENDS = re.compile(r"[\s\"';)\\]|/<|\Z")
+_ANGLE = lazy(rf"{_NAME}(?![&>|])")
+_ANGLE_ENDS = lazy(r"[\s\"';)\\]|/<|\Z")
 """What may follow a placeholder in a script: after `<in>out` the shell is meant."""
-_BRACES = re.compile(r"\{\{-?[ \t]*[^\W\d](?:(?!\.\.)[^{},\n])*\}\}")
-_LINK = re.compile(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
-_BRACKETS = re.compile(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
-_DOTS = re.compile(r"\.\.\.|…")
+_BRACES = lazy(r"\{\{-?[ \t]*[^\W\d](?:(?!\.\.)[^{},\n])*\}\}")
+_LINK = lazy(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
+_BRACKETS = lazy(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
+_DOTS = lazy(r"\.\.\.|…")
 _PATH = r"[\w./:@=+-]*"
-_WHOLE = re.compile(rf"{_PATH}(?:{_NAME}{_PATH})+")
+_WHOLE = lazy(rf"{_PATH}(?:{_NAME}{_PATH})+")
 _TEMPLATES = frozenset({".j2", ".jinja", ".jinja2", ".tpl", ".tmpl", ".template", ".example"})
 
 

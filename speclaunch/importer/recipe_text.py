@@ -9,10 +9,11 @@ from typing import Any
 
 import yaml
 
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 from speclaunch.resources import conf_dir
 
-_PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
+_PACKAGE = lazy(r"^#\s*@package\s+(\S+)", re.MULTILINE)
 OPEN = "???"
 """OmegaConf's word for a value that has to be given."""
 _ARGS_GROUPS = ("model", "speculation", "serving")

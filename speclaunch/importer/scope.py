@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -185,7 +185,7 @@ class Value:
 Changes = Mapping[str, Value | None]
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ShellScope:
     """What is set at this point of a script.  `positional` is None where it is not known."""
 

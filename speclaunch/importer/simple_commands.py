@@ -8,16 +8,15 @@ from speclaunch.errors import Problem
 from speclaunch.importer.lexer import Lexer, UnreadableCommandError
 from speclaunch.importer.source_text import SourceSpan, SourceText
 from speclaunch.importer.syntax import Assignment, OpaquePart, Redirect, ShellWord, Simple
+from speclaunch.patterns import lazy
 
 DECLARING = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _TAKE_ARRAYS = frozenset({"eval", "let", "alias"})
 """Builtins whose arguments may be ``name=( … )`` too."""
 
-_BLANK = re.compile(r"(?:[ \t]+|\\\n)+")
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]\n]*\])?(\+?=)")
-_REDIRECT = re.compile(
-    r"(?:[0-9]+|\{[A-Za-z_]\w*\})?(<<<|<<-?|<>|<&|>&|>>|>\||&>>|&>|<(?!\()|>(?!\())"
-)
+_BLANK = lazy(r"(?:[ \t]+|\\\n)+")
+_ASSIGNMENT = lazy(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]\n]*\])?(\+?=)")
+_REDIRECT = lazy(r"(?:[0-9]+|\{[A-Za-z_]\w*\})?(<<<|<<-?|<>|<&|>&|>>|>\||&>>|&>|<(?!\()|>(?!\())")
 
 
 class SimpleParser(Lexer):

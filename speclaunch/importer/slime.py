@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from speclaunch.errors import Problem
 from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, Word
@@ -13,19 +13,21 @@ from speclaunch.importer.scope import Field
 from speclaunch.importer.slime_own import is_lost, misspelt, option_for
 from speclaunch.importer.source_text import WordPiece, joined
 from speclaunch.importer.wrappers import cut
+from speclaunch.patterns import lazy
+from speclaunch.record import record
 
 PREFIX = "--sglang-"
 NEGATED = "--no-sglang-"
 """How the `--no-` half of a pair is written: argparse makes it of the name that slime gives it."""
 _MISNEGATED = f"{PREFIX}no-"
 
-_OWN = re.compile(r"--sglang-(?:router-[a-z-]+|server-concurrency|config)(?:=|\Z)")
+_OWN = lazy(r"--sglang-(?:router-[a-z-]+|server-concurrency|config)(?:=|\Z)")
 """Options that begin like SGLang's and are the trainer's own: slime has `router-ip`, `router-port`,
 `router-request-timeout-secs`, `server-concurrency` and `config` (slime at 624b824,
 slime/backends/sglang_utils/arguments.py), miles `router-policy`, too (miles at 31f1ca9,
 miles/backends/sglang_utils/arguments.py).  No release of SGLang has a server argument `--router-…`:
 whatever begins so is the router's."""
-_ROLLOUT = re.compile(
+_ROLLOUT = lazy(
     r"--(?:rollout-num-gpus|rollout-num-gpus-per-engine|rollout-num-gpus-per-node|hf-checkpoint"
     r"|debug-rollout-only|colocate|offload|prefill-num-servers|actor-num-nodes"
     r"|actor-num-gpus-per-node|use-rollout-routing-replay|seed|rollout-seed"
@@ -33,7 +35,7 @@ _ROLLOUT = re.compile(
     r"|sglang-[a-z-]+)(?:=|\Z)"
 )
 """Options of slime that say how its engines are run; the rest is about training."""
-_DIFFUSION = re.compile(
+_DIFFUSION = lazy(
     r"--diffusion-[a-z]|(?:.*/)?train_diffusion\.py\Z|miles\.rollout\.sglang_diffusion_rollout\b"
 )
 """What only miles' training of diffusion models has (miles at 31f1ca9,
@@ -42,7 +44,7 @@ _LOST = "an option of SGLang's without the prefix --sglang-: it does not reach t
 _MAX_JSON = 1 << 16
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class SlimeReading:
     """What a list of options holds."""
 

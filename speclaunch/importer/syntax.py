@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from speclaunch.errors import Problem
@@ -113,7 +113,7 @@ class Assignment:
     index: str | None = None
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Redirect:
     """``2>&1``, ``> log``, ``<<EOF`` (with the stretch of its text)."""
 
@@ -125,7 +125,7 @@ class Redirect:
     """The here-document is not expanded (its delimiter was quoted)."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Simple:
     """A simple command.  `declared` are assignments after ``export``, ``local`` and the like."""
 
@@ -139,7 +139,7 @@ class Simple:
     end_at: int = 0
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Branch:
     """One alternative of an ``if`` or ``case``, the body of a loop: `label` is its condition."""
 
@@ -150,7 +150,7 @@ class Branch:
     """``else`` and ``*)``: taken when no other is."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Compound:
     """``if``, ``case``, ``while``, ``until``, ``for``, ``select``, ``( … )``, ``{ … }``."""
 
@@ -164,7 +164,7 @@ class Compound:
     end_at: int = 0
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Function:
     """``name() { … }``."""
 
@@ -178,7 +178,7 @@ class Function:
 Node: TypeAlias = Simple | Compound | Function
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Script:
     """A parsed script and its comments (their offsets, in order)."""
 

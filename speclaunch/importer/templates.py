@@ -9,22 +9,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import yaml
-
+from speclaunch import reads
 from speclaunch.errors import ExitCode, InputError
+from speclaunch.importer.suffixes import GO_SUFFIXES, JINJA_SUFFIXES
+from speclaunch.patterns import lazy
 
 CHART = "Chart.yaml"
-_JINJA_SUFFIXES = frozenset({".j2", ".jinja", ".jinja2"})
-_GO_SUFFIXES = frozenset({".tpl", ".tmpl", ".gotmpl"})
-TEMPLATE_SUFFIXES = _JINJA_SUFFIXES | _GO_SUFFIXES
-"""What a template is called; `run.sh.j2` is a script once it is rendered."""
-
 _MOST_PARENTS = 8
-_VALUES = re.compile(r"values\b.*\.ya?ml", re.I)
-_HELM = re.compile(r"\{\{[^{}\n]*(?<![\w.])\.(?:Values|Release|Chart|Capabilities)\.")
+_VALUES = lazy(r"values\b.*\.ya?ml", re.I)
+_HELM = lazy(r"\{\{[^{}\n]*(?<![\w.])\.(?:Values|Release|Chart|Capabilities)\.")
 """Helm's own objects."""
-_MARK = re.compile(r"\{\{[^{}\n]*\}\}|\{%[^{}\n]*%\}")
-_BARE = re.compile(r"(?:^|[:,\[-])[ \t]+\{\{[^{}\n]*\}\}|^\{\{|^[ \t]*\{%", re.MULTILINE)
+_MARK = lazy(r"\{\{[^{}\n]*\}\}|\{%[^{}\n]*%\}")
+_BARE = lazy(r"(?:^|[:,\[-])[ \t]+\{\{[^{}\n]*\}\}|^\{\{|^[ \t]*\{%", re.MULTILINE)
 """A mark where YAML has a value: without quotes it is none."""
 
 _HELM_REMEDY = "render it: helm template . | speclaunch lint -"
@@ -60,13 +56,13 @@ def _by_name(text: str, path: Path) -> str | None:
     if chart is not None and path.parent == chart and _VALUES.fullmatch(path.name):
         return f"contains the values of a Helm chart: not checked; {_HELM_REMEDY}"
     if chart is not None and path.relative_to(chart).parts[0] == "templates":
-        if _MARK.search(text) or path.suffix in _GO_SUFFIXES:
+        if _MARK.search(text) or path.suffix in GO_SUFFIXES:
             return f"is a Helm template: not checked; {_HELM_REMEDY}"
         return None
     suffixes = {suffix.lower() for suffix in path.suffixes}
-    if suffixes & _JINJA_SUFFIXES:
+    if suffixes & JINJA_SUFFIXES:
         return f"is a Jinja template: not checked; {_REMEDY}"
-    if suffixes & _GO_SUFFIXES and _MARK.search(text):
+    if suffixes & GO_SUFFIXES and _MARK.search(text):
         return f"is a template: not checked; {_REMEDY}"
     return None
 
@@ -74,11 +70,13 @@ def _by_name(text: str, path: Path) -> str | None:
 def _chart(path: Path) -> Path | None:
     """The directory of the chart that a file belongs to."""
     parents = list(path.parents)[:_MOST_PARENTS]
-    return next((parent for parent in parents if (parent / CHART).is_file()), None)
+    return next((parent for parent in parents if reads.is_file(parent / CHART)), None)
 
 
 def _is_yaml(text: str) -> bool:
     """Whether a text is YAML. Only its events are asked for: it may be of any depth."""
+    import yaml  # noqa: PLC0415  few files have a mark of a template
+
     try:
         for _ in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             pass

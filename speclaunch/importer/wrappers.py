@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from speclaunch.importer.interface import Dropped, InvocationKind
 from speclaunch.importer.scope import Field
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 MODULE = "sglang.launch_server"
-SERVER = re.compile(r"sglang\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-")
+SERVER = lazy(r"sglang\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-")
 """Text that may hold a server command: nothing else is worth reading."""
 
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash"})
@@ -64,7 +65,7 @@ SILENT = frozenset(
 )
 """Commands that run none of their arguments."""
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*=")
+_ASSIGNMENT = lazy(r"[A-Za-z_][A-Za-z0-9_.]*=")
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _SWITCHES = frozenset(
     [
@@ -138,7 +139,7 @@ class Program:
     """The first word of its arguments."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Wrapping:
     """What the wrappers mean."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from speclaunch.record import record
@@ -32,7 +32,7 @@ def restarts(settings: Restart, recovery: Recovery) -> bool:
     return settings.policy == "on-failure"
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class RestartPolicy:
     """Back-off with a cap, and a limit within a window of time.
 

@@ -98,7 +98,7 @@ def find_run(name: str, directory: Path | None = None, *, alive: bool = False) -
             Problem(f"no launch is recorded in {where}", help="speclaunch recipe=NAME launches one")
         )
     what = "no engine of that name is running" if alive else "no launch of that name is recorded"
-    from speclaunch.recipe.names import suggest  # noqa: PLC0415 - for a mistake
+    from speclaunch.engine.nearest import suggest  # noqa: PLC0415 - for a mistake
 
     hint = suggest(name, [run.name for run in runs])
     listing = "`speclaunch ps` lists them" if alive else "`speclaunch runs` lists them"

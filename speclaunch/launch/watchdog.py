@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from speclaunch.launch.log.marks import BATCH
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import WatchdogSection as Settings
@@ -44,7 +45,7 @@ class Probe(Protocol):
         turn mean no progress."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Judge:
     """Decides from what was seen; knows no engine and no clock. Pure but for its memory."""
 

@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
+from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer.files import looks_like_yaml, read_text
 from speclaunch.importer.follow import followed
-from speclaunch.importer.interface import MAX_BYTES, Invocation
-from speclaunch.importer.templates import TEMPLATE_SUFFIXES, template_of
+from speclaunch.importer.interface import Invocation
+from speclaunch.importer.suffixes import MAX_BYTES, YAML_SUFFIXES
+from speclaunch.importer.templates import template_of
 from speclaunch.lint.ignores import Extent
-from speclaunch.lint.unread_files import PROSE, starts_a_server, unread
+from speclaunch.lint.paths import STDIN, FoundFile, find_files
+from speclaunch.lint.unread_files import PROSE, starts_a_server
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 if TYPE_CHECKING:
+    import yaml
+
     from speclaunch.recipe.load import Recipe
 
-STDIN = "-"
 STDIN_SHOWN = "<stdin>"
-_YAML = frozenset({".yaml", ".yml"})
-_SUFFIXES = _YAML | {".sh", ".bash", ".zsh", ".md", ".json", ".service", ""} | TEMPLATE_SUFFIXES
-_SKIPPED = frozenset(
-    [
-        *("node_modules", "__pycache__", "venv", "site-packages", "dist", "build"),
-        *(".git", ".hg", ".svn", ".venv", ".env", ".tox", ".nox", ".eggs", ".direnv", ".pixi"),
-        *(".conda", ".cache", ".terraform", ".hypothesis", ".ipynb_checkpoints"),
-        *(".mypy_cache", ".ruff_cache", ".pytest_cache"),
-    ]
-)
-"""Directories that programs fill; the other hidden ones (`.github`, `.gitlab`) hold people's."""
-_OF_INTEREST = re.compile(rb"sglang|model_path|model-path|speculative|^(defaults|args):", re.M)
-_HEAD = 8192
-_PACKAGE = re.compile(r"^#\s*@package\b", re.M)
+_PACKAGE = lazy(r"^#\s*@package\b", re.M)
 
 
 @record
@@ -76,13 +65,22 @@ def collect(
 
     A named file is always answered for; below a directory only what mentions a server is read.
     """
-    for path in paths:
-        if path == STDIN:
-            yield _read(STDIN_SHOWN, stdin, config_dirs, None)
-        elif Path(path).is_dir():
-            yield from _below(path, config_dirs)
-        else:
-            yield _file(path, config_dirs)
+    for found in find_files(paths):
+        source = read_found(found, stdin, config_dirs)
+        if source is not None:
+            yield source
+
+
+def read_found(
+    found: FoundFile, stdin: bytes = b"", config_dirs: Sequence[Path] = ()
+) -> LintedFile | None:
+    """One file; None where it was not named and nothing is in it."""
+    if found.is_unread:
+        return LintedFile(found.path, not_read=True)
+    if found.path == STDIN:
+        return _read(STDIN_SHOWN, stdin, config_dirs, None)
+    source = _file(found.path, config_dirs)
+    return source if found.is_named or _has_something(source) else None
 
 
 def _file(path: str, config_dirs: Sequence[Path]) -> LintedFile:
@@ -95,46 +93,17 @@ def _file(path: str, config_dirs: Sequence[Path]) -> LintedFile:
             raise InputError(
                 Problem(f"{path} has {size} bytes; a launch script has at most 10 MiB")
             )
-        return _read(path, file.read_bytes(), config_dirs, file)
+        return _read(path, reads.read_bytes(file), config_dirs, file)
     except InputError as error:
         return LintedFile(path, problems=error.problems)
     except OSError as error:
         return LintedFile(path, problems=(Problem(f"cannot read {path}: {error.strerror}"),))
 
 
-def _below(path: str, config_dirs: Sequence[Path]) -> Iterator[LintedFile]:
-    for directory, names, files in os.walk(path):
-        names[:] = sorted(name for name in names if name not in _SKIPPED)
-        for name in sorted(files):
-            file = Path(directory) / name
-            if not file.is_file():
-                continue
-            if file.suffix.lower() not in _SUFFIXES:
-                if file.suffix.lower() not in PROSE and unread(file):
-                    yield LintedFile(str(file), not_read=True)
-                continue
-            if not _mentions_a_server(file):
-                continue
-            source = _file(str(file), config_dirs)
-            if _has_something(source):
-                yield source
-
-
 def _has_something(source: LintedFile) -> bool:
     found = source.recipe or source.rest or source.invocations
     told = source.problems or source.remarks or source.misread
     return bool(found or told or source.template or source.not_read)
-
-
-def _mentions_a_server(file: Path) -> bool:
-    try:
-        if file.stat().st_size > MAX_BYTES:
-            return False
-        data = file.read_bytes()
-        is_program = b"\0" in data[:_HEAD]  # a compiled one can mention a server, too
-        return not is_program and _OF_INTEREST.search(data) is not None
-    except OSError:
-        return True  # the reader says why
 
 
 def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None) -> LintedFile:
@@ -144,7 +113,7 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
         return LintedFile(
             path, problems=(Problem(f"{path} is not UTF-8 text (byte {error.start})"),)
         )
-    if Path(path).suffix.lower() in _YAML and _PACKAGE.search(text):
+    if Path(path).suffix.lower() in YAML_SUFFIXES and _PACKAGE.search(text):
         return LintedFile(path, text)  # an option of a group: a part of recipes, and none itself
     template = template_of(
         text, file, is_yaml=looks_like_yaml(text, file.suffix.lower() if file else "")
@@ -176,12 +145,17 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
 
 def _is_recipe(text: str, suffix: str) -> bool:
     """Whether a text is one of our recipes: its sections at the top, `args` or `defaults`."""
-    if suffix.lower() not in (*_YAML, "") or not re.search(r"args:|defaults:", text):
+    if suffix.lower() not in (*YAML_SUFFIXES, "") or not re.search(r"args:|defaults:", text):
         return False
+    import yaml  # noqa: PLC0415  scripts need none
+
     try:
         root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, RecursionError):
-        return suffix.lower() in _YAML and re.search(r"^(args|defaults):", text, re.M) is not None
+        return (
+            suffix.lower() in YAML_SUFFIXES
+            and re.search(r"^(args|defaults):", text, re.M) is not None
+        )
     if not isinstance(root, yaml.MappingNode):
         return False
     items = next((value for key, value in root.value if key.value == "defaults"), None)
@@ -206,6 +180,8 @@ def _has_sections_only(keys: set[str]) -> bool:
 
 def _composes(defaults: yaml.Node | None) -> bool:
     """Whether a list of defaults is a recipe's: `base`, and options of our groups."""
+    import yaml  # noqa: PLC0415
+
     if not isinstance(defaults, yaml.SequenceNode):
         return False
     names = {item.value for item in defaults.value if isinstance(item, yaml.ScalarNode)}

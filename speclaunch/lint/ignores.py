@@ -6,20 +6,21 @@ comment, and for the whole command where one begins there. `ignore-file[…]` ho
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
 from speclaunch.errors import Place
 from speclaunch.lint.file_codes import INVALID, UNUSED, FileCode
+from speclaunch.patterns import lazy
+from speclaunch.record import record
 from speclaunch.rules.finding import Finding
 
-_COMMENT = re.compile(
+_COMMENT = lazy(
     r"#\s*speclaunch:\s*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?[ \t]*(?P<reason>.*)"
 )
-_CODE = re.compile(r"SPL\d{0,3}\Z")
+_CODE = lazy(r"SPL\d{0,3}\Z")
 
 
 class Extent(NamedTuple):
@@ -29,7 +30,7 @@ class Extent(NamedTuple):
     last: int
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Ignore:
     """One ignore comment: its codes (or their beginnings) and the lines that it holds for."""
 

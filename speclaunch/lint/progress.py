@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
 
 from speclaunch.heartbeat import beating, duration
-from speclaunch.lint.collect import LintedFile
 
 EVERY_SECONDS = 5.0
 
 
+class Named(Protocol):
+    """A file, or what is known of one."""
+
+    @property
+    def path(self) -> str:
+        """How it is called."""
+
+
+T = TypeVar("T", bound=Named)
+
+
 @contextlib.contextmanager
 def following(
-    sources: Iterable[LintedFile], say: Callable[[str], None], *, every: float = EVERY_SECONDS
-) -> Iterator[Iterator[LintedFile]]:
+    sources: Iterable[T], say: Callable[[str], None], *, every: float = EVERY_SECONDS
+) -> Iterator[Iterator[T]]:
     """The same sources; while the block lasts, a line now and then about where it is."""
     done, now = 0, ""
 
-    def counted() -> Iterator[LintedFile]:
+    def counted() -> Iterator[T]:
         nonlocal done, now
         for source in sources:
             now = source.path

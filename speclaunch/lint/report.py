@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from speclaunch.facts.origin import Origin
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.record import record
@@ -33,6 +35,25 @@ class FileReport:
     unreadable: bool = False
     template: bool = False
     """Skipped because it is a template, whatever the version."""
+
+
+@record
+class ToldFile:
+    """What is told of one file, a report an engine version, and nothing of other files.
+
+    The last findings of the first report, `complaints` of them, are about comments of the file.
+    """
+
+    reports: tuple[FileReport, ...] = ()
+    complaints: int = 0
+
+    @property
+    def without_complaints(self) -> tuple[FileReport, ...]:
+        """For a file that was named before: its comments were judged then."""
+        if not self.complaints:
+            return self.reports
+        first, *others = self.reports
+        return (replace(first, findings=first.findings[: -self.complaints]), *others)
 
 
 @record

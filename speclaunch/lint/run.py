@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 
+from speclaunch import reads
 from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
+from speclaunch.engine.secrets import literals
 from speclaunch.errors import Place, Problem, SpeclaunchError
 from speclaunch.facts.declared_gpus import AUTO
-from speclaunch.facts.engines import at_hand, declared
+from speclaunch.facts.engines import declared
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.importer.images import image_version
@@ -20,14 +22,16 @@ from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.file_codes import FILE_CODES, NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE, FileCode
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
-from speclaunch.lint.report import FileReport, KnownCheckpoint, Report
+from speclaunch.lint.installed import installed_engine
+from speclaunch.lint.report import FileReport, KnownCheckpoint, Report, ToldFile
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.record import record
-from speclaunch.rules.examine import Lookup, examine, examine_together
+from speclaunch.rules.examine import Lookup, examine, examine_together, is_compared
 from speclaunch.rules.finding import Finding, Fix, Unjudged
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
+from speclaunch.rules.runner import secrets_of
 
 
 @record
@@ -39,27 +43,84 @@ class Options:
     versions: tuple[str, ...] = ()
     all_asked: bool = True
     """Whether no rule was left out (else nobody knows which ignores are unused)."""
+    installed: Callable[[], str | None] = installed_engine
+    """Tells the catalogue of the engine on this machine."""
 
 
 def lint(sources: Iterable[LintedFile], options: Options) -> Report:
     """Check every source. Never raises for what a source holds."""
-    tasks: list[_Task] = []
-    not_read: list[str] = []
-    ignores: dict[str, list[Ignore]] = {}
-    for given in sources:
-        if given.not_read:
-            not_read.append(given.path)
-            continue
-        source = replace(given, recipe=given.recipe or given.rest)
-        ignores[source.path] = read_ignores(source.text, source.path, source.commands)
-        try:
-            parts = _parts(source, options)
-        except SpeclaunchError as error:  # the engine that a recipe declares cannot be read
-            parts = [(_unread(source, error), held_versions()[-1])]
-        tasks += [_checked(part, version, options) for part, version in parts]
-    _compare(tasks, options)
-    reports = [_report(task, ignores.get(task.source.path, [])) for task in tasks]
-    return Report(tuple(_with_complaints(reports, ignores, options)), tuple(not_read))
+    read: list[LintedFile] = []
+    checked: list[CheckedFile] = []
+    for source in sources:
+        read.append(source)
+        if not source.not_read:
+            checked.append(check(source, options))
+    compare(checked, options)
+    done: set[str] = set()
+    files: list[FileReport] = []
+    for one in checked:
+        told = reported(one, options)
+        files += told.reports if one.path not in done else told.without_complaints
+        done.add(one.path)
+    return Report(tuple(files), tuple(source.path for source in read if source.not_read))
+
+
+@record(frozen=False)
+class CheckedFile:
+    """A file that was checked by itself, and may have to be compared with others."""
+
+    path: str
+    tasks: list[_Task]
+    ignores: list[Ignore]
+    is_compared: bool
+    """Whether what is said of it depends on the other files."""
+
+    @property
+    def secrets(self) -> list[str]:
+        """The secret values in it, as far as anything tells that they are."""
+        plans = [plan for task in self.tasks for plan in task.plans]
+        found = [secret for plan in plans for secret in secrets_of(plan.request)]
+        for task in self.tasks[:1]:
+            for line in task.source.text.splitlines():
+                found += literals(line)
+        return found
+
+
+def check(given: LintedFile, options: Options) -> CheckedFile:
+    """Check one file at all its versions. Never raises for what is in it."""
+    source = replace(given, recipe=given.recipe or given.rest)
+    ignores = read_ignores(source.text, source.path, source.commands)
+    try:
+        parts = _parts(source, options)
+    except SpeclaunchError as error:  # the engine that a recipe declares cannot be read
+        parts = [(_unread(source, error), held_versions()[-1])]
+    tasks = [_checked(part, version, options) for part, version in parts]
+    plans = [plan for task in tasks for plan in task.plans]
+    return CheckedFile(source.path, tasks, ignores, any(map(is_compared, plans)))
+
+
+def compare(files: Iterable[CheckedFile], options: Options) -> None:
+    """Ask the rules that look across files; what they find is added to its file."""
+    _compare([task for file in files if file.is_compared for task in file.tasks], options)
+
+
+def reported(file: CheckedFile, options: Options) -> ToldFile:
+    """What is told of a file once it was compared."""
+    reports = [_report(task, file.ignores) for task in file.tasks]
+    # ignores are judged once per file, after every version had its say
+    said = complaints(file.ignores, _known_codes(), all_asked=options.all_asked)
+    more = tuple(
+        _noticed(notice, Problem(message, place), file.path, reports[0].engine, why)
+        for notice, place, message, why in said
+    )
+    if more:
+        reports[0] = replace(reports[0], findings=(*reports[0].findings, *more))
+    return ToldFile(tuple(reports), len(more))
+
+
+@cache
+def _known_codes() -> tuple[str, ...]:
+    return (*(rule.code for rule in all_rules()), *(notice.code for notice in FILE_CODES))
 
 
 def _unread(source: LintedFile, error: SpeclaunchError) -> LintedFile:
@@ -68,7 +129,7 @@ def _unread(source: LintedFile, error: SpeclaunchError) -> LintedFile:
     return replace(source, recipe=None, problems=problems)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Task:
     """One file at one version while it is being checked."""
 
@@ -131,7 +192,7 @@ def _parts(source: LintedFile, options: Options) -> list[tuple[LintedFile, str]]
     several.
     """
     if source.template is not None:  # told once
-        return [(source, (options.versions or (_version(source),))[0])]
+        return [(source, (options.versions or (_version(source, options),))[0])]
     if options.versions:
         first, *others = options.versions
         if not (source.recipe or source.invocations):
@@ -139,10 +200,10 @@ def _parts(source: LintedFile, options: Options) -> list[tuple[LintedFile, str]]
         told = _told(source)
         return [(source, first), *((told, version) for version in others)]
     if source.recipe is not None or not source.invocations:
-        return [(source, _version(source))]
+        return [(source, _version(source, options))]
     by_version: dict[str, list[Invocation]] = {}
     for invocation in source.invocations:
-        version = image_version(invocation.image) or _version(source)
+        version = image_version(invocation.image) or _version(source, options)
         by_version.setdefault(version, []).append(invocation)
     parts = [
         (replace(source, invocations=tuple(found)), version)
@@ -156,7 +217,7 @@ def _told(source: LintedFile) -> LintedFile:
     return replace(source, problems=(), remarks=(), misread=())
 
 
-def _version(source: LintedFile) -> str:
+def _version(source: LintedFile, options: Options) -> str:
     """The file's own version: the recipe's pin, the installed engine where it fits, the newest
     that fits."""
     if source.recipe is not None:
@@ -166,23 +227,12 @@ def _version(source: LintedFile) -> str:
             return declared(wanted.catalogue, wanted.python, wanted.pinned, near)
         if wanted.pinned is not None:
             return resolve_version(wanted.pinned).held
-        installed = _installed()
+        installed = reads.engine(options.installed())
         if installed is not None and wanted.specifier.contains(installed):
             return installed
         fitting = list(wanted.specifier.filter(held_versions()))
         return fitting[-1] if fitting else held_versions()[-1]
-    return _installed() or held_versions()[-1]
-
-
-@cache
-def _installed() -> str | None:
-    """The version of the engine on this machine; where it is no release, its own catalogue."""
-    from speclaunch.facts.runtime import find_runtime  # noqa: PLC0415  slow to import
-
-    try:
-        return at_hand(find_runtime(None))
-    except Exception:  # none is installed, or one that nobody knows: the newest is assumed
-        return None
+    return reads.engine(options.installed()) or held_versions()[-1]
 
 
 def _compare(tasks: Sequence[_Task], options: Options) -> None:
@@ -221,27 +271,6 @@ def _known(plans: Iterable[Plan]) -> tuple[KnownCheckpoint, ...]:
     return tuple(
         KnownCheckpoint(one.name, one.origin, tuple(sorted(one.unread))) for one in found.values()
     )
-
-
-def _with_complaints(
-    reports: Sequence[FileReport], ignores: dict[str, list[Ignore]], options: Options
-) -> list[FileReport]:
-    """Ignores are judged once per file, after every version had its say."""
-    known = [*(rule.code for rule in all_rules()), *(notice.code for notice in FILE_CODES)]
-    done: set[str] = set()
-    result: list[FileReport] = []
-    for report in reports:
-        if report.path not in done:
-            done.add(report.path)
-            said = complaints(ignores[report.path], known, all_asked=options.all_asked)
-            more = tuple(
-                _noticed(notice, Problem(message, place), report.path, report.engine, why)
-                for notice, place, message, why in said
-            )
-            result.append(replace(report, findings=(*report.findings, *more)))
-        else:
-            result.append(report)
-    return result
 
 
 def _noticed(notice: FileCode, problem: Problem, path: str, version: str, why: str = "") -> Finding:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
+
+from speclaunch.patterns import lazy
 
 PROSE = frozenset(
     {".md", ".rst", ".adoc", ".txt", ".html", ".log", ".out", ".err"}
@@ -13,11 +14,11 @@ PROSE = frozenset(
 _MOST_BYTES = 1 << 20
 """What is larger is data."""
 _HEAD = 8192
-_START = re.compile(
+_START = lazy(
     r"\bsglang\.launch_server\b|\bsglang_router\.launch_server\b"
     r"|\bsglang[\"']?,?\s+[\"']?serve\b|\b(?:sgl|sglang)\.Engine\("
 )
-_NO_START = re.compile(r"\s*(?:#|//|;|\"\"\"|\*)|.*\b(?:pkill|pgrep|grep|killall|echo|printf)\b")
+_NO_START = lazy(r"\s*(?:#|//|;|\"\"\"|\*)|.*\b(?:pkill|pgrep|grep|killall|echo|printf)\b")
 """A comment, or a line that stops, looks for or talks of a server."""
 
 

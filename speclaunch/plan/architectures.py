@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from typing import Any
 from speclaunch.engine import timeline
 from speclaunch.engine.versions import resolve
 from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.record import record
 
 DATA = Path(__file__).resolve().parent / "data" / "architectures.json"
 ANY = "*"
@@ -27,7 +27,7 @@ Parameters = tuple[int, int, int]
 """`speculative_num_steps`, `speculative_eagle_topk`, `speculative_num_draft_tokens`."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Architectures:
     """The architectures of one release.
 

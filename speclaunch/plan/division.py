@@ -9,23 +9,17 @@ from collections.abc import Iterator
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.divided_models import GROUPED, LATENT, OTHER_HEADS
+from speclaunch.plan.gpu_ranks import gpu_ranks
 from speclaunch.plan.memory.drafts import draft_of
 from speclaunch.plan.memory.matrices import Matrix, Shard
 from speclaunch.plan.memory.model_config import ModelConfig
 from speclaunch.plan.memory.models import padded
-from speclaunch.plan.memory.ranks import Ranks, ranks_of
+from speclaunch.plan.memory.ranks import Ranks
 from speclaunch.plan.memory.weights import counted
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.target import target_of
 from speclaunch.record import record
 
-_OTHER_ATTENTION = (
-    "dcp_size",
-    "enable_dsa_prefill_context_parallel",
-    "enable_prefill_context_parallel",
-    "enable_prefill_cp",
-)
-"""Arguments that share attention out in ways that are not worked out here."""
 _ROUTED = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 _EVEN_VOCABULARY = "<0.5.22"
 """As long as a vocabulary is padded to 64 alone, but on a CPU (0.5.21 and 0.5.22
@@ -63,7 +57,7 @@ def undivided_experts(plan: Plan) -> Iterator[Undivided]:
     """Routed experts by the groups of expert parallelism, and the width of an expert by the ranks
     within a group (0.5.1 layers/moe/fused_moe_triton/layer.py:176, 0.5.23 :414). Raises
     UnknownValueError."""
-    ranks = _gpu_ranks(plan)
+    ranks = gpu_ranks(plan)
     if ranks.tensor < 2:
         return
     checkpoint = target_of(plan)
@@ -79,7 +73,7 @@ def undivided_widths(plan: Plan) -> Iterator[Undivided]:
     """The width of dense MLPs, their quantised blocks, and the vocabulary, by the tensor-parallel
     ranks (`divide` in layers/linear.py and layers/vocab_parallel_embedding.py). Raises
     UnknownValueError."""
-    ranks = _gpu_ranks(plan)
+    ranks = gpu_ranks(plan)
     if ranks.tensor < 2 or ranks.attention != ranks.tensor:
         return  # with DP attention some models divide them among fewer ranks
     checkpoint = target_of(plan)
@@ -98,22 +92,8 @@ def undivided_widths(plan: Plan) -> Iterator[Undivided]:
 
 def _attention(plan: Plan) -> tuple[int, int]:
     """All tensor-parallel ranks, and those that share attention. Raises UnknownValueError."""
-    ranks = _gpu_ranks(plan)
+    ranks = gpu_ranks(plan)
     return ranks.tensor, ranks.attention
-
-
-def _gpu_ranks(plan: Plan) -> Ranks:
-    """The ranks of a plan for GPUs; a CPU pads what cannot be divided
-    (`adjust_config_with_unaligned_cpu_tp`, 0.5.23 configs/update_config.py:226)."""
-    given = plan.given("device")
-    hardware = plan.facts.hardware
-    device = given if given is not None else hardware.device if hardware is not None else "cuda"
-    if str(device).partition(":")[0] != "cuda":
-        return Ranks()
-    for name in _OTHER_ATTENTION:
-        if plan.value(name) not in (None, False, 1):
-            raise UnknownValueError(f"how `{name}` divides attention is not modelled")
-    return ranks_of(plan)
 
 
 def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from speclaunch.plan.changes import Change, Reason
 from speclaunch.plan.derived import Derived
 from speclaunch.plan.request import Given, Request
 from speclaunch.plan.settings import NoSuchArgumentError, UnknownValueError
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -27,7 +28,7 @@ _OF_OTHERS = frozenset({"CUDA_VISIBLE_DEVICES"})
 """Variables that the engine obeys without reading them."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Plan:
     """What was asked (`request`), the facts, and the values after the engine's resolution.
 

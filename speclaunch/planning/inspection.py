@@ -20,7 +20,8 @@ from speclaunch.plan.request import Given, Origin, Request
 from speclaunch.plan.resolve import resolve
 from speclaunch.record import record
 from speclaunch.rules.checkpoints.loader import Comparison
-from speclaunch.rules.checkpoints.subject import Subject, drafts_itself, subject
+from speclaunch.rules.checkpoints.loaders import drafts_itself
+from speclaunch.rules.checkpoints.subject import Subject, subject
 from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.registry import selected
 from speclaunch.rules.runner import judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def new_recipe(wanted: Wanted) -> NewRecipe:
     raise NotWrittenError(_why_none(wanted, tried))
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Tried:
     """The ways that were tried, and what stood against each."""
 

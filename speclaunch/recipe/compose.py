@@ -16,7 +16,7 @@ from speclaunch.recipe.find_recipe import SUFFIX, find_recipe, recipe_dirs, reci
 from speclaunch.recipe.plain_overrides import plain_overrides, with_overrides
 from speclaunch.recipe.plain_values import plain_values
 from speclaunch.recipe.quick_compose import quick_compose
-from speclaunch.recipe.source import read_positions
+from speclaunch.recipe.source import read_source
 from speclaunch.resources import conf_dir
 
 __all__ = ["Composition", "compose", "find_recipe", "recipe_names"]
@@ -31,7 +31,7 @@ def compose(
     """
     path = find_recipe(recipe, config_dirs)
     shown = recipe if recipe.endswith(SUFFIX) else str(path)
-    read_positions(path, shown)  # the recipe itself: syntax and size, with a place
+    read_source(path, shown)  # the recipe itself: syntax and size, with a place
     found = _composed(path, shown, overrides, config_dirs)
     values = plain_values(found.raw, found.provenance, shown)
     if "hydra" in values:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from speclaunch import reads
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.resources import recipes_dir
@@ -17,8 +18,8 @@ def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
     """The recipes that can be asked for by name, the user's own before ours."""
     found: dict[str, Path] = {}
     for directory in recipe_dirs(config_dirs):
-        for path in sorted(directory.glob(f"*{SUFFIX}")):
-            if path.is_file():  # no directory, no pipe
+        for path in reads.below(directory, SUFFIX):
+            if reads.is_file(path):  # no directory, no pipe
                 found.setdefault(path.stem, path)
     return found
 
@@ -26,24 +27,24 @@ def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
 def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
     """The file of a recipe given by name or by path."""
     for directory in config_dirs:
-        if not directory.is_dir():
+        if not reads.is_dir(directory):
             raise InputError(Problem(f"--config-dir {directory}: no such directory"))
     if recipe.endswith((SUFFIX, ".yml")) or "/" in recipe:
         path = Path(recipe).expanduser()
         if path.suffix != SUFFIX:
             with_suffix = path.with_name(path.name + SUFFIX)
-            if path.suffix != ".yml" and with_suffix.is_file():
-                return with_suffix.resolve()
+            if path.suffix != ".yml" and reads.is_file(with_suffix):
+                return reads.resolve(with_suffix)
             raise InputError(
                 Problem(
                     f"{recipe}: the name of a recipe must end in {SUFFIX}",
                     help="rename it, or give the name of a recipe: `speclaunch recipes ls`",
                 )
             )
-        if not path.is_file():
-            what = "it is not a regular file" if path.exists() else "no such file"
+        if not reads.is_file(path):
+            what = "it is not a regular file" if reads.exists(path) else "no such file"
             raise InputError(Problem(f"cannot read {recipe}: {what}"))
-        return path.resolve()
+        return reads.resolve(path)
     names = recipe_names(config_dirs)
     if recipe not in names:
         raise InputError(
@@ -54,15 +55,15 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
                 or "`speclaunch recipes ls` lists them",
             )
         )
-    return names[recipe].resolve()
+    return reads.resolve(names[recipe])
 
 
 def _nearby_file(recipe: str) -> str | None:
     file = f"{recipe}{SUFFIX}"
-    return f"name the file with its suffix: recipe={file}" if Path(file).is_file() else None
+    return f"name the file with its suffix: recipe={file}" if reads.is_file(file) else None
 
 
 def recipe_dirs(config_dirs: Sequence[Path]) -> list[Path]:
     """Where recipes are looked for by name, the user's own before ours."""
-    own = [d for base in config_dirs for d in (base, base / "recipes") if d.is_dir()]
+    own = [d for base in config_dirs for d in (base, base / "recipes") if reads.is_dir(d)]
     return [*own, recipes_dir()]

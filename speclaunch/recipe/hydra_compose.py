@@ -33,6 +33,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from speclaunch import reads
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.recipe.composed import Composed
 from speclaunch.recipe.find_recipe import SUFFIX, recipe_dirs
@@ -71,6 +72,7 @@ def hydra_compose(
 
     Raises InputError with every problem that can be told apart.
     """
+    reads.unrepeatable()  # Hydra looks at files by itself
     register_resolvers()
     read_positions(path, shown)  # the recipe itself: syntax and size, with a place
     loader = _loader(path.parent, config_dirs)

@@ -8,15 +8,14 @@ from pathlib import Path
 
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import COMMAND_LINE, Place, Problem
+from speclaunch.patterns import lazy
 from speclaunch.recipe.find_recipe import SUFFIX
 from speclaunch.recipe.names import RECIPE, group_names, is_server_argument, schema_paths
 from speclaunch.recipe.source import read_positions
 from speclaunch.record import record
 from speclaunch.resources import conf_dir, recipes_dir
 
-_NAMED = re.compile(
-    r"Multiple values for (\w+)|(\w+) appears more than|'(?:override )?([\w/]+)[@:\w]*'"
-)
+_NAMED = lazy(r"Multiple values for (\w+)|(\w+) appears more than|'(?:override )?([\w/]+)[@:\w]*'")
 
 
 def refused(text: str, overrides: Sequence[str], path: Path, shown: str) -> Problem:

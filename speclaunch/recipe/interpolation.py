@@ -12,18 +12,18 @@ recipe has a reason to hold; `oc.decode` lets them through.  OmegaConf itself is
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from speclaunch import reads
 from speclaunch.engine.environment import FromEnvironment, Template, VariableReference
+from speclaunch.patterns import lazy
 from speclaunch.recipe.source import KeyPath
 
 _OPEN, _DEFAULT, _CLOSE, _FILLED = "\ue000", "\ue001", "\ue002", "\ue003"
-_MARKS = re.compile(f"[{_OPEN}{_DEFAULT}{_CLOSE}{_FILLED}]")
-_UNSET = re.compile(f"{_OPEN}([^{_OPEN}{_DEFAULT}{_CLOSE}{_FILLED}]*){_CLOSE}")
-_RESOLVER = re.compile(r"(?<!\\)((?:\\\\)*)\$\{\s*(oc\.env|oc\.decode|env_or)\s*:")
+_MARKS = lazy(f"[{_OPEN}{_DEFAULT}{_CLOSE}{_FILLED}]")
+_UNSET = lazy(f"{_OPEN}([^{_OPEN}{_DEFAULT}{_CLOSE}{_FILLED}]*){_CLOSE}")
+_RESOLVER = lazy(r"(?<!\\)((?:\\\\)*)\$\{\s*(oc\.env|oc\.decode|env_or)\s*:")
 _NO_DEFAULT = object()
 
 
@@ -120,8 +120,9 @@ def _renamed(raw: Any, resolver: str) -> Any:
 
 def _value(name: str, default: Any = _NO_DEFAULT) -> Any:
     """What `oc.env` gives; a mark where it would fail."""
-    if name in os.environ:
-        return os.environ[name]
+    found = reads.variable(name)
+    if found is not None:
+        return found
     if default is _NO_DEFAULT:
         return f"{_OPEN}{name}{_CLOSE}"
     return None if default is None else str(default)
@@ -136,7 +137,7 @@ def _mark(name: str, default: Any = _NO_DEFAULT) -> str:
 
 def env_or(name: str, default: Any) -> Any:
     """What `env_or` gives: the variable, the default where it is not set or empty."""
-    return os.environ.get(name) or (None if default is None else str(default))
+    return reads.variable(name) or (None if default is None else str(default))
 
 
 def _mark_or(name: str, default: Any) -> str:

@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from speclaunch import reads
 from speclaunch.cpu.environment import CpuEngine
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.home import speclaunch_home
+from speclaunch.patterns import lazy
 from speclaunch.recipe.hydra_errors import first_line
 from speclaunch.recipe.interpolation import (
     RESOLVERS,
@@ -24,6 +26,9 @@ from speclaunch.recipe.interpolation import (
 from speclaunch.recipe.simple_interpolation import NotSimpleError, resolved_simply
 from speclaunch.recipe.source import Provenance
 
+_COMPUTED = lazy(r"\$\{[\w.\s]*\$\{")
+"""A name that is itself looked up may be that of any resolver, `oc.env` included."""
+
 
 def plain_values(raw: Any, provenance: Provenance, shown: str) -> dict[str, Any]:
     """The values of a container as it is composed (interpolations and `???` as they are written).
@@ -33,6 +38,8 @@ def plain_values(raw: Any, provenance: Provenance, shown: str) -> dict[str, Any]
     if not isinstance(raw, dict):
         raise InputError(Problem("a recipe is a YAML mapping", Place(shown)))
     if any("${" in text or text == "???" for text in _texts(raw)):
+        if any(_COMPUTED.search(text) for text in _texts(raw)):
+            reads.unrepeatable()
         raw = _resolved_values(raw, provenance, shown)
     return {str(key): value for key, value in raw.items()}
 

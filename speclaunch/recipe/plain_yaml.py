@@ -14,9 +14,11 @@ from typing import Any
 import yaml
 from yaml.constructor import SafeConstructor
 
+from speclaunch.patterns import lazy
+
 _TAG = "tag:yaml.org,2002:"
-_EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+\Z", re.ASCII)
-_MAY_BE_EXPONENT = re.compile(r"[-+]?[.0-9][0-9_.:]*[eE][-+0-9_]*\Z", re.ASCII)
+_EXPONENT = lazy(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+\Z", re.ASCII)
+_MAY_BE_EXPONENT = lazy(r"[-+]?[.0-9][0-9_.:]*[eE][-+0-9_]*\Z", re.ASCII)
 _CONSTRUCTOR = SafeConstructor()
 
 

@@ -12,23 +12,27 @@ how values are laid over each other).
 
 from __future__ import annotations
 
-import copy
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from speclaunch import reads
 from speclaunch.errors import Place
+from speclaunch.patterns import lazy
 from speclaunch.recipe.composed import Composed
 from speclaunch.recipe.find_recipe import SUFFIX
 from speclaunch.recipe.source import KeyPath, Provenance, SourceFile, read_source
 from speclaunch.record import record
+from speclaunch.resources import conf_dir, recipes_dir
 
 _SELF = "_self_"
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
-_GROUP = re.compile(r"[A-Za-z][\w-]*\Z", re.ASCII)
-_PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*\Z", re.ASCII)
+_NAME = lazy(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
+_GROUP = lazy(r"[A-Za-z][\w-]*\Z", re.ASCII)
+_PACKAGE = lazy(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*\Z", re.ASCII)
 _OVERRIDE = "override "
 _MOST_DEEP = 12
 _RESERVED = frozenset({"optional", "override", "hydra"})
@@ -41,21 +45,36 @@ class _NotKnown(Exception):
 def quick_compose(
     path: Path, shown: str, search: Sequence[Path], choices: Mapping[str, str] | None = None
 ) -> Composed | None:
-    """The recipe at `path`, its groups looked for in the directories of `search`; None where it
-    needs Hydra. `choices`: options of groups that count instead of the written ones. Raises
-    InputError for a file that cannot be read."""
+    """The recipe at `path` (without links), its groups looked for in the directories of `search`;
+    None where it needs Hydra. `choices`: options of groups that count instead of the written ones.
+    Raises InputError for a file that cannot be read."""
+    directories = tuple(dict.fromkeys(_real(one) for one in search))
+    file = read_source(path, shown)
     try:
-        composing = _Composing(tuple(dict.fromkeys(one.resolve() for one in search)), path, shown)
+        if not file.is_plain:
+            raise _NotKnown
+        items = tuple(_items(file.values.get("defaults")))
+        last = path.parent == directories[0] and file.package is None and _comes_last(items)
+        if last and not choices:
+            return _laid_over(_ground(directories, items), file)
+        composing = _Composing(directories, path, shown)
         composing.overrides.update(choices or {})
         parts = composing.expanded(_Node(path.stem), 0)
         composing.require_overrides_used()
-        values: dict[str, Any] = {}
-        for package, file in parts:
-            own = {key: value for key, value in file.values.items() if key != "defaults"}
-            _merge(values, _embedded(own, package))
+        return Composed(_merged(parts), *_provenance(parts))
     except _NotKnown:
         return None
-    return Composed(values, *_provenance(parts))
+
+
+def _real(directory: Path) -> Path:
+    """Without links, of which our own directories have none that change."""
+    ours = (conf_dir(), recipes_dir())
+    return _real_of_ours(directory) if directory in ours else reads.resolve(directory)
+
+
+@cache
+def _real_of_ours(directory: Path) -> Path:
+    return directory.resolve()
 
 
 @record
@@ -78,12 +97,18 @@ _Part = tuple[str, SourceFile]
 """A config's package and its file."""
 
 
-@dataclass(slots=True)
+_Item = tuple[str | None, str, bool]
+"""Of a defaults list: the group (None: a config), the name, whether it overrides."""
+
+
+@record(frozen=False)
 class _Composing:
     search: tuple[Path, ...]
-    recipe: Path
-    shown: str
+    recipe: Path | None = None
+    shown: str = ""
     """How the recipe is called where a place in it is told."""
+    looked_at: dict[str, None] = field(default_factory=dict)
+    """Every path of a file that was looked for, found or not."""
     overrides: dict[str, str] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
@@ -94,11 +119,16 @@ class _Composing:
             raise _NotKnown
         file = self._file(node.config_path)
         package = _final_package(node, file.package)
-        items = list(_items(file.values.get("defaults")))
-        own: _Part = (package, file)
+        items = tuple(_items(file.values.get("defaults")))
         rooted = not node.group and package == "" and file.package is None
         if not rooted and any(group is not None for group, _, _ in items):
             raise _NotKnown  # groups below groups, or in another package
+        return self.below(node, package, items, [(package, file)], depth)
+
+    def below(
+        self, node: _Node, package: str, items: Sequence[_Item], own: list[_Part], depth: int
+    ) -> list[_Part]:
+        """What a defaults list names, with the parts of the config that has the list."""
         for group, name, is_override in items:
             if is_override and group is not None:
                 self.overrides.setdefault(group, name)
@@ -106,11 +136,11 @@ class _Composing:
         if here and (None, _SELF, False) not in here:
             here.append((None, _SELF, False))
         if not here:
-            return [own]
+            return own
         parts: list[list[_Part]] = []
         for group, name, _ in reversed(here):  # the order in which overrides become known
             if group is None and name == _SELF:
-                parts.append([own])
+                parts.append(own)
             elif group is None:
                 parts.append(self.expanded(_Node(name, node.group, package), depth + 1))
             else:
@@ -133,7 +163,8 @@ class _Composing:
     def _file(self, config_path: str) -> SourceFile:
         for directory in self.search:
             path = directory / f"{config_path}{SUFFIX}"
-            if path.is_file():
+            self.looked_at[str(path)] = None
+            if reads.is_file(path):
                 found = read_source(path, self.shown if path == self.recipe else None)
                 if not found.is_plain:
                     raise _NotKnown
@@ -153,8 +184,83 @@ def _final_package(node: _Node, header: str | None) -> str:
     return ".".join(part for part in (node.parent, own) if part)
 
 
-def _items(defaults: object) -> Iterator[tuple[str | None, str, bool]]:
-    """The items of a defaults list: the group (None: a config), the name, whether it overrides."""
+def _comes_last(items: Sequence[_Item]) -> bool:
+    """Whether a config is laid over all that its list names."""
+    here = [item for item in items if not item[2]]
+    return bool(here) and ((None, _SELF, False) not in here or here[-1] == (None, _SELF, False))
+
+
+@record
+class _Ground:
+    """What a choice of groups gives, before a recipe's own keys; None in the place of values that
+    need Hydra."""
+
+    values: dict[str, Any] | None
+    provenance: Provenance
+    files: tuple[Path, ...]
+    looked_at: tuple[str, ...]
+
+
+_MOST_GROUNDS = 256
+_looked_at: dict[tuple[object, ...], tuple[str, ...]] = {}
+"""Which paths a choice of groups rests on, found or not, as it was composed last."""
+
+
+def _ground(search: tuple[Path, ...], items: tuple[_Item, ...]) -> _Ground:
+    """What the items of a list give: composed again where a file came, went or changed."""
+    choice = (search, items)
+    known = _looked_at.get(choice)
+    found = _composed_ground(search, items, None if known is None else tuple(map(_stamp, known)))
+    if found.looked_at != known:
+        if len(_looked_at) >= _MOST_GROUNDS:
+            _looked_at.clear()
+        _looked_at[choice] = found.looked_at
+    return found
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116  a Path takes longer than all the rest
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns
+
+
+@reads.remembered(_MOST_GROUNDS)
+def _composed_ground(
+    search: tuple[Path, ...],
+    items: tuple[_Item, ...],
+    _stamps: tuple[tuple[int, ...] | None, ...] | None,
+) -> _Ground:
+    composing = _Composing(search)
+    try:
+        parts = composing.below(_Node(""), "", items, [], 0)
+        composing.require_overrides_used()
+        return _Ground(_merged(parts), *_provenance(parts), tuple(composing.looked_at))
+    except _NotKnown:
+        return _Ground(None, Provenance({}), (), tuple(composing.looked_at))
+
+
+def _laid_over(ground: _Ground, file: SourceFile) -> Composed:
+    """A recipe over what it is made of."""
+    if ground.values is None:
+        raise _NotKnown
+    values = _copied(ground.values)
+    _merge(values, _own_values(file))
+    places = {**ground.provenance.places, **_places("", file)}
+    return Composed(values, Provenance(places), tuple(dict.fromkeys((*ground.files, file.path))))
+
+
+def _copied(value: Any) -> Any:
+    """A copy of mappings and lists, which nobody else has (`copy.deepcopy` takes ten times as
+    long)."""
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _items(defaults: object) -> Iterator[_Item]:
+    """The items of a defaults list."""
     if defaults is None:
         return
     if not isinstance(defaults, list):
@@ -181,6 +287,17 @@ def _items(defaults: object) -> Iterator[tuple[str | None, str, bool]]:
         yield group, name, is_override
 
 
+def _merged(parts: Sequence[_Part]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for package, file in parts:
+        _merge(values, _embedded(_own_values(file), package))
+    return values
+
+
+def _own_values(file: SourceFile) -> dict[str, Any]:
+    return {key: value for key, value in file.values.items() if key != "defaults"}
+
+
 def _embedded(values: dict[str, Any], package: str) -> dict[str, Any]:
     for key in reversed(package.split(".")) if package else ():
         values = {key: values}
@@ -205,14 +322,16 @@ def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
         elif value == "???" and key in into:
             raise _NotKnown  # what is missing takes no place
         else:
-            into[key] = copy.deepcopy(value) if isinstance(value, list) else value
+            into[key] = _copied(value) if isinstance(value, list) else value
 
 
 def _provenance(parts: Sequence[_Part]) -> tuple[Provenance, tuple[Path, ...]]:
     places: dict[KeyPath, Place] = {}
     for package, file in parts:
-        prefix = tuple(package.split(".")) if package else ()
-        for key, place in file.positions.items():
-            if key[0] != "defaults":
-                places[prefix + key] = place
+        places.update(_places(package, file))
     return Provenance(places), tuple(dict.fromkeys(file.path for _, file in parts))
+
+
+def _places(package: str, file: SourceFile) -> dict[KeyPath, Place]:
+    prefix = tuple(package.split(".")) if package else ()
+    return {prefix + key: place for key, place in file.positions.items() if key[0] != "defaults"}

@@ -8,7 +8,6 @@ Values that are plainly right become the records of `deployment.py`, which have 
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, Self
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -25,6 +24,7 @@ from pydantic import (
 
 from speclaunch.errors import InputError
 from speclaunch.facts.declared_gpus import AUTO, declare
+from speclaunch.patterns import lazy
 from speclaunch.recipe.deployment import RecoveryPolicy, Steppable
 
 Scalar = str | int | float | bool | None
@@ -44,7 +44,7 @@ def _specifier(text: str) -> SpecifierSet:
         return SpecifierSet(text, prereleases=True)
 
 
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_ENV_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def _env_name(name: str) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem
+from speclaunch.patterns import lazy
 from speclaunch.recipe.plain_yaml import NotPlainError, plain_value
 from speclaunch.record import record
 
@@ -22,9 +22,9 @@ MAX_NODES = 50_000
 _MAX_DEPTH = 60
 _HEADER = 512
 """Characters in which Hydra looks for a header."""
-_ODD = re.compile("[\t\x85\u2028\u2029\ufeff]")
+_ODD = lazy("[\t\x85\u2028\u2029\ufeff]")
 """What the C parser takes otherwise than the one in Python, which OmegaConf uses."""
-_HEADER_LINE = re.compile(r"\s*#\s*@")
+_HEADER_LINE = lazy(r"\s*#\s*@")
 
 try:  # the C loader is about ten times faster
     from yaml import CSafeLoader as _Loader
@@ -88,7 +88,7 @@ def read_source(path: Path, shown_as: str | None = None) -> SourceFile:
     return _read(path, shown_as or str(path), stamp)
 
 
-@lru_cache(maxsize=512)
+@reads.remembered(512)
 def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
     text = _text(path, shown)
     root = _compose(text, shown)
@@ -153,13 +153,13 @@ def _check_defaults(root: yaml.MappingNode, shown: str) -> None:
 
 def _text(path: Path, shown: str) -> str:
     try:
-        if not path.is_file():
-            what = "is a directory" if path.is_dir() else "no such file"
+        if not reads.is_file(path):
+            what = "is a directory" if reads.is_dir(path) else "no such file"
             raise InputError(Problem(f"cannot read {shown}: {what}"))
-        size = path.stat().st_size
+        size = reads.size(path)
         if size > MAX_FILE_BYTES:
             raise InputError(Problem(f"{shown} has {size} bytes; a recipe has at most 1 MiB"))
-        return path.read_text(encoding="utf-8")
+        return reads.read_text(path)
     except OSError as error:
         raise InputError(Problem(f"cannot read {shown}: {error.strerror}")) from error
     except UnicodeDecodeError as error:

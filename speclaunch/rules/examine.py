@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from speclaunch import reads
 from speclaunch.facts.facts import Facts, UnknownFact
 from speclaunch.facts.gather import gather
 from speclaunch.facts.hardware import Hardware
@@ -24,6 +26,7 @@ from speclaunch.resources import models_dir, recipes_dir
 from speclaunch.rules.finding import Finding, Judgement
 from speclaunch.rules.grounds import with_grounds
 from speclaunch.rules.interface import Rule
+from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import finding_of, judge
 
 if TYPE_CHECKING:
@@ -74,7 +77,7 @@ def _folder(path: str) -> Path:
     """Where a deployment stands; the working directory for one of a command line, or of ours."""
     here = Path.cwd()
     try:
-        folder = Path(path).resolve().parent
+        folder = reads.resolve(Path(path)).parent
         ours = folder.is_relative_to(recipes_dir())
     except (OSError, ValueError, RuntimeError):  # not the name of a file
         return here
@@ -115,6 +118,24 @@ def examine_together(
         with contextlib.suppress(UnknownValueError):
             for plan, verdict in rule.check_across(fitting):
                 yield plan, finding_of(rule, verdict, plan)
+
+
+def is_compared(plan: Plan) -> bool:
+    """Whether a rule that looks across deployments may look at a plan: nearly none is."""
+    for rule in _comparing():
+        if not rule.holds_in(plan.request.version):
+            continue
+        try:
+            if rule.compares(plan):
+                return True
+        except UnknownValueError:
+            return True
+    return False
+
+
+@cache
+def _comparing() -> tuple[Rule, ...]:
+    return tuple(rule for rule in all_rules() if rule.check_across is not None)
 
 
 def _text(given: Given | None) -> str | None:

@@ -41,6 +41,11 @@ CheckAcross = Callable[[Sequence["Plan"]], Iterator[tuple["Plan", Verdict]]]
 """A check that needs several deployments: it says which of them each verdict is about."""
 
 
+def every_plan(_plan: Plan) -> bool:
+    """For a rule that compares all of them."""
+    return True
+
+
 @record
 class Rule:
     """One rule: the conditions under which `check` is asked at all. Its page says the rest.
@@ -60,6 +65,8 @@ class Rule:
     """Severities that its verdicts can have instead, each with when: `in 0.5.3`."""
     says: tuple[str, ...] = ()
     """How the engine's own messages begin that it foretells; `{}` is what differs each time."""
+    compares: Callable[[Plan], bool] = every_plan
+    """Whether `check_across` looks at a plan: what it says is the same without all others."""
 
     def holds_in(self, version: str) -> bool:
         """Whether it is asked about an engine version at all."""
@@ -82,6 +89,7 @@ def rule(
     algorithms: Iterable[str] = (),
     check_across: CheckAcross | None = None,
     says: Iterable[str] = (),
+    compares: Callable[[Plan], bool] = every_plan,
 ) -> Rule:
     """Define the rule of a module: `RULE = rule("SPL203", "spec-v2-without-effect", …)`."""
     return Rule(
@@ -94,6 +102,7 @@ def rule(
         check_across,
         also or {},
         tuple(says),
+        compares,
     )
 
 

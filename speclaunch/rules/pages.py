@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 from speclaunch.resources import rule_pages_dir
 
-_BULLET = re.compile(r"^- ", re.MULTILINE)
-_REMARK = re.compile(r" \(.*\)$")
+_BULLET = lazy(r"^- ", re.MULTILINE)
+_REMARK = lazy(r" \(.*\)$")
 
 
 @record

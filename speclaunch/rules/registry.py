@@ -5,12 +5,11 @@ Of some two hundred modules a plan needs those whose engine versions and algorit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any, Literal
 
 from speclaunch.record import record
-from speclaunch.rules.interface import Rule, Severity, defined_in
+from speclaunch.rules.interface import Rule, Severity, defined_in, every_plan
 from speclaunch.rules.table import ROWS
 
 
@@ -20,10 +19,10 @@ class _Deferred:
 
     module: str
     code: str
-    part: Literal["check", "check_across"]
+    part: Literal["check", "check_across", "compares"]
 
-    def __call__(self, given: Any) -> Iterator[Any]:
-        found: Iterator[Any] = getattr(_defined(self.module, self.code), self.part)(given)
+    def __call__(self, given: Any) -> Any:
+        found: Any = getattr(_defined(self.module, self.code), self.part)(given)
         return found
 
 
@@ -52,6 +51,7 @@ def all_rules() -> tuple[Rule, ...]:
             _Deferred(module, code, "check_across") if across else None,
             {Severity(other): when for other, when in also},
             says,
+            _Deferred(module, code, "compares") if across else every_plan,
         )
         for code, name, severity, module, versions, algorithms, across, also, says in ROWS
     )

@@ -6,16 +6,16 @@ The table of rules (`table.py`) is made of them; nothing else looks for files.
 from __future__ import annotations
 
 import pkgutil
-import re
 from functools import cache
 from pathlib import Path
 
 import speclaunch.rules
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 from speclaunch.rules import FAMILIES
 from speclaunch.rules.interface import Rule, defined_in
 
-_FILE = re.compile(r"spl(\dxx|\d{3}(?:_\d{3})*)_(\w+)")
+_FILE = lazy(r"spl(\dxx|\d{3}(?:_\d{3})*)_(\w+)")
 
 
 @record

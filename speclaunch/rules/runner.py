@@ -8,12 +8,13 @@ from dataclasses import replace
 
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument, is_secret_variable
+from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Origin, Request
 from speclaunch.rules.finding import Finding, Judgement, Unjudged
 from speclaunch.rules.interface import Rule, Verdict
 
-_FLAG = re.compile(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
+_FLAG = lazy(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
 _OF_WORDS = "SPL0"
 """The rules about single words, which hold whatever else is given."""
 BUG = "of a bug in this rule, please report it"
@@ -84,13 +85,18 @@ def _spelled(text: str, request: Request) -> str:
     return _FLAG.sub(flag, text)
 
 
-def _hider(request: Request) -> Callable[[str], str]:
-    """Takes the secret values of a deployment out of a text."""
+def secrets_of(request: Request) -> list[str]:
+    """The secret values of a deployment."""
     given = (*request.given.values(), *request.overridden)
     secret = [one for one in given if is_secret_argument(one.name)]
     secret += [one for one in request.env.values() if is_secret_variable(one.name)]
     # what is as short as a number is no secret, and would be found in every sentence
-    secrets = [str(one.value) for one in secret if one.known and len(str(one.value)) > 3]
+    return [str(one.value) for one in secret if one.known and len(str(one.value)) > 3]
+
+
+def _hider(request: Request) -> Callable[[str], str]:
+    """Takes the secret values of a deployment out of a text."""
+    secrets = secrets_of(request)
 
     def hide(text: str) -> str:
         for secret in secrets:

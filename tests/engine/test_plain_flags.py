@@ -102,7 +102,7 @@ def test_random_command_lines(version: str, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", held_versions())
 def test_many_random_command_lines(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _agree(monkeypatch, version, 1, 3000)
+    _agree(monkeypatch, version, 1, 1000)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

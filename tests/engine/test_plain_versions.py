@@ -22,7 +22,16 @@ ODD = (
 CLAUSES = [
     f"{operator}{bound}"
     for operator in (">=", "<=", "<", ">", "==", "!=", "~=", "===", ">= ", " <")
-    for bound in ("0.5", "0.5.13", "0.5.13.post1", "0.5.0", "0.5.14", "0.5.13rc1", "1.0")
+    for bound in (
+        "0.5",
+        "0.5.13",
+        "0.5.13.post1",
+        "0.5.0",
+        "0.5.14",
+        "0.5.13rc1",
+        "0.5.0rc2",
+        "1.0",
+    )
 ]
 
 
@@ -34,7 +43,7 @@ def _by_packaging(version: str, specifier: str) -> bool:
 
 def _written() -> set[str]:
     """Every specifier that stands in the code."""
-    clause = r'"((?:[<>=!~]=?\s*0[0-9.post]+,?\s*)+)"'
+    clause = r'"((?:[<>=!~]=?\s*0[0-9.postrc]+,?\s*)+)"'
     return {
         found
         for file in PACKAGE.rglob("*.py")

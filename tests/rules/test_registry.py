@@ -85,7 +85,7 @@ def test_the_table_is_as_the_modules() -> None:
         assert defined(rule) is own
         assert SpecifierSet(rule.versions) == SpecifierSet(own.versions)
         assert (rule.check_across is None) == (own.check_across is None)
-        checks = {"check": own.check, "check_across": own.check_across}
+        checks = {"check": own.check, "check_across": own.check_across, "compares": own.compares}
         assert replace(rule, versions=own.versions, **checks) == own, rule.code
 
 

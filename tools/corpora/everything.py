@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -135,7 +136,12 @@ def _configuration(home: Path, _number: int, _seed: int, dice: random.Random) ->
     from tests.conformance import data  # noqa: PLC0415 - the path is set above
 
     said = dice.choice(data.configurations())
-    document = {"engine": {"version": dice.choice(data.versions())}, "args": said["args"]}
+    if "words" in said:
+        command = f"sglang serve {shlex.join(said['words'])}"
+        (home / "run.sh").write_text(f"#!/bin/bash\n{command}\n")
+        return
+    engine = {"version": dice.choice(data.versions()), "env": said.get("env", {})}
+    document = {"engine": engine, "args": said["args"]}
     (home / "recipe.yaml").write_text(json.dumps(document, indent=1))
 
 

@@ -10,12 +10,13 @@ from typing import Any
 from speclaunch.engine.extraction.evaluate import Evaluator
 from speclaunch.engine.extraction.objects import bind_parameters
 from speclaunch.engine.extraction.values import SUPPRESS, ClassValue, ExpressionScope, OpaqueValue
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
-_FLAG_IN_TEXT = re.compile(
+_FLAG_IN_TEXT = lazy(
     r"--[a-z](?:[a-z0-9-]*[a-z0-9])?(?:=[{\w][\w,{}]*)?|SGLANG_[A-Z0-9_]+(?:=\w+)?"
 )
-_DEPRECATED_HELP = re.compile(
+_DEPRECATED_HELP = lazy(
     r"^\s*(note:\s*)?[\[(]?\s*(deprecated|removed)\b|^[^.]*\bis deprecated\b", re.IGNORECASE
 )
 _BUILT_IN_ACTIONS = ("store", "store_true", "store_false", "store_const", "append", "extend")

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from speclaunch.errors import InputError, Problem
+from speclaunch.patterns import lazy
 
 #: The distribution, and import package, that is read.
 PACKAGE = "sglang"
 
 #: What a server never runs.  Its reads of an argument do not count.
-_NOT_THE_SERVER = re.compile(
+_NOT_THE_SERVER = lazy(
     rf"{PACKAGE}/(test|eval|benchmark|multimodal_gen)/|{PACKAGE}/(auto_)?bench[^/]*\.py$|/tests?/"
 )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from speclaunch.engine.extraction.evaluate import Evaluator
 from speclaunch.engine.extraction.parser import SERVER_ARGS
@@ -25,20 +25,22 @@ from speclaunch.engine.extraction.variables import (
     names_speculation,
     read_variables,
 )
+from speclaunch.patterns import lazy
+from speclaunch.record import record
 
-_WORD = re.compile(r"\w+")
-_ENVIRONMENT = re.compile(r"\benviron[.\[]|\bgetenv\b|\bget_(bool|int)_env_var\b|_deprecated_env")
-_GONE = re.compile(
+_WORD = lazy(r"\w+")
+_ENVIRONMENT = lazy(r"\benviron[.\[]|\bgetenv\b|\bget_(bool|int)_env_var\b|_deprecated_env")
+_GONE = lazy(
     r"\b(deprecated|removed|no longer|no effect|ignored|renamed|instead|obsolete|not supported)\b",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"(SGLANG|SGL)_[A-Z0-9_]*[A-Z0-9]")
-_NATIVE_NAME = re.compile(r'"((?:SGLANG|SGL)_[A-Z0-9_]*[A-Z0-9])"')
+_NAME = lazy(r"(SGLANG|SGL)_[A-Z0-9_]*[A-Z0-9]")
+_NATIVE_NAME = lazy(r'"((?:SGLANG|SGL)_[A-Z0-9_]*[A-Z0-9])"')
 _WRITES = frozenset({"set", "clear", "override", "setdefault", "pop", "unset"})
 _CARRIER = ("PortArgs", "init_new")
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Usage:
     """What a scan of the server's files found."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from speclaunch.record import record
@@ -77,7 +77,7 @@ class Method:
     name: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ExpressionScope:
     """The names that an expression sees: its own, those of its class body, its module's."""
 

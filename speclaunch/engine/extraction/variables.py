@@ -16,14 +16,15 @@ from speclaunch.engine.extraction.values import (
     Instance,
     OpaqueValue,
 )
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 #: Where the descriptors are declared, from 0.5.3 on.
 ENVIRON = "sglang/srt/environ.py"
 
-_OURS = re.compile(r"^(SGLANG|SGL)_[A-Z0-9_]+$")
-_SPECULATIVE = re.compile(r"SPEC(_|$|ULATIVE)|NGRAM|EAGLE|DFLASH|DSPARK|DRAFT|MTP|VERIFY|ACC_LEN")
-_SPECULATIVE_FILE = re.compile(r"/speculative/|speculative|eagle|ngram|dflash|dspark")
+_OURS = lazy(r"^(SGLANG|SGL)_[A-Z0-9_]+$")
+_SPECULATIVE = lazy(r"SPEC(_|$|ULATIVE)|NGRAM|EAGLE|DFLASH|DSPARK|DRAFT|MTP|VERIFY|ACC_LEN")
+_SPECULATIVE_FILE = lazy(r"/speculative/|speculative|eagle|ngram|dflash|dspark")
 _SCALARS: dict[str, type] = {"int": int, "float": float, "bool": bool}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from speclaunch.launch.diagnosis.interface import Cause, Milestone
 from speclaunch.launch.diagnosis.release_wording import Wording
@@ -33,7 +33,7 @@ class Suspect:
     """It ended a process, by what the engine says around it."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class RankProgress:
     """How far one rank has come."""
 
@@ -59,7 +59,7 @@ class RankProgress:
         self.last = mark
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class LaunchLog:
     """What is known of a start: its milestones, its errors, and whether it lives on."""
 

@@ -7,13 +7,13 @@ The names of the arguments in `server_args=` tell most: the catalogue knows when
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 from packaging.version import Version
 
 from speclaunch.engine.catalogue import held_versions, history
 from speclaunch.plan.topics.draft_memory import FIRST_IN_POOL
+from speclaunch.record import record
 
 _WORDINGS: tuple[tuple[re.Pattern[str], str | None, str | None], ...] = (
     # model_executor/model_runner.py: `elapsed=` from 0.5.9; bootstrap.py replaced it in 0.5.21
@@ -50,7 +50,7 @@ _SETTINGS = re.compile(
 _ON_CPU = re.compile(r"[(,{] ?'?device'?(?:=|: )'cpu'")
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Wording:
     """The narrowest range of releases that all lines so far allow."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from speclaunch.launch.diagnosis.signature import Frame, LogFailure
 from speclaunch.launch.log.lines import LogLine
+from speclaunch.record import record
 
 BEGIN = "Traceback (most recent call last):"
 _FRAME = re.compile(
@@ -37,7 +38,7 @@ Raised = Callable[[LogFailure, bool], None]
 """Is told of each exception, and whether it ended a process."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Traceback:
     """A traceback that is being read."""
 

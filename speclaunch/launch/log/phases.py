@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from speclaunch.launch.log.bars import ProgressBar, read_bar
 from speclaunch.launch.log.lines import LogLine, read
@@ -24,7 +24,7 @@ class PhaseStep:
 _PORT_TAKEN = re.compile(PORT_TAKEN)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class PhaseTracker:
     """Feed it the engine's output line by line; `steps` is what has happened so far."""
 

@@ -7,7 +7,7 @@ name of the key: a size is never a guess, and no config makes it crash.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from speclaunch.facts.checkpoint import Checkpoint
@@ -15,6 +15,7 @@ from speclaunch.facts.partial_config import merged
 from speclaunch.facts.safe_json import mapping, size, sizes, text, texts
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.topics.dtype import SHORT, halved
+from speclaunch.record import record
 
 MOST_LAYERS = 4096
 """No model has more; it bounds what is done layer by layer."""
@@ -23,7 +24,7 @@ ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 _SWITCHED = ("DeepseekVL2ForCausalLM", "DeepseekOCRForCausalLM")
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class ModelConfig:
     """The flat config of a checkpoint, or a nested part of it (`vision_config`)."""
 

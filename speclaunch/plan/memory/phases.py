@@ -6,7 +6,7 @@ Whether the draft is loaded before the pool or after it: `topics/draft_memory.py
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from speclaunch.plan.budget import MemoryPhase, MemoryUse
@@ -58,7 +58,7 @@ class PredictedFailure:
     """Bytes that are missing, at the least."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class PhaseRun:
     """One run through the phases, with estimates as they are likely, or at their least."""
 

@@ -7,27 +7,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import translate
 from functools import lru_cache
 from typing import Any
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.safe_json import mapping, size, sizes
+from speclaunch.patterns import lazy
 from speclaunch.plan.memory.matrices import Matrix
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.record import record
 
-_WRAPPERS = re.compile(
+_WRAPPERS = lazy(
     r"^(?:model\.)?(?:language_model|text_model|llm)\.(?:model\.)?(?=layers\.|embed_tokens)"
 )
 _MOST_PATTERNS = 200
 _MOST_REPEATS = 3
-_REPEATED_GROUP = re.compile(r"\)[*+{]")
+_REPEATED_GROUP = lazy(r"\)[*+{]")
 """What a pattern may not have: matching it could take for ever."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Excluded:
     """Names of modules, or parts of them; and patterns (`re:…`, `*`).
 
@@ -142,7 +143,7 @@ MXFP4 = Scheme(4, group=32, scale=1)
 MXFP8 = Scheme(8, group=32, scale=1)
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Quantised:
     """What a checkpoint's quantisation does to each weight: `scheme` to all that are linear and
     not `excluded`, unless `layers` names one with another (mixed precision)."""

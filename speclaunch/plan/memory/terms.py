@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from speclaunch.plan.budget import Size
@@ -18,6 +18,7 @@ from speclaunch.plan.memory.weights import weight_size
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.models import is_multimodal
 from speclaunch.plan.resolution.working import Working
+from speclaunch.record import record
 
 _T = TypeVar("_T")
 _WEIGHTS_LEAST = 0.97
@@ -30,7 +31,7 @@ _NGRAM_REST = 90 * MIB
 _NODES = 10_000_000
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Gathered:
     """What could be told, and what could not."""
 

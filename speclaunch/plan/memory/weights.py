@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 
@@ -45,7 +45,7 @@ _USUAL = 2
 """Bytes of an element where the config does not say the dtype: bfloat16 or float16."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class CountedWeights:
     """The matrices of a checkpoint and how it stores them."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from enum import StrEnum
 
@@ -11,13 +10,14 @@ from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.forks import MARK
 from speclaunch.engine.renames import REMOVALS, conversion, other_names
 from speclaunch.errors import Problem
+from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Origin
 from speclaunch.rules.interface import Fix, Verdict
 
-_FLAG = re.compile(r"--[A-Za-z0-9][\w-]*")
-_QUOTED = re.compile(r"`[\w-]+`")
-_CHOICE = re.compile(r"invalid choice: '([^']*)'")
+_FLAG = lazy(r"--[A-Za-z0-9][\w-]*")
+_QUOTED = lazy(r"`[\w-]+`")
+_CHOICE = lazy(r"invalid choice: '([^']*)'")
 
 
 class Refusal(StrEnum):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from speclaunch.plan.plan import Plan
-from speclaunch.rules.checkpoints.loader import Misshapen
 from speclaunch.rules.checkpoints.spl954_fc_captured_layers import is_about_layers
 from speclaunch.rules.checkpoints.subject import examined
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
 _SHOWN = 3
+
+if TYPE_CHECKING:
+    from speclaunch.rules.checkpoints.loader import Misshapen
 
 
 def check(plan: Plan) -> Iterator[Verdict]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from speclaunch.plan.plan import Plan
-from speclaunch.rules.checkpoints.loader import Misshapen
 from speclaunch.rules.checkpoints.subject import examined
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
+
+if TYPE_CHECKING:
+    from speclaunch.rules.checkpoints.loader import Misshapen
 
 
 def check(plan: Plan) -> Iterator[Verdict]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.checkpoints.subject import examined
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
-_LAYER = re.compile(r"(?:model\.)?layers\.([0-9]{1,6})\.")
+_LAYER = lazy(r"(?:model\.)?layers\.([0-9]{1,6})\.")
 
 
 def check(plan: Plan) -> Iterator[Verdict]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan
-from speclaunch.rules.checkpoints.dflash_loader import mask_token
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
 _EMBEDDINGS = (
@@ -20,6 +19,8 @@ def check(plan: Plan) -> Iterator[Verdict]:
     draft, target = plan.facts.draft, plan.facts.target
     if draft is None or target is None or target.tensors is None:
         return
+    from speclaunch.rules.checkpoints.dflash_loader import mask_token  # noqa: PLC0415
+
     token = mask_token(draft)
     headers = target.tensors.headers.tensors
     name = next((one for one in _EMBEDDINGS if one in headers), None)

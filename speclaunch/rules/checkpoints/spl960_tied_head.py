@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan
-from speclaunch.rules.checkpoints.dimensions import is_tied
 from speclaunch.rules.checkpoints.subject import Subject, subject
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
@@ -17,6 +16,8 @@ def check(plan: Plan) -> Iterator[Verdict]:
     found = subject(plan)
     if found is None or found.loader is None or not found.is_whole:
         return
+    from speclaunch.rules.checkpoints.dimensions import is_tied  # noqa: PLC0415
+
     if not is_tied(found.checkpoint) or not _is_another(found):
         return
     yield Verdict(

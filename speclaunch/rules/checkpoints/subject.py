@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.safetensors_header import TensorHeader
-from speclaunch.facts.tensors import TensorFacts
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.drafts import own_path
 from speclaunch.record import record
-from speclaunch.rules.checkpoints.dflash_loader import dflash
-from speclaunch.rules.checkpoints.eagle_loaders import eagle, eagle3, whole_model
-from speclaunch.rules.checkpoints.loader import Comparison, Loader, compare
-from speclaunch.rules.checkpoints.mtp_loaders import deepseek, glm4_moe, mimo, qwen3_next
 
-_Find = Callable[[Checkpoint, str], Loader | None]
-_DRAFTS: Mapping[str, _Find] = MappingProxyType(
-    {
-        "LlamaForCausalLMEagle3": eagle3,
-        "LlamaForCausalLMEagle": eagle,
-        "Qwen2ForCausalLMEagle": eagle,
-        "DFlashDraftModel": dflash,
-    }
-)
-_LAYERS: Mapping[str, _Find] = MappingProxyType(
-    {
-        "Glm4MoeForCausalLM": glm4_moe,
-        "Glm4MoeForCausalLMNextN": glm4_moe,
-        "DeepseekV3ForCausalLM": deepseek,
-        "DeepseekV3ForCausalLMNextN": deepseek,
-        "MiMoForCausalLM": mimo,
-        "Qwen3NextForCausalLM": qwen3_next,
-    }
-)
-"""The classes whose own layer drafts."""
-_WHOLE = frozenset(
-    {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}
-)
+if TYPE_CHECKING:  # most lints have no tensors at hand, and need none of these
+    from collections.abc import Mapping
+
+    from speclaunch.facts.checkpoint import Checkpoint
+    from speclaunch.facts.safetensors_header import TensorHeader
+    from speclaunch.facts.tensors import TensorFacts
+    from speclaunch.rules.checkpoints.loader import Comparison, Loader
+
 _SAME_SHAPES = (None, "fp8")
 """How a checkpoint may be quantised and keep the shapes of its matrices."""
 _FROM_DRAFT = ("EAGLE", "EAGLE3", "STANDALONE", "DFLASH")
@@ -71,6 +48,8 @@ class Subject:
         """The files against the class; None where either is not known, or the files are broken."""
         if self.loader is None or not self.is_whole:
             return None
+        from speclaunch.rules.checkpoints.loader import compare  # noqa: PLC0415
+
         plain = self.checkpoint.quantization in _SAME_SHAPES
         return compare(self.loader, self.headers, plain=plain)
 
@@ -116,22 +95,10 @@ def _subject(
 ) -> Subject | None:
     if checkpoint is None or checkpoint.tensors is None:
         return None
-    find = _find(checkpoint, argument, drafts=drafts)
+    from speclaunch.rules.checkpoints.loaders import find_loader  # noqa: PLC0415
+
+    find = find_loader(checkpoint, argument, drafts=drafts)
     if drafts and argument == "model_path" and find is None:
         return None  # the whole target, of which it is not known what drafts
     loader = None if find is None else find(checkpoint, plan.request.version)
     return Subject(checkpoint, argument, checkpoint.tensors, loader)
-
-
-def _find(checkpoint: Checkpoint, argument: str, *, drafts: bool) -> _Find | None:
-    name = checkpoint.architecture or ""
-    if drafts and name in _LAYERS:
-        return _LAYERS[name]
-    if argument == "model_path" and drafts:
-        return None
-    return whole_model if name in _WHOLE else _DRAFTS.get(name)
-
-
-def drafts_itself(checkpoint: Checkpoint) -> bool:
-    """Whether its class is one whose own layer drafts, and of which it is known what it loads."""
-    return (checkpoint.architecture or "") in _LAYERS

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.drafts import own_path
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
-_NAMED = re.compile(r"eagle[-_.]?3(?![0-9.])", re.IGNORECASE)
+_NAMED = lazy(r"eagle[-_.]?3(?![0-9.])", re.IGNORECASE)
 """How people name an EAGLE-3 draft: Qwen3-8B_eagle3, EAGLE3-gpt-oss-20b, kimi-k2.5-eagle3."""
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.plan.budget import Budget, Fit
-from speclaunch.plan.memory.budget import budget
-from speclaunch.plan.memory.margins import margins
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
@@ -17,6 +15,8 @@ def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict where it fails for certain."""
     if plan.facts.hardware is None:
         return
+    from speclaunch.plan.memory.budget import budget  # noqa: PLC0415  all of plan/memory
+
     found = budget(plan)
     if found.fit is not Fit.FAILS:
         return
@@ -37,6 +37,8 @@ def _fix(plan: Plan, found: Budget) -> Fix:
             "use more GPUs (a larger tp_size), larger ones, or a quantised model; `speclaunch "
             "plan --fit` shows what would fit"
         )
+    from speclaunch.plan.memory.margins import margins  # noqa: PLC0415
+
     choices = margins(plan)
     if choices is None:
         return Fix(

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
 
-from speclaunch.plan.division import Undivided
+from speclaunch.plan.gpu_ranks import gpu_ranks
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Check, Fix, Verdict
 
+if TYPE_CHECKING:
+    from speclaunch.plan.division import Undivided
+
 
 def divides(
-    find: Callable[[Plan], Iterator[Undivided]], *, at: tuple[str, ...], instead: str
+    what: Literal["undivided_heads", "undivided_experts", "undivided_widths"],
+    *,
+    at: tuple[str, ...],
+    instead: str,
 ) -> Check:
-    """A check with one verdict for each thing that cannot be divided; `instead` is what to do where
-    no smaller `tp_size` alone helps."""
+    """A check with one verdict for each thing that cannot be divided, found by this function of
+    `plan/division.py`; `instead` is what to do where no smaller `tp_size` alone helps."""
 
     def check(plan: Plan) -> Iterator[Verdict]:
-        for one in find(plan):
+        if gpu_ranks(plan).tensor < 2:
+            return
+        from speclaunch.plan import division  # noqa: PLC0415  it counts weights
+
+        for one in getattr(division, what)(plan):
             yield _verdict(one, at, instead)
 
     return check

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from speclaunch.plan.division import undivided_heads
 from speclaunch.rules.interface import Severity, rule
 from speclaunch.rules.placement.common import divides
 
@@ -11,7 +10,7 @@ RULE = rule(
     "undivided-heads",
     Severity.ERROR,
     divides(
-        undivided_heads,
+        "undivided_heads",
         at=("tp_size",),
         instead="change tp_size, or the ranks of DP attention, so that their quotient divides the "
         "heads",

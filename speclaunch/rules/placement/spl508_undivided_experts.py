@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from speclaunch.plan.division import undivided_experts
 from speclaunch.rules.interface import Severity, rule
 from speclaunch.rules.placement.common import divides
 
@@ -11,7 +10,7 @@ RULE = rule(
     "undivided-experts",
     Severity.ERROR,
     divides(
-        undivided_experts,
+        "undivided_experts",
         at=("ep_size", "tp_size"),
         instead="choose an ep_size that divides the experts, so that tp_size over it divides "
         "each of them",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from speclaunch.plan.division import undivided_widths
 from speclaunch.rules.interface import Severity, rule
 from speclaunch.rules.placement.common import divides
 
@@ -11,7 +10,7 @@ RULE = rule(
     "undivided-widths",
     Severity.ERROR,
     divides(
-        undivided_widths,
+        "undivided_widths",
         at=("tp_size",),
         instead="use fewer ranks, or another checkpoint",
     ),

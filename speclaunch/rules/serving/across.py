@@ -32,6 +32,11 @@ def roles(plans: Sequence[Plan]) -> list[Role]:
     return [role for role in found if role is not None]
 
 
+def is_role(plan: Plan) -> bool:
+    """Whether a plan is one side of a disaggregated deployment."""
+    return _role(plan) is not None
+
+
 def pairs(plans: Sequence[Plan]) -> Iterator[tuple[Role, list[Role]]]:
     """Each decode role, and the prefill roles that belong to it."""
     known = roles(plans)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
-_HUB = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+_HUB = lazy(r"[\w-][\w.-]*/[\w.-]+")
 
 
 def check(plan: Plan) -> Iterator[Verdict]:

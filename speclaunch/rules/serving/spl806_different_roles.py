@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.rules.serving.across import pairs
+from speclaunch.rules.serving.across import is_role, pairs
 
 
 def check(_plan: Plan) -> Iterator[Verdict]:
@@ -38,4 +38,11 @@ def check_across(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
         )
 
 
-RULE = rule("SPL806", "different-roles", Severity.WARNING, check, check_across=check_across)
+RULE = rule(
+    "SPL806",
+    "different-roles",
+    Severity.WARNING,
+    check,
+    check_across=check_across,
+    compares=is_role,
+)

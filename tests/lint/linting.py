@@ -1,0 +1,108 @@
+"""Lints in processes of their own, which start with nothing remembered but what is on disk."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import speclaunch.lint.collect
+import speclaunch.lint.run
+import speclaunch.recipe.hydra_compose
+import speclaunch.recipe.load  # noqa: F401  what each of the processes would import
+from speclaunch.cli.linting import LintWords, check_files
+from speclaunch.cli.quick import quick_lint
+from speclaunch.errors import SpeclaunchError
+from speclaunch.report.console import err_lines
+from speclaunch.report.problems import show_problems
+from speclaunch.rules.rule_files import rule_files
+
+_PROGRESS = re.compile(r"^\d+ files? checked in .*\n", re.M)
+"""How long it takes is no matter of what is found."""
+for _file in rule_files():
+    _file.rules()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a lint printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+def forked(run: Callable[[], int], into: Path) -> Said:
+    """Run something in a copy of this process, whose output goes into files."""
+    into.mkdir(exist_ok=True)
+    out, err = into / "out", into / "err"
+    child = os.fork()
+    if child == 0:
+        code = 70
+        try:
+            with out.open("w") as sys.stdout, err.open("w") as sys.stderr:
+                try:
+                    code = run()
+                except SpeclaunchError as error:
+                    show_problems(err_lines(), error.problems)
+                    code = int(error.exit_code)
+                except BaseException:
+                    traceback.print_exc()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    told = _PROGRESS.sub("", err.read_text())
+    return Said(os.waitstatus_to_exitcode(status), out.read_text(), told)
+
+
+def words(*given: str) -> LintWords:
+    found = quick_lint(["lint", *given])
+    assert found is not None
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder to lint in, and a home of its own."""
+
+    folder: Path
+    home: Path
+    into: Path
+
+    def lint(
+        self, *given: str, env: Mapping[str, str] = {}, before: Callable[[], None] | None = None
+    ) -> Said:
+        """`speclaunch lint`, called in the folder."""
+
+        def run() -> int:
+            os.chdir(self.folder)
+            for name in ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME"):
+                os.environ.pop(name, None)
+            os.environ.pop("SPECLAUNCH_NO_CACHE", None)
+            own = {"SPECLAUNCH_HOME": str(self.home), "HOME": str(self.home), "PATH": "/nowhere"}
+            os.environ.update({**own, **env})
+            if before is not None:
+                before()
+            return int(check_files(words(*given)))
+
+        return forked(run, self.into)
+
+    def fresh(self, *given: str, env: Mapping[str, str] = {}) -> Said:
+        """The same without any cache."""
+        return self.lint("--no-cache", *given, env=env)
+
+    @property
+    def entries(self) -> list[Path]:
+        """The files of the cache."""
+        return sorted(path for path in (self.home / "lint").glob("*/*") if path.is_file())
+
+    def write(self, name: str, text: str) -> Path:
+        """A file in the folder."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
