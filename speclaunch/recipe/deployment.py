@@ -162,7 +162,7 @@ def _mapping(value: object) -> dict[str, Any]:
 
 
 def _arguments(value: object) -> dict[str, Any]:
-    found = {}
+    found: dict[str, Any] = {}
     for name, one in _mapping(value).items():
         if type(one) is list:
             found[name] = list(one)
