@@ -33,6 +33,8 @@ def main() -> None:
             _answer(sys.argv[1:])
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
+    except KeyboardInterrupt:  # while something was loaded, say
+        sys.exit(ExitCode.INTERRUPTED)
     except SpeclaunchError as error:
         from speclaunch.report.console import err_lines
         from speclaunch.report.problems import show_problems
@@ -74,10 +76,7 @@ def _answer(words: list[str]) -> None:
     if launch is not None:
         from speclaunch.cli.launching import launch_recipe
 
-        try:
-            sys.exit(launch_recipe(launch))
-        except KeyboardInterrupt:
-            sys.exit(ExitCode.INTERRUPTED)
+        sys.exit(launch_recipe(launch))
     from speclaunch.cli.commands import app, register
 
     register(words)
