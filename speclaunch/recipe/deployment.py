@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from speclaunch.errors import InputError
 from speclaunch.facts.declared_gpus import AUTO, declare
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 Check = Callable[[object], Any]
 """From a value as it is written to the value of the field. Raises _NotPlain."""
 
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_ENV_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RELEASE = r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))+(\.post(0|[1-9][0-9]*))?"
-_PIN = re.compile(rf"{_RELEASE}\Z", re.ASCII)
-_CLAUSES = re.compile(rf"(>=|<=|<|>|!=){_RELEASE}(,(>=|<=|<|>|!=){_RELEASE})*\Z", re.ASCII)
+_PIN = lazy(rf"{_RELEASE}\Z", re.ASCII)
+_CLAUSES = lazy(rf"(>=|<=|<|>|!=){_RELEASE}(,(>=|<=|<|>|!=){_RELEASE})*\Z", re.ASCII)
 """What else is a specifier is for packaging to say."""
 _LARGEST = 1e15
 

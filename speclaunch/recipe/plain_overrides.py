@@ -18,18 +18,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from speclaunch.errors import COMMAND_LINE, Place
+from speclaunch.patterns import lazy
 from speclaunch.recipe.composed import Composed
 from speclaunch.recipe.names import group_names, schema_paths
 from speclaunch.recipe.source import KeyPath, Provenance
 from speclaunch.record import record
 
-_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", re.ASCII)
-_OPEN = re.compile(r"(args|engine\.env)\.[^.]+\Z")
+_KEY = lazy(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", re.ASCII)
+_OPEN = lazy(r"(args|engine\.env)\.[^.]+\Z")
 """The engine's own keys, which need not stand in any of our files."""
-_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)\Z", re.ASCII)
-_FRACTION = re.compile(r"-?[0-9]+\.[0-9]+\Z", re.ASCII)
-_WORD = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*\Z", re.ASCII)
-_OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_-]*\Z", re.ASCII)
+_WHOLE = lazy(r"-?(0|[1-9][0-9]*)\Z", re.ASCII)
+_FRACTION = lazy(r"-?[0-9]+\.[0-9]+\Z", re.ASCII)
+_WORD = lazy(r"[A-Za-z/][A-Za-z0-9_./-]*\Z", re.ASCII)
+_OPTION = lazy(r"[A-Za-z][A-Za-z0-9_-]*\Z", re.ASCII)
 _OTHERWISE = frozenset({"null", "true", "false", "nan", "inf"})
 """Words with another meaning, in any case."""
 _CONSTANTS = {"null": None, "true": True, "false": False}

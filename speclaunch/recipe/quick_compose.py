@@ -54,8 +54,8 @@ def quick_compose(
         if not file.is_plain:
             raise _NotKnown
         items = tuple(_items(file.values.get("defaults")))
-        last = path.parent == directories[0] and file.package is None and _comes_last(items)
-        if last and not choices:
+        plain = not choices and path.parent == directories[0] and file.package is None
+        if plain and _comes_last(items):
             return _laid_over(_ground(directories, items), file)
         composing = _Composing(directories, path, shown)
         composing.overrides.update(choices or {})
