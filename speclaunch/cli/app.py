@@ -73,7 +73,7 @@ def _answer(words: list[str]) -> None:
     if stays(words):
         from speclaunch.cli.launch_apart import launched
 
-        code = launched()
+        code = launched(words)
         if code is not None:
             sys.stdout.flush()
             sys.exit(code)
