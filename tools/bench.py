@@ -1,7 +1,7 @@
 """What speclaunch costs, beside reference commands on the same files, in one run.
 
     python tools/bench.py [--only GROUP,…] [--rounds 5] [--files 1000] [--cpu] [--no-goals]
-                          [--markdown docs/reference/performance.md]
+                          [--before SPECLAUNCH] [--markdown docs/reference/performance.md]
 
 Groups: start (`--version`, `--help`), one (a script, a recipe), recipes, scripts, memory, compose,
 refuse and launch (these two need the CPU engine). Everything runs with an empty HOME and default
@@ -48,7 +48,7 @@ GROUPS: dict[str, Callable[[Ground], Iterator[Row]]] = {
 ON_THE_ENGINE = ("refuse", "launch")
 
 
-def measured(ground: Ground, only: list[str]) -> Iterator[Row]:
+def measured(ground: Ground, only: list[str], before: str | None) -> Iterator[Row]:
     """The rows of the chosen groups, as they come."""
     if any(name in only for name in ("one", "compose", "scripts", "recipes", "memory")):
         ground.write()
@@ -63,7 +63,7 @@ def measured(ground: Ground, only: list[str]) -> Iterator[Row]:
     if "refuse" in only:
         yield from refusing.measure(ground, engine)
     if "launch" in only:
-        yield from launching.measure(ground)
+        yield from launching.measure(ground, before)
 
 
 def show(rows: list[Row], about: str) -> None:
@@ -84,6 +84,7 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=1000, help="how many are many")
     parser.add_argument("--cpu", action="store_true", help="compare seconds of the processor")
     parser.add_argument("--no-goals", action="store_true", help="exit 0 whatever was missed")
+    parser.add_argument("--before", help="the speclaunch of an earlier installation, for `launch`")
     parser.add_argument("--markdown", type=Path, help="the page whose table is replaced")
     given = parser.parse_args()
     only = given.only.split(",")
@@ -92,7 +93,7 @@ def main() -> int:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="speclaunch-bench-") as name:
         ground = Ground(Path(name), given.rounds, given.files, Clock(given.cpu))
-        for row in measured(ground, only):
+        for row in measured(ground, only, given.before):
             print(f"{row.group}: {row.work}: {row.cells()[4]}", file=sys.stderr, flush=True)
             rows.append(row)
     about = page.machine(given.rounds, cpu=given.cpu)
