@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -194,6 +192,9 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
 
 def _own() -> Runtime:
     """What `probe` finds in the interpreter that runs speclaunch, without starting another."""
+    import importlib.metadata  # noqa: PLC0415 - slow to import
+    import importlib.util  # noqa: PLC0415
+
     packages: dict[str, str] = {}
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
