@@ -32,6 +32,9 @@ settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("random", print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS", "repeatable"))
 
+# What a test finds is found by the test; those of the cache itself switch it on.
+os.environ["SPECLAUNCH_NO_CACHE"] = "1"
+
 _HOME = speclaunch_home()
 """Read when pytest starts: a test that sets SPECLAUNCH_HOME for itself doesn't move the engine."""
 

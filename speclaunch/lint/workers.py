@@ -43,12 +43,14 @@ def spread(
             os.close(writing)
         yield _in_order(len(items), list(started))
     finally:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # who presses it twice
         for reading, child in started.items():
             os.close(reading)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(items: Sequence[T], work: Callable[[T], bytes], numbers: range, pipe: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -85,8 +86,10 @@ def test_an_interrupt_ends_all(place: Place) -> None:
         check: Callable[..., object] = lint_files.Files._check_now
 
         def interrupted(*given: object) -> object:
-            if len(list(place.home.glob("pid*"))) == 3:
-                os.killpg(0, signal.SIGINT)
+            if len(list(place.home.glob("pid*"))) >= 3:
+                with contextlib.suppress(FileExistsError):
+                    (place.home / "once").mkdir()
+                    os.killpg(0, signal.SIGINT)
             (place.home / f"pid{os.getpid()}").write_text("")
             time.sleep(0.2)
             return check(*given)
