@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from speclaunch import __version__
-from speclaunch.cli.quick import quick_lint
+from speclaunch.cli.quick import quick_explain, quick_launch, quick_lint
 from speclaunch.cli.verbs import stays
 from speclaunch.errors import ExitCode, SpeclaunchError
 
@@ -33,6 +33,8 @@ def main() -> None:
             _answer(sys.argv[1:])
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
+    except KeyboardInterrupt:  # while something was loaded, say
+        sys.exit(ExitCode.INTERRUPTED)
     except SpeclaunchError as error:
         from speclaunch.report.console import err_lines
         from speclaunch.report.problems import show_problems
@@ -63,13 +65,23 @@ def _answer(words: list[str]) -> None:
             sys.exit(check_files(lint))
         except KeyboardInterrupt:
             sys.exit(ExitCode.INTERRUPTED)
+    if quick_explain(words):
+        from speclaunch.cli.explaining import explain_code
+
+        explain_code(words[1])
+        return
     if stays(words):
         from speclaunch.cli.launch_apart import launched
 
-        code = launched()
+        code = launched(words)
         if code is not None:
             sys.stdout.flush()
             sys.exit(code)
+    launch = quick_launch(words)
+    if launch is not None:
+        from speclaunch.cli.launching import launch_recipe
+
+        sys.exit(launch_recipe(launch))
     from speclaunch.cli.commands import app, register
 
     register(words)

@@ -3,11 +3,16 @@ engine."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from speclaunch.errors import ExitCode
 from speclaunch.launch.apart import Handed, ReopenedPlanner, plan_apart
 
+_MAY_BE_SECRET = ("key", "token", "secret", "passw", "cred", "auth")
+"""In the names of arguments and variables; what really is one is told by who looks closer."""
 
-def launched() -> ExitCode | int | None:
+
+def launched(words: Sequence[str]) -> ExitCode | int | None:
     """The exit code of a launch; None in its planner, which goes on with the command line.
 
     Raises what a launch raises.
@@ -19,6 +24,7 @@ def launched() -> ExitCode | int | None:
         from speclaunch.launch.process import drop_guard, prepare_guard
 
         prepare_guard()
+        _hide_secrets(words)
         from speclaunch.report.running import run_detached, run_here
 
         handed = planner.wait()
@@ -36,3 +42,12 @@ def launched() -> ExitCode | int | None:
         drop_guard()  # it would be nobody's child
         return run_detached(handed.start, later, as_json=handed.as_json)
     return run_here(handed.start, later, verbose=handed.verbose, as_json=handed.as_json)
+
+
+def _hide_secrets(words: Sequence[str]) -> None:
+    """From `ps`, at once: a planner may have a hub to ask first."""
+    keys = [word.partition("=")[0].lower() for word in words]
+    if any(part in key for key in keys for part in _MAY_BE_SECRET):
+        from speclaunch.cli.own_title import hide_secrets
+
+        hide_secrets("", words)

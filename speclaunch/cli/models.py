@@ -12,7 +12,8 @@ import typer
 
 from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.models_inspect import inspect
-from speclaunch.cli.options import Assume, ConfigDirs, ModelDirs, Online, hide_secrets
+from speclaunch.cli.options import Assume, ConfigDirs, ModelDirs, Online
+from speclaunch.cli.own_title import hide_secrets
 from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
 from speclaunch.report.console import err, out
 

@@ -19,8 +19,8 @@ from speclaunch.cli.options import (
     ModelDirs,
     Online,
     Select,
-    hide_secrets,
 )
+from speclaunch.cli.own_title import hide_secrets
 from speclaunch.errors import InputError, Problem
 from speclaunch.planning.comparison import Comparison, compared_in_turn
 from speclaunch.planning.plan_requests import exit_code, planned_side, sides, unanswered, wish

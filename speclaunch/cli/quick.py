@@ -1,4 +1,4 @@
-"""Command lines of `lint` that are read without the framework, which takes longer than a lint.
+"""Command lines of `lint`, `launch` and `explain` that are read without the framework: it is slow.
 
 Whatever is not plainly one of these (an abbreviation, a value that begins with a hyphen, an unknown
 option, a mistake) is read by typer, which says what is wrong. A test holds that both read the same.
@@ -10,12 +10,24 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.cli.verbs import COMPLETION
+from speclaunch.cli.verbs import COMPLETION, DEFAULT, asked
 
 if TYPE_CHECKING:
+    from speclaunch.cli.launching import LaunchWords
     from speclaunch.cli.linting import LintWords
 
 FLAGS = {"--online": "online", "--strict": "strict", "--no-cache": "no_cache"}
+LAUNCH_FLAGS = {
+    "--dry-run": "dry_run",
+    "--smoke": "smoke",
+    "--detach": "detach",
+    "-d": "detach",
+    "--fresh": "fresh",
+    "--verbose": "verbose",
+    "-v": "verbose",
+    "--force": "force",
+    "--online": "online",
+}
 TEXTS = {"--engine": "engine", "--hardware": "hardware"}
 LISTS = {"--assume": "assume", "--select": "select", "--ignore": "ignore"}
 PATHS = {"--models": "models", "--config-dir": "config_dir"}
@@ -30,21 +42,11 @@ def quick_lint(
     """What a command line asks of `lint`; None where the framework has to read it."""
     if words[:1] != ["lint"] or COMPLETION in environment:
         return None
-    found = _options(words[1:])
+    found = _options(words[1:], FLAGS, OTHERS, "paths")
     if found is None:
         return None
-    from pathlib import Path
-
-    from speclaunch.cli.formats import OutputFormat
     from speclaunch.cli.linting import LintWords
 
-    for name in PATHS.values():
-        found[name] = tuple(Path(text) for text in found[name])
-    if "output_format" in found:
-        formats = {one.value: one for one in OutputFormat}
-        if found["output_format"] not in formats:
-            return None
-        found["output_format"] = formats[found["output_format"]]
     if "jobs" in found:
         if not (found["jobs"].isascii() and found["jobs"].isdigit() and int(found["jobs"])):
             return None
@@ -52,20 +54,46 @@ def quick_lint(
     return LintWords(**found)
 
 
-def _options(words: Sequence[str]) -> dict[str, Any] | None:
+def quick_explain(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a command line asks for the page of one rule, and nothing else."""
+    plain = len(words) == 2 and words[0] == "explain" and not words[1].startswith("-")
+    return plain and COMPLETION not in environment
+
+
+def quick_launch(
+    words: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> LaunchWords | None:
+    """What a command line asks of `launch`; None where the framework has to read it."""
+    if asked(words, environment) != DEFAULT or COMPLETION in environment:
+        return None
+    if words[0] == DEFAULT:
+        words = words[1:]
+    elif words[0].startswith("-"):
+        return None
+    found = _options(words, LAUNCH_FLAGS, {FORMAT: OTHERS[FORMAT]}, "overrides")
+    if found is None or not found["overrides"]:
+        return None
+    from speclaunch.cli.launching import LaunchWords
+
+    return LaunchWords(**found)
+
+
+def _options(
+    words: Sequence[str], flags: Mapping[str, str], others: Mapping[str, str], rest_name: str
+) -> dict[str, Any] | None:
     """The values by their names; None for what is not plainly one of the options."""
     lists = LISTS | PATHS
-    found: dict[str, Any] = dict.fromkeys(("paths", *lists.values()), ())
+    found: dict[str, Any] = dict.fromkeys((rest_name, *lists.values()), ())
     rest = iter(words)
     for word in rest:
         if not word.startswith("-") or word == "-":
-            found["paths"] += (word,)
+            found[rest_name] += (word,)
             continue
-        if word in FLAGS:
-            found[FLAGS[word]] = True
+        if word in flags:
+            found[flags[word]] = True
             continue
         option, equals, value = word.partition("=")
-        if option not in TEXTS and option not in lists and option not in OTHERS:
+        if option not in TEXTS and option not in lists and option not in others:
             return None
         if not equals:
             value = next(rest, "-")
@@ -74,5 +102,16 @@ def _options(words: Sequence[str]) -> dict[str, Any] | None:
         if option in lists:
             found[lists[option]] += (value,)
         else:
-            found[(TEXTS | OTHERS)[option]] = value
+            found[{**TEXTS, **others}[option]] = value
+    from pathlib import Path
+
+    from speclaunch.cli.formats import OutputFormat
+
+    for name in PATHS.values():
+        found[name] = tuple(Path(text) for text in found[name])
+    if "output_format" in found:
+        formats = {one.value: one for one in OutputFormat}
+        if found["output_format"] not in formats:
+            return None
+        found["output_format"] = formats[found["output_format"]]
     return found

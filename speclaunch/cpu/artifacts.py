@@ -41,6 +41,11 @@ def ensure_model(engine: CpuEngine, name: str) -> Path:
     return folder
 
 
+def has_model(engine: CpuEngine, name: str) -> bool:
+    """Whether the tiny model ``name`` was written, by the scripts as they are."""
+    return engine.python.exists() and _generator(engine.model(name)) == models_fingerprint()
+
+
 def models_fingerprint() -> str:
     """The hash of the scripts that write the models, as ``make_models.py`` notes it in each."""
     scripts = [MAKE_MODELS, *sorted(_PARTS.glob("*.py"))]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -14,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from speclaunch import reads
 from speclaunch.errors import LaunchError
@@ -70,38 +68,69 @@ class Runtime:
         return self.packages.get("sglang")
 
 
-def ask(interpreter: Path, script: str, read: Callable[[Any], T], seconds: float) -> T:
-    """What an interpreter says to a script: `read` of the JSON in the last line that it prints.
+class Asked:
+    """A script that an interpreter runs: started at once, so that several run side by side.
 
-    Raises InterpreterError when it says something else, or nothing within `seconds`; OSError when
-    it cannot be run. It leaves no process behind.
+    Leave it as a context: it leaves no process behind, also on Ctrl-C.
     """
-    with subprocess.Popen(
-        [str(interpreter), "-c", script],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
+
+    def __init__(self, interpreter: Path, script: str) -> None:
+        self._left = False
+        self._process: subprocess.Popen[str] | OSError
         try:
-            out, said = process.communicate(timeout=seconds)
+            self._process = subprocess.Popen(
+                [str(interpreter), "-c", script],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._process = error
+
+    def answer(self, read: Callable[[Any], T], seconds: float) -> T:
+        """`read` of the JSON in the last line that it prints.
+
+        Raises InterpreterError when it says something else, or nothing within `seconds`; OSError
+        when it could not be run.
+        """
+        if isinstance(self._process, OSError):
+            raise self._process
+        try:
+            out, said = self._process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             out, said = "", f"no answer within {seconds} s"
-        finally:  # also on Ctrl-C
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-    try:
-        return read(json.loads(out.strip().splitlines()[-1]))
-    except (ValueError, IndexError, KeyError, TypeError) as error:
-        last = (said.strip().splitlines() or ["its output is not what was expected"])[-1]
-        raise InterpreterError(last[:_SHOWN_CHARACTERS]) from error
+        try:
+            return read(json.loads(out.strip().splitlines()[-1]))
+        except (ValueError, IndexError, KeyError, TypeError) as error:
+            last = (said.strip().splitlines() or ["its output is not what was expected"])[-1]
+            raise InterpreterError(last[:_SHOWN_CHARACTERS]) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._left or isinstance(self._process, OSError):
+            return
+        self._left = True
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with self._process:  # closes its pipes and waits
+            pass
 
 
-def probe(interpreter: Path) -> Runtime:
+def ask(interpreter: Path, script: str, read: Callable[[Any], T], seconds: float) -> T:
+    """What an interpreter says to a script; see `Asked.answer`."""
+    with Asked(interpreter, script) as asked:
+        return asked.answer(read, seconds)
+
+
+def probe(interpreter: Path, asked: Asked | None = None) -> Runtime:
     """Read the package versions of an interpreter's environment from their metadata.
 
-    Raises LaunchError when it does not tell them, OSError when it cannot be run.
+    `asked`: that question, where it was put already. Raises LaunchError when it does not tell
+    them, OSError when it cannot be run.
     """
 
     def read(found: Any) -> Runtime:
@@ -111,7 +140,8 @@ def probe(interpreter: Path) -> Runtime:
         return Runtime(interpreter, found["python"], dict(found["packages"]), place)
 
     try:
-        return ask(interpreter, _PROBE, read, _PROBE_SECONDS)
+        with asked or Asked(interpreter, _PROBE) as question:
+            return question.answer(read, _PROBE_SECONDS)
     except InterpreterError as error:
         raise LaunchError(
             f"{interpreter} is not a working Python interpreter: {error}",
@@ -119,12 +149,12 @@ def probe(interpreter: Path) -> Runtime:
         ) from error
 
 
-def find_runtime(wanted: str | None) -> Runtime:
+def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: None) -> Runtime:
     """The engine's interpreter: the one that was named, else the first that has sglang.
 
     The order: `engine.python`; the active virtual environment (VIRTUAL_ENV, CONDA_PREFIX); the
-    Python that runs speclaunch; `python3` and `python` on PATH. Raises LaunchError when the one
-    named has no sglang, or none has.
+    Python that runs speclaunch; `python3` and `python` on PATH. `meanwhile` is called while they
+    are asked, side by side. Raises LaunchError when the one named has no sglang, or none has.
     """
     if wanted:
         interpreter = _named(wanted)
@@ -135,17 +165,24 @@ def find_runtime(wanted: str | None) -> Runtime:
                 help=f"install it there: {interpreter} -m pip install sglang",
             )
         return runtime
-    tried: list[Path] = []
-    for interpreter in _candidates():
-        tried.append(interpreter)
-        try:
-            own = interpreter == Path(sys.executable).absolute()
-            runtime = _own() if own else probe(interpreter)
-        except LaunchError:
-            reads.unrepeatable()
-            continue
-        if runtime.sglang is not None:
-            return runtime
+    own = Path(sys.executable).absolute()
+    tried = list(_candidates())
+    with contextlib.ExitStack() as left:
+        asked = {
+            interpreter: left.enter_context(Asked(interpreter, _PROBE))
+            for interpreter in tried
+            if interpreter != own
+        }
+        if asked:
+            meanwhile()
+        for interpreter in tried:
+            try:
+                runtime = _own() if interpreter == own else probe(interpreter, asked[interpreter])
+            except LaunchError:
+                reads.unrepeatable()
+                continue
+            if runtime.sglang is not None:
+                return runtime
     raise LaunchError(
         "no Python with sglang was found (tried " + ", ".join(str(path) for path in tried) + ")",
         help="set engine.python=/path/to/python; or try the CPU engine: `speclaunch engine "
@@ -155,6 +192,9 @@ def find_runtime(wanted: str | None) -> Runtime:
 
 def _own() -> Runtime:
     """What `probe` finds in the interpreter that runs speclaunch, without starting another."""
+    import importlib.metadata  # noqa: PLC0415 - slow to import
+    import importlib.util  # noqa: PLC0415
+
     packages: dict[str, str] = {}
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

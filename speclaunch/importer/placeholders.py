@@ -7,7 +7,6 @@ the parser says so, and reads the placeholder all the same.
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePath
 
 from speclaunch.patterns import lazy
@@ -20,7 +19,7 @@ _ANGLE_ENDS = lazy(r"[\s\"';)\\]|/<|\Z")
 _BRACES = lazy(r"\{\{-?[ \t]*[^\W\d](?:(?!\.\.)[^{},\n])*\}\}")
 _LINK = lazy(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
 _BRACKETS = lazy(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
-MARKS = re.compile(r"[<{[]")
+MARKS = lazy(r"[<{[]")
 """How one begins."""
 _DOTS = lazy(r"\.\.\.|…")
 _PATH = r"[\w./:@=+-]*"

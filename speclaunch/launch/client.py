@@ -15,6 +15,7 @@ from http.client import (
 from typing import Any
 from urllib.parse import urlsplit
 
+from speclaunch.launch.address import Address
 from speclaunch.record import record
 
 HEALTH_SECONDS = 5.0
@@ -22,23 +23,6 @@ _INFO_SECONDS = 30.0
 _OK, _NOT_FOUND, _BAD_REQUEST = 200, 404, 400
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
-
-
-@record
-class Address:
-    """Where an engine listens, and how to be let in."""
-
-    host: str
-    port: int
-    tls: bool = False
-    api_key: str | None = None
-
-    @property
-    def url(self) -> str:
-        """The base address as a client on this machine would use it."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104
-        host = f"[{host}]" if ":" in host else host
-        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
 
 @record

@@ -7,7 +7,8 @@ from typing import Any
 
 import psutil
 
-from speclaunch.launch.client import Address, EngineClient, EngineError, EngineSilentError
+from speclaunch.launch.address import Address
+from speclaunch.launch.client import EngineClient, EngineError, EngineSilentError
 from speclaunch.launch.watchdog import ProbeAnswer
 
 _COUNTERS = re.compile(r"^sglang:(?:realtime|generation|prompt)_tokens_total\b.*$", re.MULTILINE)

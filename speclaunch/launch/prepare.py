@@ -23,8 +23,8 @@ from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Prob
 from speclaunch.facts.engines import at_hand, declared, named
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.home import speclaunch_home
+from speclaunch.launch.address import Address
 from speclaunch.launch.atomic_files import write_private
-from speclaunch.launch.client import Address
 from speclaunch.launch.notify import without_notification
 from speclaunch.plan.request import Request, from_recipe
 from speclaunch.recipe.load import Recipe
@@ -276,7 +276,7 @@ def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str
 
 def _require_served(recipe: Recipe, version: str, engine_version: str | None) -> None:
     wanted = recipe.deployment.engine
-    if not wanted.specifier.contains(version):
+    if wanted.version is not None and not wanted.specifier.contains(version):
         message = (
             f"{recipe.deployment.name} cannot be served by SGLang {version}: "
             f"it needs {wanted.version}"

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from speclaunch.launch.client import Address, EngineClient
+from speclaunch.launch.address import Address
+from speclaunch.launch.client import EngineClient
 from speclaunch.launch.verify import Verification, verify
 
 if TYPE_CHECKING:

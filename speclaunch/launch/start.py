@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from speclaunch.engine.command import Spelling
+    from speclaunch.launch.address import Address
     from speclaunch.launch.attempt import Attempt, Rung
-    from speclaunch.launch.client import Address
     from speclaunch.launch.diagnosis.interface import Diagnosis
     from speclaunch.recipe.schema import Launch
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speclaunch.launch.client import Address
+from speclaunch.launch.address import Address
 from speclaunch.launch.engine_probe import EngineProbe, stopped_process
 from speclaunch.launch.interrupts import Interrupts
 from speclaunch.launch.log.last_error import dead_process, describe_exit, last_error, read_tail

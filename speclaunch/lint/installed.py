@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from speclaunch import reads
@@ -36,7 +37,11 @@ def _find() -> str | None:
     from speclaunch.facts.engines import at_hand  # noqa: PLC0415  not needed where it is remembered
     from speclaunch.facts.runtime import find_runtime  # noqa: PLC0415
 
+    def meanwhile() -> None:
+        """Import what is needed next: it takes as long as the interpreters do."""
+        import_module("speclaunch.lint.run")
+
     try:
-        return at_hand(find_runtime(None))
+        return at_hand(find_runtime(None, meanwhile=meanwhile))
     except Exception:  # none is installed, or one that nobody knows: the newest is assumed
         return None

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from speclaunch.launch.client import Address
+from speclaunch.launch.address import Address
 from speclaunch.launch.verify import Verification
 
 _SHOWN_CHARACTERS = 200

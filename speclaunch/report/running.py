@@ -16,11 +16,11 @@ from speclaunch.launch.detach import OUTPUT, Announcer, detach
 from speclaunch.launch.start import Planner, Start
 from speclaunch.launch.supervisor import Ending
 from speclaunch.launch.verify import Verification
-from speclaunch.report.console import err, out
-from speclaunch.report.launching import LiveObserver, OnReady, PlainObserver
+from speclaunch.report.console import err, err_lines, out
+from speclaunch.report.launching import OnReady, PlainObserver
 from speclaunch.report.problems import show_problems
 from speclaunch.report.progress import WeightSizes
-from speclaunch.report.ready_report import show_ready, show_snippets, verification_json
+from speclaunch.report.styled import PlainPrinter
 
 _WHAT_NEXT = (("follow", "logs -f"), ("stop", "stop"), ("story", "runs show"))
 
@@ -41,6 +41,8 @@ def run_here(start: Start, planner: Planner, *, verbose: bool, as_json: bool) ->
         _show_ready(start, verification, seconds, log)
         if not told and not start.smoke and (verification is None or verification.ok):
             told = True  # they are the same after a restart
+            from speclaunch.report.ready_report import show_snippets  # noqa: PLC0415 - rich, once it serves
+
             show_snippets(out(), start.address, start.model)
             err().print("\nPress Ctrl-C to stop.", style="dim")
 
@@ -48,8 +50,7 @@ def run_here(start: Start, planner: Planner, *, verbose: bool, as_json: bool) ->
     try:
         conclusion = Course(start, planner).run(observer)
     finally:
-        if isinstance(observer, LiveObserver):
-            observer.close()
+        observer.close()
     outcome = conclusion.outcome
     if as_json and outcome.reason and not (outcome.verification and not outcome.verification.ok):
         failure = {
@@ -139,7 +140,7 @@ class _Announcing(PlainObserver):
     """Says it in the log of the detached speclaunch, and to who waits for it."""
 
     def __init__(self, announcer: Announcer, on_ready: OnReady, start: Start) -> None:
-        super().__init__(err(), on_ready, weights=WeightSizes(*start.weight_bytes))
+        super().__init__(err_lines(), on_ready, weights=WeightSizes(*start.weight_bytes))
         self._announcer = announcer
 
     def say(self, text: str, style: str | None = None) -> None:
@@ -162,6 +163,8 @@ def _conclude(conclusion: Conclusion, name: str) -> ExitCode:
 
 
 def _show_ready(start: Start, verification: Verification | None, seconds: float, log: Path) -> None:
+    from speclaunch.report.ready_report import show_ready  # noqa: PLC0415 - rich, once it serves
+
     show_ready(
         out(),
         name=start.name,
@@ -176,6 +179,8 @@ def _show_ready(start: Start, verification: Verification | None, seconds: float,
 def _ready_json(
     start: Start, verification: Verification | None, seconds: float, log: Path
 ) -> dict[str, object]:
+    from speclaunch.report.ready_report import verification_json  # noqa: PLC0415 - rich, once it serves
+
     return {
         **start.command_json,
         "address": start.address.url,
@@ -198,10 +203,13 @@ def _cause_json(conclusion: Conclusion) -> Mapping[str, Any] | None:
 
 
 def _observer(start: Start, on_ready: OnReady, *, verbose: bool, plain: bool) -> PlainObserver:
-    console, sizes = err(), WeightSizes(*start.weight_bytes)
+    printer, sizes = err_lines(), WeightSizes(*start.weight_bytes)
     for note in start.notes:
-        console.print(f"note: {note}", markup=False)
-    if console.is_terminal and not plain and not console.is_dumb_terminal:
+        printer.print(f"note: {note}", markup=False)
+    console = None if isinstance(printer, PlainPrinter) else err()
+    if console is not None and console.is_terminal and not plain and not console.is_dumb_terminal:
+        from speclaunch.report.live_start import LiveObserver  # noqa: PLC0415 - draws
+
         title = f"{start.name} on SGLang {start.version}"
         return LiveObserver(console, on_ready, title, verbose=verbose, weights=sizes)
-    return PlainObserver(console, on_ready, verbose=verbose, weights=sizes)
+    return PlainObserver(printer, on_ready, verbose=verbose, weights=sizes)

@@ -22,7 +22,7 @@ def test_a_link_beside_the_program_is_no_other(
 ) -> None:
     asked: list[Path] = []
 
-    def refuse(path: Path) -> Runtime:
+    def refuse(path: Path, _: object) -> Runtime:
         asked.append(path)
         raise LaunchError("no")
 
@@ -37,3 +37,28 @@ def test_a_link_beside_the_program_is_no_other(
     with pytest.raises(LaunchError, match="no Python with sglang"):
         find_runtime(None)
     assert asked == [tmp_path / "python3"]
+
+
+def test_the_interpreters_are_asked_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one answers when it sees that the second one runs."""
+    answer = 'echo \'{"python": "3.11", "packages": %s, "sglang": null}\''
+    scripts = {
+        "python3": f'until [ -e "{tmp_path}/seen" ]; do sleep 0.05; done\n' + answer % "{}",
+        "python": f'touch "{tmp_path}/seen"\n' + answer % '{"sglang": "0.5.18"}',
+    }
+    for name, script in scripts.items():
+        folder = tmp_path / f"of-{name}"
+        folder.mkdir()
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    path = os.pathsep.join([f"{tmp_path}/of-python3", f"{tmp_path}/of-python", os.environ["PATH"]])
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setattr(runtime, "_own", lambda: Runtime(Path("x"), "3.11", {}))
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    done: list[bool] = []
+    found = find_runtime(None, meanwhile=lambda: done.append(True))
+    assert (found.interpreter, found.sglang) == (tmp_path / "of-python" / "python", "0.5.18")
+    assert done == [True]

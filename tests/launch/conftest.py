@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.command import SpelledArgument, Spelling
-from speclaunch.launch.client import Address
+from speclaunch.launch.address import Address
 from speclaunch.launch.log.phases import PhaseTracker
 from speclaunch.launch.supervisor import Order
 from speclaunch.launch.verify import Verification

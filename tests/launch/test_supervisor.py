@@ -238,7 +238,7 @@ _LAUNCHER = textwrap.dedent(
     sys.path.insert(0, {tests!r})
     from launch.conftest import Recorder
     from speclaunch.engine.command import Spelling
-    from speclaunch.launch.client import Address
+    from speclaunch.launch.address import Address
     from speclaunch.launch.supervisor import Order, supervise
     from speclaunch.recipe.schema import Launch
     port = {port}

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from speclaunch.engine.command import SpelledArgument, Spelling
-from speclaunch.launch.client import Address, Generation
+from speclaunch.launch.address import Address
+from speclaunch.launch.client import Generation
 from speclaunch.launch.verify import judge
 
 
