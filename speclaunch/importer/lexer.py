@@ -25,6 +25,8 @@ MAX_DEPTH = 40
 _MAX_ARITHMETIC = 2_000
 
 _PLAIN = lazy(r"""[^ \t\n;&|()<>"'\\$`]+""")
+_WHOLE = lazy(r"""[^ \t\n;&|()<>"'\\$`]++(?=[ \t\n;&|()>]|\Z)""")
+"""A word without quotes and expansions."""
 _IN_QUOTES = lazy(r"""[^"\\$`]+""")
 _IN_BRACES = lazy(r"""[^}\\'"$`]+""")
 _SPECIAL = lazy(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
@@ -103,6 +105,11 @@ class Lexer:
         """
         start = self.pos
         text = self.text
+        whole = _WHOLE.match(text, start)  # as nearly all words are
+        if whole is not None and not placeholders.MARKS.search(text, start, whole.end() + 1):
+            self.pos = whole.end()
+            self.source.document.spend()
+            return ShellWord((Literal(whole[0], start),), self.source, start, self.pos)
         parts: list[Part] = []
         while self.pos < len(text):
             plain = _PLAIN.match(text, self.pos)

@@ -75,6 +75,9 @@ class Field:
 
     def word(self) -> Word:
         """The word for users."""
+        if self._is_plain():
+            used = self.used.place if self.used is not None else None
+            return Word(self.pieces[0].text, self.place, True, None, used)
         unknown = self.unknown
         condition = next((piece.condition for piece in self.pieces if piece.condition), None)
         why = unknown or next((piece.note for piece in self.pieces if piece.note), condition)
@@ -91,6 +94,15 @@ class Field:
             return Word(text, self.place, False, why, used, inside=inside, condition=condition)
         defaults = self._defaults()
         return Word(text, self.place, True, why, used, defaults=defaults, condition=condition)
+
+    def _is_plain(self) -> bool:
+        """Whether it is one text with nothing to be said about it."""
+        if len(self.pieces) != 1:
+            return False
+        piece = self.pieces[0]
+        if piece.unknown or piece.condition or piece.note or piece.around:
+            return False
+        return not piece.source.document.lenient and not placeholders.MARKS.search(piece.text)
 
     def _defaults(self) -> tuple[Default, ...]:
         if not any(piece.around for piece in self.pieces):

@@ -18,6 +18,9 @@ _BLANK = lazy(r"(?:[ \t]+|\\\n)+")
 _ASSIGNMENT = lazy(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]\n]*\])?(\+?=)")
 _REDIRECT = lazy(r"(?:[0-9]+|\{[A-Za-z_]\w*\})?(<<<|<<-?|<>|<&|>&|>>|>\||&>>|&>|<(?!\()|>(?!\())")
 
+_MAY_REDIRECT = frozenset("0123456789{<>&")
+"""How a redirection begins."""
+
 
 class SimpleParser(Lexer):
     """Reads what stands between two operators of the shell."""
@@ -80,7 +83,8 @@ class SimpleParser(Lexer):
         while True:
             self.skip_blank()
             due = bool(words) and (words[-1].plain or "").startswith("-")
-            if (redirect := self._redirect(value_due=due)) is not None:
+            redirects_here = self.text[self.pos : self.pos + 1] in _MAY_REDIRECT
+            if redirects_here and (redirect := self._redirect(value_due=due)) is not None:
                 redirects.append(redirect)
             elif not words and (assignment := self._assignment()) is not None:
                 assignments.append(assignment)
