@@ -47,9 +47,9 @@ format: $(BIN)/.ready ## Format the code.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(BIN)/.ready ## speclaunch's own overhead, as ratios in one run.
-	@$(BIN)/speclaunch engine install cpu
-	$(BIN)/python tools/bench.py
+bench: $(BIN)/.ready ## What speclaunch costs, as ratios in one run (ONLY=start,one: only those; ARGS=--cpu).
+	@$(if $(ONLY),,$(BIN)/speclaunch engine install cpu)
+	$(BIN)/python tools/bench.py $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 verdicts: $(BIN)/.ready ## How rules and plan agree with the verdicts of the released engines.
 	@$(BIN)/python -m tests.conformance.report

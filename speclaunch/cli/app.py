@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from speclaunch import __version__
-from speclaunch.cli.quick import quick_launch, quick_lint
+from speclaunch.cli.quick import quick_explain, quick_launch, quick_lint
 from speclaunch.cli.verbs import stays
 from speclaunch.errors import ExitCode, SpeclaunchError
 
@@ -65,6 +65,11 @@ def _answer(words: list[str]) -> None:
             sys.exit(check_files(lint))
         except KeyboardInterrupt:
             sys.exit(ExitCode.INTERRUPTED)
+    if quick_explain(words):
+        from speclaunch.cli.explaining import explain_code
+
+        explain_code(words[1])
+        return
     if stays(words):
         from speclaunch.cli.launch_apart import launched
 

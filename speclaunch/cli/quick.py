@@ -1,4 +1,4 @@
-"""Command lines of `lint` and `launch` that are read without the framework, which takes longer.
+"""Command lines of `lint`, `launch` and `explain` that are read without the framework: it is slow.
 
 Whatever is not plainly one of these (an abbreviation, a value that begins with a hyphen, an unknown
 option, a mistake) is read by typer, which says what is wrong. A test holds that both read the same.
@@ -52,6 +52,12 @@ def quick_lint(
             return None
         found["jobs"] = int(found["jobs"])
     return LintWords(**found)
+
+
+def quick_explain(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a command line asks for the page of one rule, and nothing else."""
+    plain = len(words) == 2 and words[0] == "explain" and not words[1].startswith("-")
+    return plain and COMPLETION not in environment
 
 
 def quick_launch(

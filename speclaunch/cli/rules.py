@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.markdown import Markdown
-from rich.table import Table
-from rich.text import Text
 
+from speclaunch.cli.explaining import explain_code, listed
 from speclaunch.cli.formats import OutputFormat
-from speclaunch.engine.nearest import suggest
-from speclaunch.errors import InputError, Problem
-from speclaunch.lint.file_codes import FILE_CODES
 from speclaunch.report.console import err, out
-from speclaunch.report.rule_page import explained
-from speclaunch.rules.registry import all_rules, by_code
 
 
 def rules(
@@ -26,10 +19,13 @@ def rules(
 ) -> None:
     """List every rule with its code, severity and engine versions."""
     if output_format is OutputFormat.JSON:
-        typer.echo(json.dumps({"version": 1, "rules": _listed()}, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps({"version": 1, "rules": listed()}, indent=2, ensure_ascii=False))
         return
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table.grid(padding=(0, 2))
-    for rule in _listed():
+    for rule in listed():
         table.add_row(
             Text(rule["code"], "bold"),
             Text(", ".join((rule["severity"], *rule["also"]))),
@@ -44,43 +40,4 @@ def explain(
     code: Annotated[str, typer.Argument(metavar="CODE", help="A rule's code or name.")],
 ) -> None:
     """Explain a rule: what it finds, why it matters, what to do, and its sources."""
-    rule = by_code(code)
-    notice = next((n for n in FILE_CODES if code.strip().lower() in (n.code.lower(), n.name)), None)
-    found = rule or notice
-    if found is None:
-        known = [one["code"] for one in _listed()] + [one["name"] for one in _listed()]
-        near = suggest(code.strip().upper(), known) or suggest(code.strip().lower(), known)
-        raise InputError(
-            Problem(f"unknown rule {code!r}", help=near or "`speclaunch rules` lists them")
-        )
-    text = explained(found)
-    if out().is_terminal:
-        out().print(Markdown(text))
-    else:
-        typer.echo(text, nl=False)
-
-
-def _listed() -> list[dict[str, Any]]:
-    listed: list[dict[str, Any]] = [
-        {
-            "code": rule.code,
-            "name": rule.name,
-            "severity": rule.severity.value,
-            "also": {severity.value: when for severity, when in rule.also.items()},
-            "versions": str(rule.versions),
-            "summary": rule.summary,
-        }
-        for rule in all_rules()
-    ]
-    listed += [
-        {
-            "code": notice.code,
-            "name": notice.name,
-            "severity": notice.severity.value,
-            "also": {},
-            "versions": "",
-            "summary": notice.summary,
-        }
-        for notice in FILE_CODES
-    ]
-    return sorted(listed, key=lambda one: one["code"])
+    explain_code(code)

@@ -162,6 +162,11 @@ class Catalogue:
         """What was found for misspelled flags: readers ask for one several times."""
         return {}
 
+    @cached_property
+    def _longer(self) -> dict[str, tuple[str, ...]]:
+        """The flags that begin with a shortened or misspelled one."""
+        return {}
+
     @property
     def names(self) -> tuple[str, ...]:
         """Every name that :meth:`by_name` accepts."""
@@ -173,7 +178,7 @@ class Catalogue:
         ``tp_size``, ``tp-size``, ``--tp-size``, ``tensor_parallel_size`` are all the same one.
         Where a destination is shared, the argument that is not deprecated stands for it.
         """
-        return self._names.get(name_of(name))
+        return self._names.get(name) or self._names.get(name_of(name))
 
     def by_flag(self, flag: str) -> Argument | None:
         """The argument that has this option string, exactly as spelled."""
@@ -195,7 +200,9 @@ class Catalogue:
         if prefix in self._spellings:
             return prefix
         if prefix.startswith("--") and len(prefix) > 2:
-            found = tuple(flag for flag in self._spellings if flag.startswith(prefix))
+            if prefix not in self._longer:
+                self._longer[prefix] = tuple(f for f in self._spellings if f.startswith(prefix))
+            found = self._longer[prefix]
             if len(found) == 1:
                 return found[0]
             if found:
@@ -256,9 +263,7 @@ def load(version: str, directory: Path | None = None) -> Catalogue:
     A catalogue in ``directory`` wins over a shipped one.
     """
     place = directory or _default_directory()
-    held = version
-    if version not in _shipped_versions():
-        held = resolve_version(version, place).held
+    held = version if version in _shipped_versions() else resolve_version(version, place).held
     own = forks.file_of(held, place) if forks.MARK in held else place / f"{held}.json"
     if not _may_read(own):
         return _load(held, None)

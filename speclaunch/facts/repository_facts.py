@@ -101,7 +101,7 @@ def upward(start: Path) -> Iterator[Path]:
         own = _directory(start)
     except (OSError, RuntimeError, ValueError):
         return
-    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111  Path's own raises without one
+    home = reads.realpath(os.path.expanduser("~"))  # noqa: PTH111  Path's own raises without one
     for directory in (own, *own.parents):
         yield directory
         if str(directory) == home or reads.lexists(directory / ".git"):

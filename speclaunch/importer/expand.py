@@ -53,6 +53,9 @@ class Expander:
 
     def fields(self, word: ShellWord) -> list[Field]:
         """The fields that one word stands for: none, one or many."""
+        if (found := _as_written(word)) is not None:
+            self.document.spend(2)
+            return [found]
         try:
             alternatives = expand_braces(word.parts)
             fields: list[Field] = []
@@ -283,25 +286,37 @@ class Expander:
 
     def _placed(self, field: Field, word: ShellWord, expansion: bool) -> Field:
         if field.span is not None:  # an element of an array, whole
-            return replace(field, used=field.used or word.span)
+            return Field(field.pieces, field.span, field.used or word.span)
         if not expansion:
-            return replace(field, span=word.span)
+            return Field(field.pieces, word.span, field.used)
         owner = field.pieces[0].owner if field.pieces else None
         if owner is None or any(piece.owner is not owner for piece in field.pieces):
-            return replace(field, span=word.span)
+            return Field(field.pieces, word.span, field.used)
         last = word.parts[-1]
         value = self.scope.get(last.name) if isinstance(last, Parameter) else None
         if value is not None and value.pieces is not None and value.span is owner:
             whole = sum(len(piece.text) for piece in value.pieces)
             if whole == sum(len(piece.text) for piece in field.pieces):
-                return replace(field, span=owner, used=word.span)
-        return replace(field, used=word.span)
+                return Field(field.pieces, owner, word.span)
+        return Field(field.pieces, field.span, word.span)
+
+
+def _as_written(word: ShellWord) -> Field | None:
+    """The field of a word that stands for itself, as nearly all do; None for any other."""
+    part = word.parts[0] if len(word.parts) == 1 else None
+    if not isinstance(part, Literal) or part.quoted or not part.text:
+        return None
+    text = part.text
+    if text[0] == "~" or "{" in text or "*" in text or "?" in text:
+        return None
+    piece = WordPiece(text, word.source, part.start, exact=part.exact)
+    return Field((piece,), word.span)
 
 
 def _taken(pieces: Sequence[WordPiece], owner: SourceSpan | None) -> tuple[WordPiece, ...]:
     """The text of a variable: how it was quoted when it was set no longer counts."""
     return tuple(
-        replace(piece, owner=piece.owner or owner, quoted=bool(piece.unknown)) for piece in pieces
+        piece.with_owner(piece.owner or owner, quoted=bool(piece.unknown)) for piece in pieces
     )
 
 

@@ -26,7 +26,8 @@ class FieldBuilder:
         """Text that is not split; what is quoted makes a word even when it is empty."""
         for piece in pieces:
             if piece.text or (quoted and piece.around):
-                self._pieces.append(replace(piece, quoted=True) if quoted else piece)
+                wanted = quoted and not piece.quoted
+                self._pieces.append(piece.with_owner(piece.owner, quoted=True) if wanted else piece)
         self._open = self._open or quoted or bool(self._pieces)
 
     def split(self, pieces: Sequence[WordPiece]) -> None:
@@ -57,7 +58,9 @@ class FieldBuilder:
                 self._pieces.extend(field.pieces)
                 self._open = True
             else:
-                self.split([replace(piece, quoted=bool(piece.unknown)) for piece in field.pieces])
+                self.split(
+                    [one.with_owner(one.owner, quoted=bool(one.unknown)) for one in field.pieces]
+                )
 
     def _close(self) -> None:
         if self._open:

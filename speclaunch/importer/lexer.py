@@ -109,7 +109,9 @@ class Lexer:
             begins = self.pos == start and (value_due or self.source.document.lenient)
             glued = self.pos > start or text[start - 1 : start] == "="
             end = plain.end() if plain is not None else self.pos
-            if mark := self.placeholder(self.pos, end, begins=begins or glued):
+            if placeholders.MARKS.search(text, self.pos, end + 1) and (
+                mark := self.placeholder(self.pos, end, begins=begins or glued)
+            ):
                 self._mark(mark, parts)
                 continue
             if plain is not None:

@@ -19,6 +19,8 @@ _ANGLE_ENDS = lazy(r"[\s\"';)\\]|/<|\Z")
 _BRACES = lazy(r"\{\{-?[ \t]*[^\W\d](?:(?!\.\.)[^{},\n])*\}\}")
 _LINK = lazy(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
 _BRACKETS = lazy(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
+MARKS = lazy(r"[<{[]")
+"""How one begins."""
 _DOTS = lazy(r"\.\.\.|…")
 _PATH = r"[\w./:@=+-]*"
 _WHOLE = lazy(rf"{_PATH}(?:{_NAME}{_PATH})+")
@@ -48,8 +50,8 @@ def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Pla
     `lenient`: the text is a document or a template. `begins`: a value is due where `start` is the
     beginning of a word; elsewhere in a script `<name>` has to be glued to what stands before it.
     """
-    for at in range(start, min(end + 1, len(text))):
-        char = text[at]
+    for mark in MARKS.finditer(text, start, end + 1):
+        at, char = mark.start(), mark[0]
         if char == "<":
             angle = _ANGLE.match(text, at)
             due = lenient or (
@@ -76,6 +78,8 @@ def is_ellipsis(text: str) -> bool:
 
 def why(text: str, *, lenient: bool, quoted: bool) -> str | None:
     """Why a word is a placeholder, None for any other. `quoted`: the shell takes it as it is."""
+    if not lenient and not MARKS.search(text):
+        return None
     if lenient and is_ellipsis(text):
         return "an ellipsis: the value is not shown"
     found = _WHOLE.fullmatch(text) or _BRACES.search(text)

@@ -31,7 +31,10 @@ class Field:
     @property
     def unknown(self) -> str | None:
         """Why it could not be evaluated."""
-        return next((piece.unknown for piece in self.pieces if piece.unknown), None)
+        for piece in self.pieces:
+            if piece.unknown:
+                return piece.unknown
+        return None
 
     @property
     def text(self) -> str:
@@ -40,6 +43,8 @@ class Field:
         Where that could be taken for something else (a literal `$` beside a variable), the whole
         word is as it is written, with its quotes.
         """
+        if len(self.pieces) == 1 and not self.pieces[0].unknown:
+            return self.pieces[0].text
         if (
             self.span is not None
             and self.unknown
@@ -88,6 +93,8 @@ class Field:
         return Word(text, self.place, True, why, used, defaults=defaults, condition=condition)
 
     def _defaults(self) -> tuple[Default, ...]:
+        if not any(piece.around for piece in self.pieces):
+            return ()
         stretches: list[_Stretch] = []
         at = 0
         for piece in self.pieces:

@@ -97,9 +97,12 @@ class ShellWord:
     @property
     def plain(self) -> str | None:
         """The text of a word that has no quotes and nothing to expand, else None."""
-        if all(isinstance(part, Literal) and not part.quoted for part in self.parts):
-            return "".join(part.text for part in self.parts if isinstance(part, Literal))
-        return None
+        text = ""
+        for part in self.parts:
+            if not isinstance(part, Literal) or part.quoted:
+                return None
+            text += part.text
+        return text
 
 
 @record

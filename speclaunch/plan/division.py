@@ -6,19 +6,21 @@ Only architectures whose layers were read are judged; `UnknownValueError` for al
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.divided_models import GROUPED, LATENT, OTHER_HEADS
 from speclaunch.plan.gpu_ranks import gpu_ranks
 from speclaunch.plan.memory.drafts import draft_of
-from speclaunch.plan.memory.matrices import Matrix, Shard
 from speclaunch.plan.memory.model_config import ModelConfig
-from speclaunch.plan.memory.models import padded
 from speclaunch.plan.memory.ranks import Ranks
-from speclaunch.plan.memory.weights import counted
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.target import target_of
 from speclaunch.record import record
+
+if TYPE_CHECKING:  # many plans have nothing to divide, and need no matrices
+    from speclaunch.plan.memory.matrices import Matrix
+    from speclaunch.plan.memory.quantized import Scheme
 
 _ROUTED = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 _EVEN_VOCABULARY = "<0.5.22"
@@ -82,7 +84,7 @@ def undivided_widths(plan: Plan) -> Iterator[Undivided]:
     if plan.in_versions(_EVEN_VOCABULARY):
         yield from _vocabulary(checkpoint, ranks.tensor)
     seen: set[tuple[int, int]] = set()
-    for matrix, scheme in counted(checkpoint).projections.get(Shard.TENSOR, ()):
+    for matrix, scheme in _projections(checkpoint, "TENSOR"):
         size, block = _divided(matrix, scheme, checkpoint)
         if size is None or (size, block) in seen:
             continue
@@ -173,13 +175,21 @@ def _expert_widths(plan: Plan, checkpoint: Checkpoint, ranks: Ranks) -> Iterator
     within = ranks.tensor // ranks.experts // max(1, int(plan.value("moe_dp_size") or 1))
     if within < 2 or checkpoint.architecture == "GptOssForCausalLM":  # it is padded
         return
-    for matrix, scheme in counted(checkpoint).projections.get(Shard.EXPERT, ()):
+    for matrix, scheme in _projections(checkpoint, "EXPERT"):
         size, block = _divided(matrix, scheme, checkpoint)
         if size is not None:
             found = list(_width("target", checkpoint, "an expert", size, block, within, False))
             if found:
                 yield found[0]
                 return
+
+
+def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
+    """One projection of each shape, of those that a Shard divides. Raises UnknownValueError."""
+    from speclaunch.plan.memory.matrices import Shard  # noqa: PLC0415  most plans need none
+    from speclaunch.plan.memory.weights import counted  # noqa: PLC0415
+
+    return counted(checkpoint).projections.get(Shard[shard], ())
 
 
 def _divided(matrix: Matrix, scheme: object, checkpoint: Checkpoint) -> tuple[int | None, int]:
@@ -213,6 +223,8 @@ def _width(
 
 
 def _vocabulary(checkpoint: Checkpoint, ranks: int) -> Iterator[Undivided]:
+    from speclaunch.plan.memory.models import padded  # noqa: PLC0415  most versions need it not
+
     size = ModelConfig.of(checkpoint).count("vocab_size")
     rows = padded(size)
     if rows % ranks:

@@ -105,10 +105,8 @@ class Plan:
         NoSuchArgumentError for one that no version has.
         """
         if name in self.undecided:
-            self.must_exist(name)
             raise UnknownValueError(self.undecided[name])
         if name in self.resolved:
-            self.must_exist(name)
             return self.resolved[name]
         asked = self._asked
         if name not in asked:

@@ -198,6 +198,13 @@ def resolve(path: Path) -> Path:
     return found
 
 
+def realpath(path: str) -> str:
+    """As `os.path.realpath`: never raises."""
+    found = os.path.realpath(path)
+    _note(REAL, path, found)
+    return found
+
+
 def size(path: AnyPath) -> int:
     """The size of a file in bytes. Raises OSError."""
     try:

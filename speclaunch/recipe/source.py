@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,8 @@ def _compose(text: str, shown: str) -> yaml.Node | None:
 
 def _refuse_deep(text: str, shown: str) -> None:
     """Composing recurses, in C: a file of a hundred thousand brackets would end the process."""
+    if _deepest(text) <= _MAX_DEPTH:
+        return
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -187,6 +190,18 @@ def _refuse_deep(text: str, shown: str) -> None:
                 raise InputError(Problem(f"nested more than {_MAX_DEPTH} deep", Place(shown, line)))
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+
+
+def _deepest(text: str) -> int:
+    """At least as deep as anything in a text can be nested, found without parsing it.
+
+    Each bracket is a level. Each column that a block can begin at is two: a mapping and, without
+    an indent of its own, a list in it. Blocks begin behind blanks, dashes, and marks of keys.
+    """
+    if _ODD.search(text):  # other ends of lines than `\n`
+        return _MAX_DEPTH + 1
+    margins = re.findall(r"^[ \-?:]*", text, re.MULTILINE)
+    return text.count("[") + text.count("{") + 2 * (1 + max(map(len, margins), default=0))
 
 
 def yaml_problem(error: yaml.YAMLError, shown: str, text: str = "") -> Problem:

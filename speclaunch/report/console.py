@@ -37,13 +37,14 @@ def out() -> Console:
 
 def err_lines() -> Printer:
     """Progress and errors of which nothing but lines is shown."""
-    return err() if _is_drawn(sys.stderr) else PlainPrinter(sys.stderr)
+    return err() if is_drawn(sys.stderr) else PlainPrinter(sys.stderr)
 
 
 def out_lines() -> Printer:
     """Results of which nothing but lines is shown."""
-    return out() if _is_drawn(sys.stdout) else PlainPrinter(sys.stdout)
+    return out() if is_drawn(sys.stdout) else PlainPrinter(sys.stdout)
 
 
-def _is_drawn(stream: TextIO) -> bool:
+def is_drawn(stream: TextIO) -> bool:
+    """Whether styles are shown on a stream, as rich decides."""
     return stream.isatty() or any(name in os.environ for name in _DRAW)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from speclaunch.engine.secrets import masked
@@ -10,6 +13,7 @@ from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.report.styled import Printer, Styled
 
 _LONGEST_LINE = 160
+_MOST_KEPT_BYTES = 1 << 20
 
 
 def show_problems(console: Printer, problems: Iterable[Problem], severity: str = "error") -> None:
@@ -52,12 +56,23 @@ def located(place: Place, *, brief: bool = False) -> Styled:
 def _line(place: Place) -> str | None:
     if place.path == COMMAND_LINE or place.line < 1:
         return None
-    try:
-        with Path(place.path).open(encoding="utf-8", errors="replace") as file:
-            for number, line in enumerate(file, 1):
-                if number == place.line:
-                    shown = f"{line[: place.column - 1]}***" if place.hidden else line
-                    return masked(shown.rstrip("\n"))
-    except OSError:
-        pass
+    with contextlib.suppress(OSError, ValueError):
+        found = Path(place.path).stat()
+        read = _kept_lines if found.st_size <= _MOST_KEPT_BYTES else _lines
+        lines = read(place.path, (found.st_mtime_ns, found.st_ctime_ns, found.st_size))
+        line = next(islice(lines, place.line - 1, None), None)
+        if line is not None:
+            shown = f"{line[: place.column - 1]}***" if place.hidden else line
+            return masked(shown.rstrip("\n"))
     return None
+
+
+def _lines(path: str, _stamp: tuple[int, ...]) -> Iterator[str]:
+    with Path(path).open(encoding="utf-8", errors="replace") as file:
+        yield from file
+
+
+@lru_cache(maxsize=16)
+def _kept_lines(path: str, stamp: tuple[int, ...]) -> tuple[str, ...]:
+    """Findings of one file, and of a group that many have, follow each other."""
+    return tuple(_lines(path, stamp))

@@ -14,8 +14,8 @@ from speclaunch.cli import commands, lint, quick
 from speclaunch.cli.linting import LintWords
 from speclaunch.cli.quick import quick_lint
 
-_OPTIONS = {*quick.FLAGS, *quick.TEXTS, *quick.LISTS, *quick.PATHS, quick.FORMAT}
-_VALUES = st.sampled_from(["0.5.23", "a,b", "h100:8", "SPL2", "json", "text", "", "a=b", "ä ö"])
+_OPTIONS = {*quick.FLAGS, *quick.TEXTS, *quick.LISTS, *quick.PATHS, *quick.OTHERS}
+_VALUES = st.sampled_from(["0.5.23", "a,b", "h100:8", "SPL2", "json", "text", "", "a=b", "ä ö", "4", "0", "-1"])
 _WORD = st.one_of(
     st.sampled_from(["x.sh", ".", "-", "--", "-h", "--eng", "--wrong", "-x", "", "a b", "ü.yaml"]),
     st.sampled_from(sorted(_OPTIONS)),
@@ -52,6 +52,7 @@ def test_what_people_write_is_read_quickly() -> None:
         [],
         ["x.sh", "recipes"],
         ["--engine", "0.5.23,0.5.18", "x.sh", "--strict", "--output-format", "json"],
+        ["--jobs", "4", "--no-cache", "--jobs=2"],
         ["--hardware=h200:8", "--models", "m", "--models=n", "--select", "SPL2", "-"],
     ):
         assert quick_lint(["lint", *words], {}) is not None

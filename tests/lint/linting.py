@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -21,6 +22,34 @@ from speclaunch.report.console import err_lines
 from speclaunch.report.problems import show_problems
 from speclaunch.rules.rule_files import rule_files
 
+ENGINE = "0.5.23"
+SERVER = "python3 -m sglang.launch_server --model-path {model} --port 31000 {more}\n"
+GROUP = "# @package args\nspeculative_algorithm: {algorithm}\nspeculative_num_draft_tokens: 8\n"
+RECIPE = """name: {name}
+defaults: [base, speculation: mine, _self_]
+engine: {{version: "{engine}"}}
+args:
+  model_path: {model}
+  tp_size: {tp}
+"""
+
+
+def config(layers: int = 2, vocabulary: int = 128256) -> str:
+    return json.dumps(
+        {
+            "architectures": ["LlamaForCausalLM"],
+            "hidden_size": 4096,
+            "num_hidden_layers": layers,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "vocab_size": vocabulary,
+            "max_position_embeddings": 8192,
+            "torch_dtype": "bfloat16",
+        }
+    )
+
+
+ALL = ("--config-dir", "groups", ".")
 _PROGRESS = re.compile(r"^\d+ files? checked in .*\n", re.M)
 """How long it takes is no matter of what is found."""
 for _file in rule_files():

@@ -15,65 +15,7 @@ import pytest
 from speclaunch.lint import cache as cache_module
 from speclaunch.lint import lint_files
 from speclaunch.reads import Reads, states
-from tests.lint.linting import Place, Said
-
-ENGINE = "0.5.23"
-SERVER = "python3 -m sglang.launch_server --model-path {model} --port 31000 {more}\n"
-GROUP = "# @package args\nspeculative_algorithm: {algorithm}\nspeculative_num_draft_tokens: 8\n"
-RECIPE = """name: {name}
-defaults: [base, speculation: mine, _self_]
-engine: {{version: "{engine}"}}
-args:
-  model_path: {model}
-  tp_size: {tp}
-"""
-
-
-def config(layers: int = 2, vocabulary: int = 128256) -> str:
-    return json.dumps(
-        {
-            "architectures": ["LlamaForCausalLM"],
-            "hidden_size": 4096,
-            "num_hidden_layers": layers,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 8,
-            "vocab_size": vocabulary,
-            "max_position_embeddings": 8192,
-            "torch_dtype": "bfloat16",
-        }
-    )
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    """A folder with one of everything."""
-    place = Place(tmp_path / "work", tmp_path / "home", tmp_path / "said")
-    write = place.write
-    write("groups/speculation/mine.yaml", GROUP.format(algorithm="NGRAM"))
-    for number, tp in enumerate((1, 2, 3)):
-        name = f"r{number}"
-        text = RECIPE.format(name=name, engine=ENGINE, model="org/model", tp=tp)
-        write(f"recipes/{name}.yaml", text)
-    write("recipes/broken.yaml", "name: x\nargs:\n  model_path: m\n\ttp_size: 1\n")
-    write("recipes/odd.yaml", "name: x\nargs: {model_path: m, speculative_eagle_topk: many}\n")
-    more = "--speculative-algorithm EAGLE3 --speculative-draft-model-path drafts/one --tp-size 3"
-    write("serve.sh", SERVER.format(model="models/own", more=more))
-    quiet = "# speclaunch: ignore[SPL102,SPL999] known\n"
-    write("quiet.sh", quiet + SERVER.format(model="m", more="--speculative-algorithm NGRAM"))
-    write("config.sh", SERVER.format(model="m", more="--config server.yaml"))
-    write("server.yaml", "speculative-algorithm: NGRAM\nspeculative-num-draft-tokens: 4\n")
-    write("secret.sh", SERVER.format(model="m", more="--api-key sk-4711ffe8a9 --tp-siz 2"))
-    write("chart.yaml", "args: {{ .Values.args }}\nimage: sglang\n")
-    write("values.yaml", "sglang: {image: x}\n")
-    write("start.py", "import os\nos.system('python3 -m sglang.launch_server')\n")
-    write("roles/prefill.sh", SERVER.format(model="r1", more="--disaggregation-mode prefill"))
-    decode = "--disaggregation-mode decode --speculative-algorithm NGRAM"
-    write("roles/decode.sh", SERVER.format(model="r1", more=decode))
-    write("models/own/config.json", config())
-    return place
-
-
-ALL = ("--config-dir", "groups", ".")
+from tests.lint.linting import ALL, ENGINE, GROUP, RECIPE, Place, Said, config
 
 
 def test_what_is_remembered_is_what_was_found(place: Place) -> None:

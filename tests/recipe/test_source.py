@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from speclaunch.errors import InputError, Place
-from speclaunch.recipe.source import MAX_FILE_BYTES, Provenance, read_positions
+from speclaunch.recipe.source import MAX_FILE_BYTES, Provenance, _deepest, read_positions
 
 
 def write(path: Path, text: str | bytes) -> Path:
@@ -90,3 +92,36 @@ def test_any_bytes_give_places_or_one_clear_error(data: bytes) -> None:
             assert error.problems
         else:
             assert all(place.line >= 1 and place.column >= 1 for place in places.values())
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        deepest = max(deepest, depth)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+    return deepest
+
+
+@given(st.lists(st.sampled_from([*"[]{}-?:a,& !|>#'\"\n\t*", "- ", ": ", "? ", "\n  "])))
+def test_nothing_is_deeper_than_it_looks(parts: list[str]) -> None:
+    text = "".join(parts)
+    with contextlib.suppress(yaml.YAMLError):
+        assert _depth(text) <= _deepest(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- - - - a",
+        "a:\n- b:\n  - c:\n    - d",
+        "? ? ? a",
+        "a:\n b:\n  c:\n   d:\n   - e:\n     - f",
+        "? - a\n: - b",
+        "- ? - a: 1",
+        "[[[{a: [b]}]]]",
+        "- !!seq\n  - &x\n    - a",
+    ],
+)
+def test_blocks_are_as_deep_as_their_margins_say(text: str) -> None:
+    assert 1 < _depth(text) <= _deepest(text)

@@ -40,11 +40,14 @@ class Size:
     """Every n-th file of the repository, and text of its tests."""
 
 
-def write_everything(folder: Path, size: Size, seed: int) -> int:
-    """Write the corpus; how many files may hold a deployment."""
+def write_everything(folder: Path, size: Size, seed: int, checkout: Path = ROOT) -> int:
+    """Write the corpus; how many files may hold a deployment.
+
+    The test data is that of `checkout`.
+    """
     _write_models(folder)
-    count = write_cases(ROOT / "tests/rules/cases", folder, every=size.every_case)
-    count += _copy_repository(folder / "repository", size.every_page)
+    count = write_cases(checkout / "tests/rules/cases", folder, every=size.every_case)
+    count += _copy_repository(checkout, folder / "repository", size.every_page)
     for number in range(size.generated):
         dice = random.Random(f"{seed}/{number}")  # noqa: S311 - not a secret
         home = folder / "generated" / f"{number // 50:03}" / f"{number:05}"
@@ -61,21 +64,21 @@ def _write_models(folder: Path) -> None:
         (folder / path / "config.json").write_text(json.dumps(config))
 
 
-def _copy_repository(folder: Path, every: int) -> int:
+def _copy_repository(root: Path, folder: Path, every: int) -> int:
     """Recipes, groups, documents, the data of the tests, and the texts in the tests' modules."""
-    sources = [ROOT / "README.md"]
+    sources = [root / "README.md"]
     for name in ("recipes", "conf", "docs", "tests", ".github", ".ci"):
-        sources += sorted((ROOT / name).rglob("*"))
+        sources += sorted((root / name).rglob("*"))
     chosen = [
         path
         for path in sources
         if path.suffix in READ and path.is_file() and path.stat().st_size < LARGEST_BYTES
     ][::every]
     for path in chosen:
-        target = folder / path.relative_to(ROOT)
+        target = folder / path.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-    texts = list(literals(sorted((ROOT / "tests").rglob("*.py"))))[::every]
+    texts = list(literals(sorted((root / "tests").rglob("*.py"))))[::every]
     for name, text in texts:
         home = folder / "literals" / name
         home.parent.mkdir(exist_ok=True)

@@ -16,7 +16,7 @@ class Pair:
     """Options of the group `speculation`."""
     drafts: tuple[str, ...] = ()
     """Draft models to choose from, where the groups name none."""
-    bounds: tuple[str, ...] = (">=0.5.3", ">=0.5.11", ">=0.5.2,<0.5.15", "0.5.23", "0.5.13")
+    bounds: tuple[str, ...] = (">=0.5.3", ">=0.5.11", ">=0.5.2,<0.5.15", "0.5.23", "0.5.12.post1")
 
 
 PAIRS = (

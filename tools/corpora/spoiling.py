@@ -13,7 +13,7 @@ _FLAG = re.compile(r"--[a-z][a-z-]{4,}")
 MODELS = ("models/llama", "my-org/Nothing-7B", "/models/Llama-3.1-8B-Instruct", "${oc.env:MODEL}")
 CODES = ("SPL301", "SPL3", "SPL804", "SPL001", "SPL999", "")
 VALUES = (
-    *("two", "yes", "1e5", "0.5.5", "[1, 2]", "{a: 1}", "null", "''", "-1", "99999999999", "1:30"),
+    *("two", "yes", "1e5", "0.5.5", "[1, 2]", "{a: 1}", "null", "''", "-1", "99999", "1:30"),
     *("${args.port}", "${args.no_such}", "${oc.env:HOME}", "${oc.env:NOT_SET_ANYWHERE,7}", "???"),
     *("'${oc.env:NOT_SET_ANYWHERE}'", "true", "|\n    several\n    lines", "&x 5", "*x", "08", "ü"),
 )

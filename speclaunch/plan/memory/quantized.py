@@ -74,15 +74,27 @@ def _harmless(pattern: str) -> str:
     return pattern
 
 
+_FEW = 16
+"""Names that are looked for one by one sooner than all the parts of a name among them."""
+
+
 @lru_cache(maxsize=1 << 14)
 def _is_within(names: frozenset[str], patterns: tuple[str, ...], name: str) -> bool:
+    dotted = f".{name}."
+    if any(f".{one}." in dotted for one in names) if len(names) <= _FEW else _named(names, name):
+        return True
+    return any(pattern.match(name) for pattern in _compiled(patterns))
+
+
+def _named(names: frozenset[str], name: str) -> bool:
+    """Whether a part of a module's name is one of many."""
     parts = name.split(".")
     count = len(parts)
-    for start in range(count):
-        for end in range(start + 1, count + 1):
-            if ".".join(parts[start:end]) in names:
-                return True
-    return any(pattern.match(name) for pattern in _compiled(patterns))
+    return any(
+        ".".join(parts[start:end]) in names
+        for start in range(count)
+        for end in range(start + 1, count + 1)
+    )
 
 
 @lru_cache(maxsize=64)

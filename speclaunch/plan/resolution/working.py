@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 from speclaunch.facts.checkpoint import Checkpoint
@@ -28,12 +27,36 @@ _AS_GIVEN = frozenset(
 """Switches that only a few backends and models turn, and what the target's own config decides:
 where the facts that decide it are missing they count as they were given."""
 _NOT_CUDA = frozenset({"cpu", "hpu", "mps", "musa", "npu", "xpu"})
+_NOTHING = object()
 UNKNOWN_HARDWARE = "the hardware is not known"
 
 
 def counted(number: int, what: str) -> str:
     """`1 rank`, `2 ranks`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+class _Deciding:
+    """A block that decides arguments (a class: a resolution has eighty, and generators cost more
+    than what is in them)."""
+
+    __slots__ = ("_before", "_names", "_working")
+
+    def __init__(self, working: Working, names: tuple[str, ...]) -> None:
+        self._working, self._names = working, names
+
+    def __enter__(self) -> None:
+        resolved = self._working.resolved
+        self._before = [resolved.get(name, _NOTHING) for name in self._names]
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, UnknownValueError):
+            return False
+        working = self._working
+        for name, before in zip(self._names, self._before, strict=True):
+            if working.resolved.get(name, _NOTHING) is before:
+                working.undecided[name] = str(error)
+        return True
 
 
 class Working:
@@ -131,16 +154,9 @@ class Working:
         self.set(name, value, why, source)
         self.changes.append(Change(kind, name, before, value, why, source, said))
 
-    @contextmanager
-    def deciding(self, *names: str) -> Iterator[None]:
+    def deciding(self, *names: str) -> _Deciding:
         """What happens inside decides `names`; where a fact is missing they are undecided."""
-        before = {name: self.resolved.get(name, self) for name in names}
-        try:
-            yield
-        except UnknownValueError as error:
-            for name in names:
-                if self.resolved.get(name, self) is before[name]:
-                    self.undecided[name] = str(error)
+        return _Deciding(self, names)
 
     def backend(self, name: str) -> str | None:
         """An attention backend; None for the default of a CPU, which is intel_amx or torch_native

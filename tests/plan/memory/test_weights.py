@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.read_checkpoint import from_config, read_checkpoint
@@ -403,3 +405,12 @@ def test_modelopt_file_beside_the_config(tmp_path: Path) -> None:
 def test_every_matrix_of_a_layer_has_its_stage() -> None:
     matrices = list(language_model(ModelConfig.of(llama())))
     assert {m.layer for m in matrices} == {None, *range(16)}
+
+
+_MODULE = st.lists(st.sampled_from(["a", "b", "ab", ""]), min_size=1, max_size=4).map(".".join)
+
+
+@given(st.lists(_MODULE, max_size=4), _MODULE)
+def test_few_names_are_looked_for_as_many_are(names: list[str], module: str) -> None:
+    many = frozenset(names) | {f"other{number}" for number in range(20)}
+    assert (module in Excluded(frozenset(names))) == (module in Excluded(many))

@@ -1,0 +1,190 @@
+"""How much work a command is, counted instead of timed: modules, files, parses of YAML.
+
+When the work gets less, lower the limit; when a test fails, something is done that was not before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+from corpora.recipes import recipe  # noqa: E402
+from corpora.scripts import script  # noqa: E402
+
+RECIPES = 100
+
+FRAMEWORKS = ("hydra", "omegaconf", "antlr4", "rich", "httpx", "huggingface_hub", "asyncio")
+"""What is slow to import, and is not needed to say something short or to check a file."""
+NOT_NEEDED = {
+    "--version": (*FRAMEWORKS, "typer", "click", "pydantic", "yaml", "logging", "json", "psutil"),
+    "--help": ("hydra", "omegaconf", "pydantic", "yaml", "httpx", "huggingface_hub", "json"),
+    "explain": ("hydra", "omegaconf", "yaml", "httpx", "huggingface_hub"),
+    "script": (*FRAMEWORKS, "typer", "click", "pydantic", "yaml", "logging", "jinja2", "psutil"),
+    "recipe": (*FRAMEWORKS, "typer", "click", "jinja2", "psutil"),
+}
+"""Modules that a command does not import."""
+MODULES = {"--version": 100, "--help": 345, "script": 495, "recipe": 600, "explain": 450}
+"""The most modules that are imported, those of the standard library and of `site` included."""
+OWN_MODULES = {"--version": 8, "--help": 11, "script": 320, "recipe": 330, "explain": 30}
+"""The most modules of speclaunch among them."""
+
+READS_OF_A_RECIPE = 8
+READS_OF_A_GROUP = 8
+"""The most, in a lint of 100 recipes; 1 would do."""
+PARSES_OF_A_RECIPE = 3
+PARSES_OF_A_GROUP = 2
+"""1 would do of each."""
+PROCESSES = 1
+"""The most that a lint of 100 recipes starts: the interpreter on PATH is asked for its engine."""
+FILES_BESIDE = 130
+"""The most other files that are read for 100 recipes: the index of checkpoints, catalogues."""
+
+_COUNTING = """
+import atexit, os, sys
+opened, parsed, started = [], [], []
+def watch(event, args):
+    if event == "open" and isinstance(args[0], (str, bytes)) and not args[2] & os.O_ACCMODE:
+        opened.append(os.fsdecode(args[0]))
+    elif event in ("subprocess.Popen", "os.fork", "os.posix_spawn"):
+        started.append(event)
+def count_parses():
+    import yaml
+    for loader in {yaml.SafeLoader, yaml.FullLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)}:
+        def counted(self, stream, _before=loader.__init__):
+            parsed.append(stream if isinstance(stream, str) else "")
+            _before(self, stream)
+        loader.__init__ = counted
+def tell():
+    counted = {"modules": list(sys.modules), "opened": list(opened), "started": started}
+    import json
+    counted["parsed"] = [text[:2000] for text in parsed]
+    with open(os.environ["COUNTED"], "w") as file:
+        json.dump(counted, file)
+def leave(status, before=os._exit):
+    tell()
+    before(status)
+if os.environ.get("PARSES"):
+    count_parses()
+atexit.register(tell)
+os._exit = leave
+sys.argv[0] = "speclaunch"
+sys.addaudithook(watch)
+from speclaunch.cli.app import main
+main()
+"""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one command did."""
+
+    modules: tuple[str, ...]
+    opened: tuple[str, ...]
+    """Files that were read, as often as they were; code excepted."""
+    parsed: tuple[str, ...]
+    """The texts that PyYAML parsed, or their beginnings."""
+    started: tuple[str, ...]
+    """Processes."""
+
+    @property
+    def own(self) -> list[str]:
+        return [one for one in self.modules if one.partition(".")[0] == "speclaunch"]
+
+    def loaded(self, names: Sequence[str]) -> list[str]:
+        return [one for one in names if one in self.modules]
+
+
+def work(tmp_path: Path, *words: str, parses: bool = False, ends: tuple[int, ...] = (0, 1)) -> Work:
+    """Run a command as a user with an empty home does, and count."""
+    counted = tmp_path / "counted.json"
+    counted.unlink(missing_ok=True)
+    home = tmp_path / "home"
+    home.mkdir(exist_ok=True)
+    environment = {"PATH": os.defpath, "HOME": str(home), "COUNTED": str(counted)}
+    environment |= {"PYTHONPATH": str(ROOT), "PARSES": "1" if parses else ""}
+    done = subprocess.run(
+        [sys.executable, "-c", _COUNTING, *words],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode in ends, done.stderr
+    said = json.loads(counted.read_text())
+    data = (one for one in said["opened"] if not one.endswith((".py", ".pyc", ".so", ".pth")))
+    return Work(tuple(said["modules"]), tuple(data), tuple(said["parsed"]), tuple(said["started"]))
+
+
+def recipes(tmp_path: Path) -> Path:
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    for number in range(RECIPES):
+        (folder / f"team_{number:03}.yaml").write_text(recipe(number))
+    return folder
+
+
+@pytest.mark.parametrize("name", sorted(NOT_NEEDED))
+def test_imports(name: str, tmp_path: Path) -> None:
+    (tmp_path / "serve.sh").write_text(script(3))
+    (tmp_path / "mine.yaml").write_text(recipe(3))
+    words = {
+        "explain": ["explain", "SPL301"],
+        "script": ["lint", "serve.sh"],
+        "recipe": ["lint", "mine.yaml"],
+    }.get(name, [name])
+    done = work(tmp_path, *words)
+    assert done.loaded(NOT_NEEDED[name]) == []
+    assert len(done.modules) <= MODULES[name]
+    assert len(done.own) <= OWN_MODULES[name]
+
+
+def test_files_of_many_recipes(tmp_path: Path) -> None:
+    """Each recipe and each group is read once, and nothing is composed by Hydra."""
+    folder = recipes(tmp_path)
+    done = work(tmp_path, "lint", "recipes")
+    reads = Counter(path for one in done.opened if (path := tmp_path / one).is_file())
+    of_recipes = {one: count for one, count in reads.items() if one.parent == folder}
+    of_groups = {one: count for one, count in reads.items() if (ROOT / "conf") in one.parents}
+    assert len(of_recipes) == RECIPES and of_groups
+    assert max(of_recipes.values()) <= READS_OF_A_RECIPE
+    assert max(of_groups.values()) <= READS_OF_A_GROUP
+    known = of_recipes.keys() | of_groups.keys()
+    beside = [one for one in reads if one not in known and tmp_path not in one.parents]
+    assert len(beside) <= FILES_BESIDE
+    assert done.loaded(NOT_NEEDED["recipe"]) == []
+    assert len(done.started) <= PROCESSES
+
+
+def test_parses_of_many_recipes(tmp_path: Path) -> None:
+    folder = recipes(tmp_path)
+    done = work(tmp_path, "lint", "recipes", parses=True)
+    parses = Counter(done.parsed)
+    most = {
+        folder: (RECIPES, PARSES_OF_A_RECIPE),
+        ROOT / "conf": (0, PARSES_OF_A_GROUP),
+    }
+    for place, (least, limit) in most.items():
+        counts = [parses.pop(one.read_text()[:2000], 0) for one in place.rglob("*.yaml")]
+        assert sum(counts) >= least and max(counts) <= limit
+    assert not parses  # nothing else is YAML
+
+
+def test_a_second_time_nothing_is_parsed(tmp_path: Path) -> None:
+    """What was found is taken from the cache: no rule is asked, no file is composed."""
+    recipes(tmp_path)
+    work(tmp_path, "lint", "recipes")
+    again = work(tmp_path, "lint", "recipes", parses=True)
+    assert again.parsed == ()
+    assert again.loaded(("speclaunch.plan.resolve", "speclaunch.recipe.quick_compose")) == []

@@ -1,0 +1,1 @@
+"""What speclaunch costs, as ratios to reference commands on the same files, in one run."""
