@@ -15,7 +15,9 @@ from speclaunch.cli.linting import LintWords
 from speclaunch.cli.quick import quick_lint
 
 _OPTIONS = {*quick.FLAGS, *quick.TEXTS, *quick.LISTS, *quick.PATHS, *quick.OTHERS}
-_VALUES = st.sampled_from(["0.5.23", "a,b", "h100:8", "SPL2", "json", "text", "", "a=b", "ä ö", "4", "0", "-1"])
+_VALUES = st.sampled_from(
+    ["0.5.23", "a,b", "h100:8", "SPL2", "json", "text", "", "a=b", "ä ö", "4", "0", "-1"]
+)
 _WORD = st.one_of(
     st.sampled_from(["x.sh", ".", "-", "--", "-h", "--eng", "--wrong", "-x", "", "a b", "ü.yaml"]),
     st.sampled_from(sorted(_OPTIONS)),
