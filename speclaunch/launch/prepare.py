@@ -276,7 +276,9 @@ def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str
 
 def _require_served(recipe: Recipe, version: str, engine_version: str | None) -> None:
     wanted = recipe.deployment.engine
-    if wanted.version is not None and not wanted.specifier.contains(version):
+    if wanted.version is None or wanted.pinned == version:
+        return
+    if not wanted.specifier.contains(version):
         message = (
             f"{recipe.deployment.name} cannot be served by SGLang {version}: "
             f"it needs {wanted.version}"
