@@ -85,6 +85,9 @@ def _answer(words: list[str]) -> None:
     from speclaunch.cli.commands import app, register
 
     register(words)
+    if not words:  # the help, as a result and not as a complaint; but nothing was done
+        app(["--help"], prog_name="speclaunch", standalone_mode=False)
+        sys.exit(ExitCode.USAGE)
     app(prog_name="speclaunch")
 
 

@@ -44,6 +44,8 @@ print(json.dumps({"python": platform.python_version(), "packages": found, "sglan
 )
 _PROBE_SECONDS = 15
 _SHOWN_CHARACTERS = 100
+_LONGEST_SCRIPT = 4096
+"""Bytes."""
 
 T = TypeVar("T")
 
@@ -246,7 +248,7 @@ def _named(wanted: str) -> Path:
 
 
 def _candidates() -> Iterator[Path]:
-    seen: set[tuple[Path, Path]] = set()
+    seen: set[tuple[Path, Path | bytes]] = set()
     for base in (reads.variable("VIRTUAL_ENV"), reads.variable("CONDA_PREFIX")):
         if base:
             yield from _new(Path(base) / "bin" / "python", seen)
@@ -259,10 +261,24 @@ def _candidates() -> Iterator[Path]:
             yield from _new(Path(found), seen)
 
 
-def _new(path: Path, seen: set[tuple[Path, Path]]) -> Iterator[Path]:
-    """`python` beside the `python3` that it is a link to is no other; in another directory it is
-    another environment's."""
+def _new(path: Path, seen: set[tuple[Path, Path | bytes]]) -> Iterator[Path]:
+    """`python` beside the `python3` that it is a link to, or the same script as, is no other; in
+    another directory it is another environment's."""
     path = path.absolute()
-    if reads.exists(path) and (path.parent, reads.resolve(path)) not in seen:
-        seen.add((path.parent, reads.resolve(path)))
+    if not reads.exists(path):
+        return
+    found = path.parent, _script(path) or reads.resolve(path)
+    if found not in seen:
+        seen.add(found)
         yield path
+
+
+def _script(path: Path) -> bytes | None:
+    """The text of a short script: pyenv has one in the place of each interpreter, all alike."""
+    try:
+        if reads.size(path) > _LONGEST_SCRIPT:
+            return None
+        text = reads.read_bytes(path)
+    except OSError:
+        return None
+    return text if text.startswith(b"#!") else None

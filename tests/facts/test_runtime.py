@@ -39,6 +39,22 @@ def test_a_link_beside_the_program_is_no_other(
     assert asked == [tmp_path / "python3"]
 
 
+def test_the_same_script_by_another_name_is_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pyenv's are; two that differ are asked, both."""
+    for name, script in (("python3", "exit 1"), ("python", "exit 1")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/nowhere")
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    own = Path(sys.executable).absolute()
+    assert list(runtime._candidates()) == [own, tmp_path / "python3"]
+    (tmp_path / "python").write_text("#!/bin/sh\nexit 2\n")
+    assert list(runtime._candidates()) == [own, tmp_path / "python3", tmp_path / "python"]
+
+
 def test_the_interpreters_are_asked_side_by_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
