@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -16,7 +15,8 @@ from typing import Any, Self, TypeVar
 
 from speclaunch import reads
 from speclaunch.errors import LaunchError
-from speclaunch.facts.runtime_reads import note_environment
+from speclaunch.facts import installed_packages
+from speclaunch.facts.runtime_reads import note_environment, pyenv_choice
 from speclaunch.record import record
 
 _PACKAGES = (
@@ -28,19 +28,8 @@ _PACKAGES = (
     "transformers",
 )
 _PROBE = (
-    f"names = {_PACKAGES!r}"
-    + """
-import importlib.metadata as m, json, platform, sys
-found = {}
-for name in names:
-    try: found[name] = m.version(name)
-    except m.PackageNotFoundError: pass
-import importlib.util
-spec = importlib.util.find_spec("sglang")  # finds it, also where it is a checkout; runs nothing
-place = list(spec.submodule_search_locations or [None])[0] if spec else None
-print(json.dumps({"python": platform.python_version(), "packages": found, "sglang": place,
-                  "executable": sys.executable, "path": sys.path}))
-"""
+    Path(installed_packages.__file__).read_text(encoding="utf-8")
+    + f"\nprint(answer({_PACKAGES!r}))\n"
 )
 _PROBE_SECONDS = 15
 _SHOWN_CHARACTERS = 100
@@ -128,6 +117,11 @@ def ask(interpreter: Path, script: str, read: Callable[[Any], T], seconds: float
         return asked.answer(read, seconds)
 
 
+def _asked(interpreter: Path) -> Asked:
+    """The question to an interpreter; a script of pyenv takes longer than the one it chooses."""
+    return Asked(pyenv_choice(interpreter) or interpreter, _PROBE)
+
+
 def probe(interpreter: Path, asked: Asked | None = None) -> Runtime:
     """Read the package versions of an interpreter's environment from their metadata.
 
@@ -142,7 +136,7 @@ def probe(interpreter: Path, asked: Asked | None = None) -> Runtime:
         return Runtime(interpreter, found["python"], dict(found["packages"]), place)
 
     try:
-        with asked or Asked(interpreter, _PROBE) as question:
+        with asked or _asked(interpreter) as question:
             return question.answer(read, _PROBE_SECONDS)
     except InterpreterError as error:
         raise LaunchError(
@@ -171,7 +165,7 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
     tried = list(_candidates())
     with contextlib.ExitStack() as left:
         asked = {
-            interpreter: left.enter_context(Asked(interpreter, _PROBE))
+            interpreter: left.enter_context(_asked(interpreter))
             for interpreter in tried
             if interpreter != own
         }
@@ -194,19 +188,12 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
 
 def _own() -> Runtime:
     """What `probe` finds in the interpreter that runs speclaunch, without starting another."""
-    import importlib.metadata  # noqa: PLC0415 - slow to import
-    import importlib.util  # noqa: PLC0415
-
-    packages: dict[str, str] = {}
-    for name in _PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            packages[name] = importlib.metadata.version(name)
-    spec = importlib.util.find_spec("sglang")
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    place = Path(places[0]) if places else None
+    packages = installed_packages.installed(_PACKAGES, sys.path)
+    place = installed_packages.place("sglang")
     own = Path(sys.executable)
     note_environment(own, own, sys.path)
-    return Runtime(Path(sys.executable).absolute(), platform.python_version(), packages, place)
+    version = sys.version.split()[0]
+    return Runtime(own.absolute(), version, packages, Path(place) if place else None)
 
 
 def download_wheel(version: str, directory: Path) -> Path:

@@ -59,6 +59,37 @@ def _note_choice(root: Path) -> None:
     _note_file(root / "version")
 
 
+def pyenv_choice(interpreter: Path) -> Path | None:
+    """The interpreter that a script of pyenv would start here; None where that takes more than
+    reading what it reads (libexec/pyenv-version-name, pyenv-version-file, pyenv-exec, 2.x)."""
+    try:
+        with interpreter.open("rb") as file:
+            found = _PYENV.search(file.read(_LONGEST_SCRIPT))
+        if found is None or os.environ.get("PYENV_ROOT", os.fsdecode(found[1])) != os.fsdecode(
+            found[1]
+        ):
+            return None
+        root = Path(os.fsdecode(found[1]))
+        said = os.environ.get("PYENV_VERSION", "").replace(":", " ") or _written(root)
+        name = (said.split() or [""])[0]
+        chosen = root / "versions" / name / "bin" / interpreter.name
+        return chosen if _NAME.match(name) and os.access(chosen, os.X_OK) else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*\Z", re.ASCII)
+
+
+def _written(root: Path) -> str:
+    """What the nearest `.python-version` says, else pyenv's own file."""
+    here = Path(os.environ.get("PYENV_DIR") or Path.cwd()).absolute()
+    files = [folder / ".python-version" for folder in (here, *here.parents)]
+    nearest = next((file for file in files if file.is_file()), root / "version")
+    lines = nearest.read_text(encoding="utf-8").splitlines()
+    return " ".join(line.partition("#")[0] for line in lines)
+
+
 def _note_packages(folder: str) -> None:
     if reads.is_file(folder):  # a zip archive
         reads.content(folder, Path(folder).stat())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import os
 import sys
 from pathlib import Path
@@ -9,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from speclaunch.errors import LaunchError
-from speclaunch.facts import runtime
+from speclaunch.facts import installed_packages, runtime
 from speclaunch.facts.runtime import Runtime, find_runtime, probe
+from speclaunch.facts.runtime_reads import pyenv_choice
 
 
 def test_our_own_interpreter_says_the_same_about_itself() -> None:
@@ -78,3 +81,58 @@ def test_the_interpreters_are_asked_side_by_side(
     found = find_runtime(None, meanwhile=lambda: done.append(True))
     assert (found.interpreter, found.sglang) == (tmp_path / "of-python" / "python", "0.5.18")
     assert done == [True]
+
+
+@pytest.fixture
+def shims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with pyenv's script for `python3`, and two versions of it."""
+    root = tmp_path / "pyenv"
+    for version in ("3.11.7", "3.12.1"):
+        (root / "versions" / version / "bin").mkdir(parents=True)
+        program = root / "versions" / version / "bin" / "python3"
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    (root / "shims").mkdir()
+    (root / "shims" / "python3").write_text(
+        f'#!/usr/bin/env bash\nset -e\nexport PYENV_ROOT="{root}"\n'
+        f'exec "{root}/libexec/pyenv" exec "$program" "$@"\n'
+    )
+    (root / "version").write_text("3.12.1\n3.11.7\n")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for name in ("PYENV_ROOT", "PYENV_DIR", "PYENV_VERSION"):
+        monkeypatch.delenv(name, raising=False)
+    return root
+
+
+def test_what_pyenv_chooses(shims: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shim = shims / "shims" / "python3"
+
+    def chosen() -> str | None:
+        found = pyenv_choice(shim)
+        return None if found is None else found.relative_to(shims / "versions").parts[0]
+
+    assert chosen() == "3.12.1"
+    (tmp_path / ".python-version").write_text("# ours\n3.11.7 # this one\n")
+    assert chosen() == "3.11.7"
+    monkeypatch.setenv("PYENV_VERSION", "3.12.1:3.11.7")
+    assert chosen() == "3.12.1"
+    for unclear in ("3.12", "system", "../x", "3.13.0", ""):
+        monkeypatch.setenv("PYENV_VERSION", unclear)
+        assert chosen() == ("3.11.7" if unclear == "" else None), unclear
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    assert chosen() is None
+    assert pyenv_choice(Path(sys.executable)) is None
+    assert pyenv_choice(tmp_path / "nothing") is None
+
+
+def test_packages_are_those_of_the_metadata(tmp_path: Path) -> None:
+    names = ("sglang", "flashinfer-python", "pytest", "hydra-core", "nothing-of-the-kind")
+    expected = {}
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            expected[name] = importlib.metadata.version(name)
+    assert "hydra-core" in expected
+    assert installed_packages.installed(names, sys.path) == expected
+    assert installed_packages.installed(("nothing-of-the-kind",), sys.path) == {}
+    assert installed_packages.installed(names, [str(tmp_path), str(tmp_path / "no")]) == {}
