@@ -44,7 +44,7 @@ class ModelPair:
 
 def drafts_for(target: str) -> tuple[ModelPair, ...]:
     """The drafts that were made for a target, the best founded first; empty where none is known."""
-    return _table().drafts.get(_listed(target), ())
+    return _made_for(_listed(target))
 
 
 def targets_of(draft: str) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def partners_of(target: str) -> tuple[str, ...]:
 
     Sizes of vocabularies are compared, and digests of tokenizers where both are known.
     """
-    return _table().partners.get(_listed(target), ())
+    return texts(_table().partners.get(_listed(target)))
 
 
 def _listed(name: str) -> str:
@@ -78,14 +78,25 @@ def candidates_for(target: str) -> tuple[ModelPair, ...]:
 
 @record
 class _Table:
-    drafts: Mapping[str, tuple[ModelPair, ...]]
+    """The file as it is, but for the targets of each draft: one lint asks for one target."""
+
+    drafts: Mapping[str, Any]
     targets: Mapping[str, tuple[str, ...]]
-    partners: Mapping[str, tuple[str, ...]]
+    partners: Mapping[str, Any]
 
 
 @lru_cache(maxsize=1)
 def _table() -> _Table:
     return _read(models_dir() / FILE)
+
+
+@lru_cache(maxsize=512)
+def _made_for(target: str) -> tuple[ModelPair, ...]:
+    return tuple(_pair(target, one) for one in _rows(_table().drafts.get(target)))
+
+
+def _rows(found: object) -> list[dict[str, Any]]:
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _read(path: Path) -> _Table:
@@ -96,17 +107,13 @@ def _read(path: Path) -> _Table:
         said = {}
     if said.get("format") != FORMAT:
         said = {}
-    drafts = {
-        target: tuple(_pair(target, one) for one in found if isinstance(one, dict))
-        for target, found in mapping(said.get("drafts")).items()
-        if isinstance(found, list)
-    }
+    drafts = mapping(said.get("drafts"))
     targets: dict[str, list[str]] = {}
     for target, found in drafts.items():
-        for one in found:
-            targets.setdefault(one.draft, []).append(target)
-    partners = {name: texts(found) for name, found in mapping(said.get("partners")).items()}
-    return _Table(drafts, {name: tuple(found) for name, found in targets.items()}, partners)
+        for one in _rows(found):
+            targets.setdefault(text(one.get("draft")) or "", []).append(target)
+    names = {name: tuple(found) for name, found in targets.items()}
+    return _Table(drafts, names, mapping(said.get("partners")))
 
 
 def _pair(target: str, said: Mapping[str, Any]) -> ModelPair:

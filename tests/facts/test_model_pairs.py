@@ -104,12 +104,17 @@ def test_every_name_in_the_file_is_one_of_the_index() -> None:
         '{"format": 1, "drafts": {"a/b": 7, "c/d": [3, null]}, "partners": {"a/b": [1, {}]}}',
     ],
 )
-def test_a_file_that_is_something_else_knows_no_draft(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_something_else_knows_no_draft(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / model_pairs.FILE
     path.write_text(text)
     found = model_pairs._read(path)
-    assert not any(found.drafts.values()) and not found.targets
-    assert not any(found.partners.values())
+    monkeypatch.setattr(model_pairs, "_table", lambda: found)
+    model_pairs._made_for.cache_clear()
+    for name in ("a/b", "c/d"):
+        assert not model_pairs.candidates_for(name) and not model_pairs.targets_of(name)
+    model_pairs._made_for.cache_clear()
 
 
 def test_no_file_knows_no_draft(tmp_path: Path) -> None:
