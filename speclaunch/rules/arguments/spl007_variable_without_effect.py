@@ -14,12 +14,11 @@ _OWN_RULE = spec_v2.VARIABLE
 
 def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict a variable that nothing reads."""
-    variables = plan.catalogue.variables
     for name in plan.request.env:
         if name == _OWN_RULE:
             continue
         dead = dead_variable(name, plan.request.version)
-        declared = variables.get(name)
+        declared = plan.catalogue.variables.get(name)
         if dead is None and (declared is None or declared.read):
             continue
         yield Verdict(
