@@ -114,7 +114,10 @@ def _files(asked: LintWords) -> Files:
     said += [tuple(map(str, asked.models)), tuple(map(str, asked.config_dir))]
     wanted = not (asked.online or asked.no_cache)  # the hub may say something else tomorrow
     kept, installed = opened(said, remembered_engine, wanted=wanted)
-    return Files(asked.paths or (".",), stdin, asked.config_dir, options, kept, asked.jobs)
+    files = Files(asked.paths or (".",), stdin, asked.config_dir, options, kept, asked.jobs)
+    if not versions:  # interpreters answer while the modules that check are imported
+        files.before_checking = installed
+    return files
 
 
 def _skipped(report: Report) -> bool:

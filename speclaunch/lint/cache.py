@@ -9,6 +9,7 @@ missing, broken, or of another user is as good as none; what cannot be written i
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import stat
@@ -111,7 +112,7 @@ def opened(
     wanted: bool = True,
 ) -> tuple[Cache | None, Callable[[], str | None]]:
     """The cache for the options `asked`, and what tells the installed engine with its help."""
-    without = None, lambda: installed(None)
+    without = None, functools.cache(lambda: installed(None))
     if not wanted or os.environ.get(SWITCH):
         return without
     try:
@@ -121,13 +122,7 @@ def opened(
     around += [os.environ.get(name) for name in _VARIABLES]
     folder = str(speclaunch_home() / FOLDER)
     for_engine = Cache(folder, json.dumps(around), Now(lambda: None))
-    found: list[str | None] = []
-
-    def ask() -> str | None:
-        if not found:
-            found.append(installed(for_engine))
-        return found[0]
-
+    ask = functools.cache(lambda: installed(for_engine))
     return Cache(folder, json.dumps([around, *asked]), Now(ask)), ask
 
 

@@ -39,7 +39,8 @@ def _find() -> str | None:
 
     def meanwhile() -> None:
         """Import what is needed next: it takes as long as the interpreters do."""
-        import_module("speclaunch.lint.run")
+        for name in ("speclaunch.lint.collect", "speclaunch.lint.run"):
+            import_module(name)
 
     try:
         return at_hand(find_runtime(None, meanwhile=meanwhile))

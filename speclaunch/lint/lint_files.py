@@ -51,7 +51,8 @@ class Outcome:
 class Files:
     """The files to lint, and how.
 
-    `options` is asked once a file has to be checked. `jobs` None: as many processes as pay.
+    `options` is asked once a file has to be checked; `before_checking` is called before that and
+    before the modules that check are imported. `jobs` None: as many processes as pay.
     """
 
     paths: Sequence[str]
@@ -60,6 +61,7 @@ class Files:
     options: Callable[[], Options]
     cache: Cache | None = None
     jobs: int | None = None
+    before_checking: Callable[[], object] = lambda: None
 
     def outcomes(self) -> Iterator[Outcome]:
         """What is known of each, in their order."""
@@ -113,6 +115,8 @@ class Files:
         return self.cache.name(b"file", path, str(file.is_named).encode(), data)
 
     def _checked(self, files: Sequence[FoundFile]) -> Generator[Outcome, None, None]:
+        if files:
+            self.before_checking()
         processes = self._processes(len(files))
         first = files if processes == 1 else files[:_FIRST]
         for file in first:

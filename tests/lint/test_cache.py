@@ -373,3 +373,18 @@ def test_the_stamp_of_the_installation_is_quick() -> None:
 def test_results_of_the_hub_and_of_standard_input_are_not_kept(place: Place) -> None:
     assert isinstance(place.lint("-"), Said)
     assert not [path for path in place.entries if "stdin" in path.read_text()]
+
+
+def test_the_installed_engine_is_looked_for_once() -> None:
+    """Also where nothing is kept: for a thousand files no thousand interpreters are started."""
+    asked: list[object] = []
+
+    def found(kept: object) -> str:
+        asked.append(kept)
+        return "0.5.18"
+
+    for wanted in (False, True):
+        asked.clear()
+        _, installed = cache_module.opened([], found, wanted=wanted)
+        assert [installed(), installed()] == ["0.5.18", "0.5.18"]
+        assert len(asked) == 1
