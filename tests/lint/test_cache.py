@@ -375,8 +375,12 @@ def test_results_of_the_hub_and_of_standard_input_are_not_kept(place: Place) -> 
     assert not [path for path in place.entries if "stdin" in path.read_text()]
 
 
-def test_the_installed_engine_is_looked_for_once() -> None:
+def test_the_installed_engine_is_looked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where nothing is kept: for a thousand files no thousand interpreters are started."""
+    monkeypatch.delenv(cache_module.SWITCH, raising=False)
+    monkeypatch.setenv("SPECLAUNCH_HOME", str(tmp_path))
     asked: list[object] = []
 
     def found(kept: object) -> str:
