@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolution.working import Working, counted
-from speclaunch.plan.topics.graphs import MOST, SIZES
+from speclaunch.plan.topics.graphs import MOST, SIZES, span
 
 
 def resolve_sizes(working: Working) -> None:
@@ -50,13 +50,13 @@ def _listed(working: Working, most: int) -> list[int]:
     With an algorithm there is less padding for small batches; whatever the word is.
     """
     if working.value("disable_cuda_graph_padding"):
-        sizes = _span(1, most)
+        sizes = span(1, most)
     elif working.given("speculative_algorithm") is None:
-        sizes = [1, 2, 4, 8, 12, *_span(16, 256, 8), *_span(272, 511, 16), *_span(512, most, 32)]
+        sizes = [1, 2, 4, 8, 12, *span(16, 256, 8), *span(272, 511, 16), *span(512, most, 32)]
     else:
-        middle = _span(40, 64 if working.in_versions(">=0.5.4.post2") else 60, 4)
-        sizes = [*_span(1, 8), *_span(10, 32, 2), *middle, *_span(72, 256, 8)]
-        sizes += _span(272, most, 16)
+        middle = span(40, 64 if working.in_versions(">=0.5.4.post2") else 60, 4)
+        sizes = [*span(1, 8), *span(10, 32, 2), *middle, *span(72, 256, 8)]
+        sizes += span(272, most, 16)
     sizes = [size for size in sizes if size <= most]
     if working.in_versions(">=0.5.10") and most not in sizes:
         sizes.append(most)
@@ -71,9 +71,9 @@ def _for_a_cpu(working: Working) -> None:
     else:
         most = int(working.value("torch_compile_max_bs") or working.number(MOST))
         if working.value("disable_cuda_graph_padding"):
-            sizes = _span(1, most)
+            sizes = span(1, most)
         else:
-            sizes = [*_span(1, 16), *_span(18, 30, 2), *_span(32, 80, 4), *_span(84, most, 8), most]
+            sizes = [*span(1, 16), *span(18, 30, 2), *span(32, 80, 4), *span(84, most, 8), most]
         found = sorted({size for size in sizes if size <= most})
         source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:535, 0.5.10 server_args.py:1377"
         working.set(SIZES, found, _told(found, "the list of a CPU"), source)
@@ -90,24 +90,24 @@ def _by_the_runner(working: Working) -> list[int]:
     if most:
         sizes = [size for size in sizes if size <= most]
         if sizes and max(sizes) < most:
-            sizes.extend(range(max(sizes), most + 1, 16))
+            sizes.extend(span(max(sizes), most, 16))
     return sorted(set(sizes))
 
 
 def _runner_default(working: Working) -> list[int]:
     old = working.in_versions("<0.4.7")
     if working.algorithm is not None:
-        end = _span(40, 160, 16) if old else [*_span(40, 63, 8), *_span(80, 160, 16)]
-        sizes = [*_span(1, 8), *_span(10, 32, 2), *end]
+        end = span(40, 160, 16) if old else [*span(40, 63, 8), *span(80, 160, 16)]
+        sizes = [*span(1, 8), *span(10, 32, 2), *end]
     elif working.value("disable_cuda_graph_padding"):
-        sizes = [*_span(1, 32), *_span(40 if old else 48, 160, 16)]
+        sizes = [*span(1, 32), *span(40 if old else 48, 160, 16)]
     else:
-        sizes = [1, 2, 4, 8, *_span(16, 160, 8)]
+        sizes = [1, 2, 4, 8, *span(16, 160, 8)]
     memory = working.gpu_memory
     if memory is not None and memory > (96 if old else 90) * 1024:
-        sizes += _span(160, 256, 8)
+        sizes += span(160, 256, 8)
     if memory is not None and not old and memory > 160 * 1000:
-        sizes += _span(256, 512, 16)
+        sizes += span(256, 512, 16)
     return sizes
 
 
@@ -150,8 +150,3 @@ def _alignment(working: Working, ranks: int) -> tuple[int, int]:
     if working.in_versions(">=0.5.9") and base % context != 0:
         base *= context
     return base, max(1, width)
-
-
-def _span(first: int, last: int, step: int = 1) -> list[int]:
-    """A range with its end."""
-    return list(range(first, last + 1, step))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from speclaunch.plan.resolution.prefill_graphs import given_backend
 from speclaunch.plan.resolution.working import Working, counted
-from speclaunch.plan.topics.graphs import BACKENDS_BY_PHASE, EAGER
+from speclaunch.plan.topics.graphs import BACKENDS_BY_PHASE, EAGER, span
 from speclaunch.plan.topics.graphs import PREFILL_BACKEND as BACKEND
 
 LIST = "cuda_graph_bs_prefill"
@@ -96,7 +96,7 @@ def _spans(working: Working, most: int) -> list[int]:
         spans += [(first, 1024, 64), (1280, 4096, 256), (4608, most, 512)]
     else:
         spans += [(640, 4096, 128), (4352, most, 256)]
-    sizes = [size for low, high, step in spans for size in range(low, high + 1, step)]
+    sizes = [size for low, high, step in spans for size in span(low, high, step)]
     return [size for size in sizes if size <= most]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from speclaunch.plan.settings import Settings
+from speclaunch.plan.settings import Settings, UnknownValueError
 
 SIZES = "cuda_graph_bs_decode"
 MOST = "cuda_graph_max_bs_decode"
@@ -42,3 +42,19 @@ def prefill_is_captured(settings: Settings) -> bool:
         return not settings.value(PIECEWISE)
     asked = settings.in_versions(">=0.5.5") and settings.value("enable_piecewise_cuda_graph")
     return bool(asked)
+
+
+_MOST_SIZES = 1 << 16
+"""Of one list; the engines' own have some hundreds."""
+
+
+def span(first: int, last: int, step: int = 1) -> list[int]:
+    """Sizes of graphs from one to another, that one included.
+
+    Raises UnknownValueError for more than any engine could capture: a slip of the keys must not
+    fill the memory.
+    """
+    sizes = range(first, last + 1, step)
+    if len(sizes) > _MOST_SIZES:
+        raise UnknownValueError(f"a list of {len(sizes):,} sizes of CUDA graphs is not worked out")
+    return list(sizes)
