@@ -15,6 +15,8 @@ from speclaunch.record import record
 class Shard(Enum):
     """Among which ranks a weight is divided."""
 
+    __hash__ = object.__hash__  # members are one of a kind; Enum's own is Python, and hot here
+
     TENSOR = auto()
     ATTENTION = auto()
     """Heads: among the ranks that share a batch's attention."""
@@ -31,6 +33,8 @@ class Shard(Enum):
 
 class WeightRole(Enum):
     """What a weight belongs to."""
+
+    __hash__ = object.__hash__
 
     BODY = auto()
     EMBEDDING = auto()

@@ -84,6 +84,11 @@ class CountedWeights:
         """Elements of all matrices."""
         return sum(matrix.parameters for matrix in self.matrices)
 
+    @cached_property
+    def sums(self) -> dict[tuple[object, ...], tuple[float, float, Loaded]]:
+        """What was added up before, by how it is divided: see `_loaded_bytes`."""
+        return {}
+
 
 _recent: OrderedDict[int, tuple[Checkpoint, CountedWeights | str]] = OrderedDict()
 """The checkpoints asked for last, or why one cannot be counted: three rules ask about each
@@ -282,18 +287,50 @@ def _size(plan: Plan, checkpoint: Checkpoint, roles: frozenset[WeightRole], meth
     element = ELEMENT_BYTES[serving_dtype(checkpoint, plan.value("dtype"))]
     loaded = loaded_in(plan, stored, element, ranks)
     config = ModelConfig.of(checkpoint)
-    own = [matrix for matrix in found.matrices if matrix.role in roles]
-    most = max(stage_bytes(plan, config, own, loaded))
+    most, all_ranks = _loaded_bytes(plan, config, found, roles, loaded)
     ratio = _ratio_to_files(checkpoint, config, found)
     if ratio is None:
         return _evenly(checkpoint, ranks, roles, "the config does not describe the files")
     exact = stored is NOT_QUANTISED and abs(ratio - 1) < _CLOSE and not _has_vision(found)
     exact = exact and not checkpoint.weights_rounded
     source = "config" if checkpoint.weight_bytes is None else _files(checkpoint)
-    whole = sum(size_of(matrix, stored, element) for matrix in own) * ratio
+    whole = all_ranks * ratio
     parts = f", {most * ratio / whole:.3g} of it on a rank" if _is_divided(ranks) and whole else ""
     why = f"{whole / _GIB:.2f} GiB by the {source}{parts}"
     return Size(round(most * ratio), why, exact)
+
+
+def _loaded_bytes(
+    plan: Plan,
+    config: ModelConfig,
+    found: CountedWeights,
+    roles: frozenset[WeightRole],
+    loaded: Loaded,
+) -> tuple[float, float]:
+    """Bytes on the rank that has most, and on all as if nothing were repeated: added up once for
+    all deployments that divide a model alike. Raises UnknownValueError."""
+    layers, partition = config.layers, plan.env("SGLANG_PP_LAYER_PARTITION")
+    key = (
+        layers,
+        partition,
+        roles,
+        id(loaded.stored),
+        loaded.element,
+        loaded.ranks,
+        loaded.aligned,
+    )
+    known = found.sums.get(key)
+    if known is None:
+        own = [matrix for matrix in found.matrices if matrix.role in roles]
+        whole = sum(size_of(matrix, loaded.stored, loaded.element) for matrix in own)
+        known = max(stage_bytes(plan, config, own, loaded)), whole, loaded
+        if len(found.sums) >= _MOST_SUMS:
+            found.sums.clear()
+        found.sums[key] = known
+    return known[0], known[1]
+
+
+_MOST_SUMS = 256
 
 
 def _ratio_to_files(
