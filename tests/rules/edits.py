@@ -30,6 +30,11 @@ _SPECIFIER = re.compile(rf"(?:>=|<=|==|!=|<|>){_VERSION}(?:,(?:>=|<=|==|!=|<|>){
 Edit = tuple[Any, str, tuple[Any, str, Any]]
 
 
+def _is_for_types(test: ast.expr) -> bool:
+    """`if TYPE_CHECKING:`, which decides nothing that runs."""
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
+
+
 def edits(tree: ast.Module) -> Iterator[Edit]:
     """Each change: the node that it is told at, what it is, and how it is made."""
     apart = _left_alone(tree)
@@ -38,7 +43,7 @@ def edits(tree: ast.Module) -> Iterator[Edit]:
         if id(node) in apart:
             continue
         if isinstance(node, ast.If | ast.IfExp | ast.While):
-            if not _is_turned_itself(node.test):
+            if not _is_turned_itself(node.test) and not _is_for_types(node.test):
                 negated = ast.UnaryOp(ast.Not(), node.test)
                 yield node.test, "condition negated", (node, "test", negated)
         elif isinstance(node, ast.comprehension):

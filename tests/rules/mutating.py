@@ -237,9 +237,10 @@ def _noticed(mutant: Mutant) -> str:
                 return "it cannot be imported"
             if name in _RULE_MODULES and _codes(rules) != _codes(rules_of(sys.modules[name])):
                 return "a rule is gone, whose cases are there"
-            for rule in rules:
-                if found := first_complaint(rule):
-                    return found
+            with _in_place_of(held):  # for what a check imports when it is called
+                for rule in rules:
+                    if found := first_complaint(rule):
+                        return found
     return ""
 
 

@@ -23,7 +23,7 @@ def divides(
     `plan/division.py`; `instead` is what to do where no smaller `tp_size` alone helps."""
 
     def check(plan: Plan) -> Iterator[Verdict]:
-        if gpu_ranks(plan).tensor < 2:
+        if gpu_ranks(plan).tensor < 2:  # same either way: division.py asks it again
             return
         from speclaunch.plan import division  # noqa: PLC0415  it counts weights
 
