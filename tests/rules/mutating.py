@@ -36,6 +36,7 @@ STORED = Path(__file__).parent / "mutants.json"
 ROOT = Path(speclaunch.rules.__path__[0])
 _MACHINERY = {
     "examine",
+    "finding",
     "grounds",
     "interface",
     "messages",
