@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from speclaunch.cli.formats import OutputFormat
-from speclaunch.cli.launching import LaunchWords, launch_recipe
 from speclaunch.cli.options import (
     Assume,
     ConfigDirs,
@@ -76,7 +75,9 @@ def launch(
     ] = OutputFormat.TEXT,
 ) -> None:
     """Start the engine of a recipe, check that it speculates, and stay until it ends."""
-    words = LaunchWords(
+    from speclaunch.cli import launching  # a completion of options needs nothing of it
+
+    words = launching.LaunchWords(
         overrides=tuple(overrides),
         config_dir=tuple(config_dir or ()),
         engine=engine,
@@ -95,4 +96,4 @@ def launch(
         ignore=tuple(ignore or ()),
         output_format=output_format,
     )
-    raise typer.Exit(launch_recipe(words))
+    raise typer.Exit(launching.launch_recipe(words))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from speclaunch.cli import commands, launch, quick
+from speclaunch.cli import commands, launching, quick
 from speclaunch.cli.launching import LaunchWords
 from speclaunch.cli.quick import quick_launch
 
@@ -28,7 +28,7 @@ def framework() -> Any:
 
 def read(framework: Any, words: list[str], monkeypatch: pytest.MonkeyPatch) -> LaunchWords:
     seen: list[LaunchWords] = []
-    monkeypatch.setattr(launch, "launch_recipe", lambda asked: seen.append(asked) or 0)
+    monkeypatch.setattr(launching, "launch_recipe", lambda asked: seen.append(asked) or 0)
     framework(words, standalone_mode=False, prog_name="launch")
     return seen[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 
@@ -53,6 +54,23 @@ def test_little_is_loaded_for_little(words: list[str]) -> None:
     assert not [name for name in found if name.startswith(HEAVY)]
     if words == ["--version"]:
         assert not [name for name in found if name.startswith("rich")]
+
+
+@pytest.mark.parametrize("line", ["speclaunch ", "speclaunch launch --e", "speclaunch lint --e"])
+def test_a_completion_loads_no_rules_and_no_launcher(line: str) -> None:
+    environment = {**os.environ, "_SPECLAUNCH_COMPLETE": "complete_bash"}
+    environment |= {"_TYPER_COMPLETE_ARGS": line, "COMP_WORDS": line, "COMP_CWORD": "1"}
+    code = LOADED.format(words=[])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.split()
+    heavy = (
+        *("hydra", "omegaconf", "rich", "speclaunch.plan.", "speclaunch.planning"),
+        *("speclaunch.rules.registry", "speclaunch.rules.interface"),
+        *("speclaunch.launch.session", "speclaunch.launch.supervisor"),
+    )
+    assert not [name for name in done.stderr.split() if name.startswith(heavy)]
 
 
 def test_a_check_of_a_script_needs_no_hydra() -> None:
