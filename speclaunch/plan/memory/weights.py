@@ -10,11 +10,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import product
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.budget import Size
 from speclaunch.plan.memory.drafts import Draft, draft_of
+from speclaunch.plan.memory.files_ratio import ratio_to_files
 from speclaunch.plan.memory.matrices import Matrix, Shard, WeightRole
 from speclaunch.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
 from speclaunch.plan.memory.models import (
@@ -219,8 +219,6 @@ _GIB = 1 << 30
 _MODEL = frozenset({WeightRole.BODY, WeightRole.EMBEDDING, WeightRole.HEAD, WeightRole.VISION})
 _MTP = frozenset({WeightRole.MTP, WeightRole.MTP_COPY})
 _CLOSE = 0.001
-_FAR = 0.25
-"""Where count and files differ by more, the config does not describe the files."""
 
 
 def weight_size(plan: Plan, *, draft: bool = False) -> Size:
@@ -336,35 +334,15 @@ _MOST_SUMS = 256
 def _ratio_to_files(
     checkpoint: Checkpoint, config: ModelConfig, found: CountedWeights
 ) -> float | None:
-    """The files' bytes by the config's; 1 without files, None where they are of something else.
-
-    Files may lack or repeat what the config does not tell: a head that is tied, the embedding of a
-    draft, MTP layers and their copies. The nearest of these is what they hold.
-    """
-    total = checkpoint.weight_bytes
-    if total is None:
+    """The files' bytes by the config's; see `ratio_to_files`."""
+    if checkpoint.weight_bytes is None:
         return 1.0
     sizes = {role: found.bytes([role]) for role in WeightRole}
-    sizes[WeightRole.BODY] += sizes.pop(WeightRole.VISION)
     extra = 0
     if not sizes[WeightRole.HEAD] and sizes[WeightRole.EMBEDDING]:
         extra = round(size_of(head(config), found.stored, found.element))
-    draft = is_draft_model(config.architecture)
-    optional = [sizes[WeightRole.MTP_COPY], extra]
-    if checkpoint.mtp_weights is None:
-        optional.append(sizes[WeightRole.MTP])
-    if draft:
-        optional += [sizes[WeightRole.EMBEDDING], sizes[WeightRole.HEAD]]
-    fixed = sum(sizes.values()) + extra - sum(optional)
-    choices = [
-        fixed + sum(size for size, taken in zip(optional, chosen, strict=True) if taken)
-        for chosen in product((True, False), repeat=len(optional))
-    ]
-    nearest = min(choices, key=lambda size: abs(size - total))
-    if nearest <= 0:
-        return None
-    ratio = total / nearest
-    return ratio if abs(ratio - 1) <= _FAR else None
+    is_draft = is_draft_model(config.architecture)
+    return ratio_to_files(checkpoint, sizes, extra, is_draft=is_draft)
 
 
 def _evenly(checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], why: str) -> Size:
