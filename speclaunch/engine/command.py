@@ -125,6 +125,8 @@ def spell(args: Mapping[str, Any], env: Mapping[str, str | None], catalogue: Cat
 def is_secret_key(key: str) -> bool:
     """Whether an override's key (`args.api_key`, `++engine.env.HF_TOKEN`) holds a secret."""
     section, _, name = key.lstrip("+~").rpartition(".")
+    if section.startswith("roles."):
+        section = section.split(".", 2)[-1]
     return (section == "args" and is_secret_argument(name)) or (
         section == "engine.env" and is_secret_variable(name)
     )

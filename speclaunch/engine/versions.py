@@ -134,6 +134,29 @@ def precedes(version: str, other: str) -> bool:
     return within(version, f"<{other}")
 
 
+def nearest(text: str, held: Sequence[str]) -> ResolvedVersion:
+    """As `resolve`, and for a release that is older than all, or between two lines, the nearest
+    one, with a note. Raises UnknownVersion for what is no version at all."""
+    try:
+        return resolve(text, held)
+    except UnknownVersion:
+        matched = _SPELLING.match(text)
+        spelled = matched["version"] if matched else text.strip()
+        asked = _asked(text, spelled, held)
+        below = [version for version in held if _parse(version) < asked]
+        found = below[-1] if below else held[0]
+        why = "no release that is known" if below else "older than every known release"
+        note = f"SGLang {spelled} is {why}; {found} is used"
+        return ResolvedVersion(text, found, exact=False, note=note)
+
+
+def is_of_its_line(found: ResolvedVersion) -> bool:
+    """Whether a release was asked for, and it or a post-release of it was found."""
+    asked = found.asked.strip().removeprefix("v")
+    plain, held = _plain_key(asked), _plain_key(found.held)
+    return found.exact or (plain is not None and held is not None and plain[0] == held[0])
+
+
 def resolve(text: str, held: Sequence[str]) -> ResolvedVersion:
     """The version of ``held`` (ascending) for ``text``; see ``catalogue.resolve_version``."""
     if text in held:

@@ -56,18 +56,27 @@ _DEFAULTS = {
 from transformers 4.51 to 5.19. A draft for a long target that leaves it out is a draft of 2048."""
 
 
-def context_lengths(config: Mapping[str, Any]) -> tuple[int | None, int | None]:
+def context_lengths(
+    config: Mapping[str, Any], in_file: Mapping[str, Any] | None = None
+) -> tuple[int | None, int | None]:
     """What an engine before 0.5.10 and one from then on derive from a text model's config.
 
-    None where the config does not say it, or says it so that the engine stumbles.
+    `in_file`: the config as its file has it, where `json_model_override_args` changed it since:
+    transformers 5 fills in what it reads, not what the engine puts in afterwards (0.5.23
+    srt/utils/hf_transformers/config.py:405). None where the config does not say the length, or
+    says it so that the engine stumbles.
     """
     length = _length(config)
     if length is None:
         return None, None
-    scaling = mapping(config.get("rope_scaling"))
-    newer = scaling or mapping(config.get("rope_parameters"))
-    unscaled = _kind(newer) in _FILLED_IN or text(config.get("model_type")) in _BY_LAYER
+    scaling, newer = mapping(config.get("rope_scaling")), _newer(config)
+    filled_in = _kind(newer if in_file is None else _newer(in_file)) in _FILLED_IN
+    unscaled = filled_in or text(config.get("model_type")) in _BY_LAYER
     return _scaled(length, scaling), length if unscaled else _scaled(length, newer)
+
+
+def _newer(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping(config.get("rope_scaling")) or mapping(config.get("rope_parameters"))
 
 
 def _length(config: Mapping[str, Any]) -> int | None:

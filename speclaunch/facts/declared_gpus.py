@@ -12,7 +12,7 @@ from speclaunch.patterns import lazy
 
 AUTO = "auto"
 """What a recipe says for the hardware of the machine that it is launched on."""
-_MAX_COUNT = 64
+_MAX_COUNT = 9999
 
 
 def _nvidia(name: str, memory_mib: int, capability: int) -> Hardware:
@@ -107,8 +107,8 @@ _BY_KEY |= {_key(alias): _BY_KEY[_key(name)] for alias, name in _ALIASES.items()
 
 
 def declare(said: str) -> Hardware:
-    """`h100`, `h100-80gb:8`, `a100-40gb`, `rtx4090`, `mi300x`, `cpu`: name and number of GPUs.
-    Without a number it is the kind alone (`Hardware.counted`).
+    """`h100`, `h100-80gb:8`, `a100-40gb`, `rtx4090`, `mi300x`, `cpu`: name and number of GPUs, on
+    one machine or (`h100:256`) on all. Without a number it is the kind alone (`Hardware.counted`).
 
     Upper case, dashes and the words of a vendor's own name do not matter. Raises InputError for
     a name or a number that is none.

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speclaunch import reads
-from speclaunch.engine.catalogue import UnknownVersion, add_fork, resolve_version
+from speclaunch.engine.catalogue import UnknownVersion, add_fork, held_versions, resolve_version
 from speclaunch.engine.forks import is_path
-from speclaunch.engine.versions import ResolvedVersion
+from speclaunch.engine.versions import ResolvedVersion, nearest
 from speclaunch.errors import InputError, LaunchError, Problem
 
 if TYPE_CHECKING:
@@ -21,18 +21,35 @@ INSTALLED = "installed"
 def named(text: str) -> ResolvedVersion:
     """What `--engine` names: a version, `installed`, or a path.
 
-    Raises InputError, and LaunchError where none is installed.
+    Raises InputError, also where none is installed.
     """
     if text == INSTALLED:
         from speclaunch.facts.runtime import find_runtime  # noqa: PLC0415  slow to import
 
-        return ResolvedVersion(text, read_installed(find_runtime(None)), exact=True)
+        try:
+            return ResolvedVersion(text, read_installed(find_runtime(None)), exact=True)
+        except LaunchError as error:
+            said = f"no engine is installed: {error.problems[0].message}"
+            remedy = f"name a release, such as {held_versions()[-1]}, or the path of a package"
+            raise InputError(Problem(said, help=remedy)) from error
     return resolve_version(text)
 
 
+def nearest_release(text: str) -> ResolvedVersion:
+    """As `named`, but an unknown release is answered by the nearest one, with a note.
+
+    Raises InputError for what is no version, and where none is installed.
+    """
+    try:
+        return named(text)
+    except UnknownVersion:
+        return nearest(text, held_versions())
+
+
 def listed(text: str) -> tuple[ResolvedVersion, ...]:
-    """What `--engine VERSION[,VERSION…]` names. Raises InputError, also for no name at all."""
-    return tuple(named(name) for name in names(text))
+    """What `--engine VERSION[,VERSION…]` names, to be checked for: an unknown release is answered
+    by the nearest one. Raises InputError, also for no name at all."""
+    return tuple(nearest_release(name) for name in names(text))
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -35,6 +35,10 @@ class Gpu:
     processes: tuple[OtherProcess, ...] = ()
 
 
+MOST_ON_A_MACHINE = 64
+"""No machine has more GPUs: a larger number is that of all machines together (`--nnodes`)."""
+
+
 @record
 class Hardware:
     """The accelerators of a machine, all of one kind.
@@ -61,6 +65,11 @@ class Hardware:
     def known_count(self) -> int | None:
         """The number of GPUs; None where only their kind is known."""
         return self.count if self.counted or self.gpus else None
+
+    @property
+    def is_of_all_machines(self) -> bool:
+        """Whether the number of GPUs can only be that of several machines."""
+        return self.count > MOST_ON_A_MACHINE
 
     @property
     def device(self) -> str:

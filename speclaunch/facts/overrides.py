@@ -43,8 +43,8 @@ def overridden(found: Checkpoint, changes: Mapping[str, Any]) -> Checkpoint:
             config[key] = value
     known = {name: found.told(name) for name in _OF_FILES}
     updated = merged(found.raw, config)
-    said = from_config(found.name, updated, found.path, **known)
+    said = from_config(found.name, updated, found.path, in_file=found.raw, **known)
     if said.told("quantization") is None and found.told("quantization") is not None:
         beside = {name: found.told(name) for name in _QUANTIZATION}
-        return from_config(found.name, updated, found.path, **known, **beside)
+        return from_config(found.name, updated, found.path, in_file=found.raw, **known, **beside)
     return said

@@ -1,29 +1,106 @@
-"""`speclaunch.toml`: what a repository says for all files below it.
+"""What a repository says for all files below it: `speclaunch.toml`, or `[tool.speclaunch]`.
 
-Only `[assume]` so far: checkpoints whose facts are taken to be those of another one.
+The keys, their types and the assumptions are checked here, for every verb; versions, hardware and
+rule codes where they are used (lint/configuration.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from speclaunch import reads
-from speclaunch.engine.nearest import nearest
+from speclaunch.engine.forks import is_path
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.facts.hub_name import HUB_NAME
-from speclaunch.facts.repository_facts import upward
-from speclaunch.facts.safe_json import UnreadableFileError, is_file, read_start
-from speclaunch.patterns import lazy
+from speclaunch.facts.project_file import FILE, ProjectFile, nearest_file, read_project_file
+from speclaunch.facts.safe_json import is_directory, is_file
+from speclaunch.record import record
 
-FILE = "speclaunch.toml"
-_MOST_BYTES = 1 << 20
-_TABLES = ("assume",)
-_LINE = lazy(r"line (\d+), column (\d+)")
+KEYS = (
+    *("ask", "assume", "baseline", "config-dir", "engine", "exclude", "extend", "hardware"),
+    *("ignore", "models", "overrides", "select"),
+)
+OVERRIDE_KEYS = ("engine", "hardware", "ignore", "paths", "select")
+ASK = ("auto", "always", "never")
+"""The values of `--ask` (asking/mode.py)."""
+_MOST_FILES = 32
+"""In a chain of `extend`."""
 
 Assumptions = tuple[tuple[str, str], ...]
 """Pairs of a checkpoint and the one that it is taken to be as."""
+
+
+@record
+class Said:
+    """A value of a file, and where it stands. Paths are absolute."""
+
+    text: str
+    place: Place
+
+
+@record
+class Override:
+    """What holds for some paths: patterns as in `.gitignore`, counted from `folder`. None: what
+    the file says otherwise; `ignore` is added to that."""
+
+    folder: Path
+    paths: tuple[Said, ...]
+    engine: tuple[Said, ...] | None = None
+    hardware: Said | None = None
+    select: tuple[Said, ...] | None = None
+    ignore: tuple[Said, ...] = ()
+
+
+@record
+class Excluded:
+    """Patterns of what is left out below `folder`."""
+
+    folder: Path
+    patterns: tuple[Said, ...]
+
+
+@record
+class ProjectSettings:
+    """All of one file and of those that it extends; `file` None: there is none."""
+
+    file: Path | None = None
+    engine: tuple[Said, ...] = ()
+    hardware: Said | None = None
+    models: tuple[Said, ...] = ()
+    assume: Assumptions = ()
+    config_dirs: tuple[Said, ...] = ()
+    select: tuple[Said, ...] = ()
+    ignore: tuple[Said, ...] = ()
+    exclude: Excluded | None = None
+    overrides: tuple[Override, ...] = ()
+    baseline: Said | None = None
+    ask: Said | None = None
+
+    @property
+    def model_dirs(self) -> tuple[Path, ...]:
+        """The directories of checkpoints."""
+        return tuple(Path(one.text) for one in self.models)
+
+
+@record
+class SettingsFrom:
+    """Which file counts: `file`, else the nearest of each folder; none where not `wanted`."""
+
+    file: Path | None = None
+    wanted: bool = True
+
+    def file_for(self, folder: Path) -> Path | None:
+        """The file that counts in a folder. Raises InputError."""
+        return self.file or nearest_file(folder) if self.wanted else None
+
+    def of(self, folder: Path) -> ProjectSettings:
+        """The settings for what lies in a folder. Raises InputError with every problem."""
+        path = self.file_for(folder)
+        return ProjectSettings() if path is None else project_settings(path)
 
 
 def assumption(text: str) -> tuple[str, str]:
@@ -39,50 +116,210 @@ def assumption(text: str) -> tuple[str, str]:
     return name, other
 
 
-@reads.remembered(1024)
-def assumed_above(directory: Path) -> Assumptions:
-    """The assumptions of the nearest `speclaunch.toml` in a directory or above it.
-
-    Raises InputError for a file that is not of its form.
-    """
-    for folder in upward(directory):
-        if is_file(folder / FILE):
-            return _assumptions(folder / FILE)
-    return ()
+def project_settings(path: Path) -> ProjectSettings:
+    """What a file says, with what it extends. Raises InputError with every problem in it."""
+    settings, problems = read_settings(path)
+    if problems:
+        raise InputError(problems)
+    return settings
 
 
-def _assumptions(path: Path) -> Assumptions:
-    import tomllib  # noqa: PLC0415  most repositories have no such file
-
-    try:
-        data, size = read_start(path, _MOST_BYTES)
-        if size > _MOST_BYTES:
-            raise UnreadableFileError(f"{FILE} has {size} bytes, more than {_MOST_BYTES}")
-        said = tomllib.loads(data.decode("utf-8"))
-    except UnreadableFileError as error:
-        raise InputError(Problem(str(error), place=Place(str(path)))) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        at = _LINE.search(str(error))
-        last = max(1, len(data.splitlines()))  # "at end of document"
-        line, column = (int(at[1]), int(at[2])) if at else (last, 1)
-        place = Place(str(path), line, column)
-        raise InputError(Problem(f"{FILE} is not TOML: {error}", place)) from None
-    for key in said:
-        if key not in _TABLES:
-            raise _refused(path, f"unknown table `{key}`", key, nearest(key, _TABLES))
-    table: Any = said.get("assume", {})
-    if not isinstance(table, Mapping):
-        raise _refused(path, "`assume` is not a table of names", "assume")
-    for name, other in table.items():
-        if not isinstance(other, str) or HUB_NAME.match(other) is None:
-            why = f"`{name}` is assumed to be as {other!r:.80}, which is not ORGANISATION/NAME"
-            raise _refused(path, why, name)
-    return tuple(table.items())
+@reads.remembered(256)
+def read_settings(path: Path) -> tuple[ProjectSettings, tuple[Problem, ...]]:
+    """What can be made of a file and those that it extends, and what is wrong with them, in order.
+    Raises InputError where one is no TOML, or is not there."""
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for file in reversed(_chain(path)):  # what is extended comes first
+        checked = _Checked(file)
+        own = checked.values()
+        problems = [*checked.problems, *problems]
+        own["assume"] = (values.get("assume") or {}) | own.get("assume", {})
+        own["overrides"] = (*values.get("overrides", ()), *own.get("overrides", ()))
+        values |= own
+    values["assume"] = tuple(values["assume"].items())
+    return ProjectSettings(path, **values), tuple(problems)
 
 
-def _refused(path: Path, why: str, key: str, near: tuple[str, ...] = ()) -> InputError:
-    """With the line on which the key stands."""
-    lines = reads.read_text(path).splitlines()
-    at = next((number for number, line in enumerate(lines, 1) if key in line), 1)
-    remedy = f"did you mean `{near[0]}`?" if near else 'write "org/name" = "org/sibling"'
-    return InputError(Problem(f"{FILE}: {why}", place=Place(str(path), at, 1), help=remedy))
+def _chain(path: Path) -> list[ProjectFile]:
+    """A file, and those that it extends one after the other."""
+    chain = [read_project_file(path)]
+    while "extend" in chain[-1].table:
+        last = chain[-1]
+        said = last.table["extend"]
+        if not isinstance(said, str) or not said:
+            break  # told with the other problems
+        place = last.place("extend")
+        found = _beside(last.path, said)
+        if not is_file(found):
+            raise InputError(Problem(f"`extend`: no such file: {said}", place))
+        if any(_same(found, one.path) for one in chain) or len(chain) >= _MOST_FILES:
+            help_ = "let each file extend one that does not lead back to it"
+            raise InputError(Problem(f"`extend` goes in a circle: {said}", place, help_))
+        chain.append(read_project_file(found))
+    return chain
+
+
+def _same(one: Path, other: Path) -> bool:
+    return reads.realpath(str(one)) == reads.realpath(str(other))
+
+
+def _beside(file: Path, said: str) -> Path:
+    """A path that a file names: relative to it."""
+    whole = file.parent / os.path.expanduser(said)  # noqa: PTH111  Path's own raises
+    return Path(os.path.normpath(whole))
+
+
+class _Checked:
+    """The values of one file, by the fields of `ProjectSettings`; all problems are collected."""
+
+    def __init__(self, file: ProjectFile) -> None:
+        self._file, self.problems = file, list[Problem]()
+
+    def values(self) -> dict[str, Any]:
+        """What the file says; what is of another type is left out."""
+        file = self._file
+        self._known(file.table, KEYS, ())
+        readers: dict[str, tuple[str, Callable[[], Any]]] = {
+            "ask": ("ask", self._ask),
+            "assume": ("assume", self._assume),
+            "baseline": ("baseline", lambda: self._path(self._text(("baseline",)))),
+            "config-dir": ("config_dirs", lambda: self._paths(("config-dir",))),
+            "engine": ("engine", lambda: self._engine(())),
+            "exclude": ("exclude", lambda: Excluded(file.path.parent, self._texts(("exclude",)))),
+            "extend": ("", lambda: self._text(("extend",))),
+            "hardware": ("hardware", lambda: self._text(("hardware",))),
+            "ignore": ("ignore", lambda: self._split(("ignore",))),
+            "models": ("models", lambda: self._paths(("models",))),
+            "overrides": ("overrides", self._overrides),
+            "select": ("select", lambda: self._split(("select",))),
+        }
+        found = {name: read() for key, (name, read) in readers.items() if key in file.table}
+        found.pop("", None)
+        return found
+
+    def _known(
+        self, table: Mapping[str, Any], keys: Sequence[str], at: tuple[str | int, ...]
+    ) -> None:
+        for key in table:
+            if key not in keys:
+                near = suggest(str(key), keys) or f"keys are {', '.join(keys)}"
+                self._refuse(f"unknown key `{key}`", self._file.key(*at, key), near)
+
+    def _ask(self) -> Said | None:
+        said = self._text(("ask",))
+        if said is None or said.text in ASK:
+            return said
+        near = suggest(said.text, ASK) or f"values are {', '.join(ASK)}"
+        self._refuse(f"`ask` cannot be {said.text!r:.80}", said.place, near)
+        return None
+
+    def _assume(self) -> dict[str, str]:
+        table = self._file.table["assume"]
+        if not isinstance(table, Mapping):
+            help_ = 'write "org/name" = "org/sibling"'
+            self._refuse("`assume` is not a table of names", self._file.place("assume"), help_)
+            return {}
+        for name, other in table.items():
+            if not isinstance(other, str) or HUB_NAME.match(other) is None:
+                why = f"`{name}` is assumed to be as {other!r:.80}, which is not ORGANISATION/NAME"
+                help_ = 'write "org/name" = "org/sibling"'
+                self._refuse(why, self._file.place("assume", name), help_)
+        return dict(table)
+
+    def _overrides(self) -> tuple[Override, ...]:
+        tables = self._file.table["overrides"]
+        if not isinstance(tables, list) or not all(isinstance(one, Mapping) for one in tables):
+            header = ".".join((*self._file.prefix, "overrides"))
+            why = "`overrides` is not an array of tables"
+            self._refuse(why, self._file.place("overrides"), f"write [[{header}]]")
+            return ()
+        return tuple(self._override(table, number) for number, table in enumerate(tables))
+
+    def _override(self, table: Mapping[str, Any], number: int) -> Override:
+        at = ("overrides", number)
+        self._known(table, OVERRIDE_KEYS, at)
+        if not table.get("paths"):
+            help_ = 'write paths = ["legacy/**"]'
+            self._refuse("`overrides` without `paths`", self._file.place(*at), help_)
+        return Override(
+            self._file.path.parent,
+            self._texts((*at, "paths")) if "paths" in table else (),
+            self._engine(at) if "engine" in table else None,
+            self._text((*at, "hardware")) if "hardware" in table else None,
+            self._split((*at, "select")) if "select" in table else None,
+            self._split((*at, "ignore")) if "ignore" in table else (),
+        )
+
+    def _engine(self, at: tuple[str | int, ...]) -> tuple[Said, ...]:
+        found = self._split((*at, "engine"))
+        if not found:
+            self._refuse("`engine` names no version", self._file.place(*at, "engine"))
+        return tuple(self._path(one) or one if is_path(one.text) else one for one in found)
+
+    def _split(self, at: tuple[str | int, ...]) -> tuple[Said, ...]:
+        """The parts of one text or of several, between commas."""
+        return tuple(
+            Said(part.strip(), one.place)
+            for one in self._texts(at)
+            for part in one.text.split(",")
+            if part.strip()
+        )
+
+    def _text(self, at: tuple[str | int, ...]) -> Said | None:
+        value, place = self._value(at), self._file.place(*at)
+        if isinstance(value, str) and value:
+            return Said(value, place)
+        self._refuse(f"`{at[-1]}` is not a text: {value!r:.80}", place)
+        return None
+
+    def _texts(self, at: tuple[str | int, ...]) -> tuple[Said, ...]:
+        """One text, or a list of them."""
+        value = self._value(at)
+        if not isinstance(value, list):
+            one = self._text(at)
+            return () if one is None else (one,)
+        found: list[Said] = []
+        for number, part in enumerate(value):
+            place = self._file.place(*at, number)
+            if isinstance(part, str) and part:
+                found.append(Said(part, place))
+            else:
+                self._refuse(f"`{at[-1]}` holds something else than texts: {part!r:.80}", place)
+        return tuple(found)
+
+    def _value(self, at: tuple[str | int, ...]) -> Any:
+        value: Any = self._file.table
+        for key in at:
+            value = value[key]
+        return value
+
+    def _path(self, said: Said | None) -> Said | None:
+        return None if said is None else Said(str(_beside(self._file.path, said.text)), said.place)
+
+    def _paths(self, at: tuple[str | int, ...]) -> tuple[Said, ...]:
+        """Directories: one of the repository (a relative path) exists, others may be elsewhere."""
+        found = [
+            Said(str(_beside(self._file.path, one.text)), one.place) for one in self._texts(at)
+        ]
+        for one, said in zip(found, self._texts(at), strict=True):
+            is_own = not said.text.startswith(("/", "~"))
+            if is_own and not is_directory(Path(one.text)):
+                self._refuse(f"`{at[-1]}`: no such directory: {said.text}", one.place)
+        return tuple(found)
+
+    def _refuse(self, why: str, place: Place, help_: str | None = None) -> None:
+        self.problems.append(Problem(f"{self._file.path.name}: {why}", place, help_))
+
+
+__all__ = [
+    "FILE",
+    "Assumptions",
+    "Excluded",
+    "Override",
+    "ProjectSettings",
+    "Said",
+    "SettingsFrom",
+    "assumption",
+    "project_settings",
+]

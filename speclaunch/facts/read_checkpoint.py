@@ -82,12 +82,17 @@ def read_checkpoint(
 
 
 def from_config(
-    name: str, config: Mapping[str, Any], path: Path | None = None, **known: Any
+    name: str,
+    config: Mapping[str, Any],
+    path: Path | None = None,
+    *,
+    in_file: Mapping[str, Any] | None = None,
+    **known: Any,
 ) -> Checkpoint:
     """What a `config.json` says; every value of a wrong type counts as missing.
 
-    `known`: fields of the checkpoint that are told elsewhere. A field for which a PartialConfig
-    lacks a key is unread.
+    `known`: fields of the checkpoint that are told elsewhere. `in_file`: the config before it was
+    changed, where it was. A field for which a PartialConfig lacks a key is unread.
     """
     inner = _text_config(dict(config.items()))  # a part that nobody read is listed key by key
     flat = merged(config, inner)
@@ -95,8 +100,8 @@ def from_config(
         "architectures": lambda: texts(config.get("architectures")),
         "model_type": lambda: text(config.get("model_type")),
         "dtype": lambda: _dtype(config, inner),
-        "context_length": lambda: _context(flat, inner)[0],
-        "context_lengths": lambda: _context(flat, inner)[1],
+        "context_length": lambda: _context(flat, inner, in_file)[0],
+        "context_lengths": lambda: _context(flat, inner, in_file)[1],
         "hidden_size": lambda: size(flat.get("hidden_size")) or size(flat.get("n_embd")),
         "vocab_size": lambda: size(flat.get("vocab_size")),
         "draft_vocab_size": lambda: size(flat.get("draft_vocab_size")),
@@ -136,14 +141,17 @@ def from_config(
 
 
 def _context(
-    flat: Mapping[str, Any], inner: Mapping[str, Any]
+    flat: Mapping[str, Any], inner: Mapping[str, Any], in_file: Mapping[str, Any] | None
 ) -> tuple[int | None, tuple[int | None, int | None] | None]:
     """The context length in every release, or the two that differ."""
     # the text model's own config alone, without what it would inherit from the outer one
     own = inner or flat
     if inner and isinstance(flat, PartialConfig):
         own = PartialConfig(flat.name, inner, flat.unread)
-    early, late = context_lengths(own)
+    before = None
+    if in_file is not None:
+        before = (_text_config(dict(in_file.items())) if inner else None) or in_file
+    early, late = context_lengths(own, before)
     return (late, None) if early == late else (None, (early, late))
 
 

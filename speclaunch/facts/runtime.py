@@ -196,12 +196,32 @@ def _own() -> Runtime:
     return Runtime(own.absolute(), version, packages, Path(place) if place else None)
 
 
+def pip_command() -> list[str]:
+    """How pip is run by our interpreter; where it has none, the one that Python brings.
+
+    Raises LaunchError where there is neither.
+    """
+    import importlib.util  # noqa: PLC0415  where something is fetched
+
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip"]
+    spec = importlib.util.find_spec("ensurepip")
+    folder = Path(spec.origin).parent if spec is not None and spec.origin else None
+    wheels = sorted(folder.glob("_bundled/pip-*.whl")) if folder is not None else []
+    if not wheels:
+        raise LaunchError(
+            f"{sys.executable} has no pip",
+            help="install it: python -m ensurepip, or uv pip install pip",
+        )
+    return [sys.executable, str(wheels[-1] / "pip")]
+
+
 def download_wheel(version: str, directory: Path) -> Path:
     """Fetch the wheel of a released SGLang, without what it depends on.
 
     Raises LaunchError with pip's last word.
     """
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command = [*pip_command(), "download", "--quiet", "--no-deps"]
     done = subprocess.run(
         [*command, "--disable-pip-version-check", "-d", str(directory), f"sglang=={version}"],
         capture_output=True,

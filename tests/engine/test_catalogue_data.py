@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,8 +115,8 @@ def test_shipped_files_are_in_normal_form(name: str) -> None:
                 assert encode_variable(decode_variable(key, record)) == record
 
 
-def test_shipped_files_agree_on_the_versions() -> None:
-    held = list(held_versions())
+def test_shipped_files_agree_on_the_versions(tmp_path: Path) -> None:
+    held = list(held_versions(tmp_path))
     assert json.loads((DATA / "versions.json").read_text("utf-8")) == held
     for name in ("arguments", "variables", "history"):
         assert json.loads((DATA / f"{name}.json").read_text("utf-8"))["versions"] == held

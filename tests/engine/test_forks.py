@@ -22,6 +22,7 @@ from speclaunch.recipe.load import load as load_recipe
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import by_code
 from speclaunch.rules.runner import judge
+from tests import program
 from tests.cli.test_cli import run
 
 SOURCE = """import argparse
@@ -137,6 +138,22 @@ def test_the_engine_at_hand_is_read_where_it_is_no_release(fork: Path) -> None:
     assert at_hand(Runtime(Path("python3"), "3.12", {})) is None
 
 
+def test_where_none_is_installed_that_is_wrong_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "s.sh"
+    script.write_text("sglang serve --model-path m\n")
+    monkeypatch.setenv("PATH", "/nowhere")
+    for words in (["lint", "s.sh"], ["import", "s.sh"], ["plan", "ngram_qwen7b"]):
+        done = program.run(*words, "--engine", "installed", cwd=tmp_path)
+        assert done.returncode == 2, words
+        assert "no engine is installed: no Python with sglang was found" in done.stderr
+        assert "help: name a release, such as 0.5." in done.stderr
+    (tmp_path / "speclaunch.toml").write_text('engine = "installed"\n')
+    done = program.run("lint", "s.sh", cwd=tmp_path)
+    assert done.returncode == 2 and "--> speclaunch.toml:1" in done.stderr
+
+
 @pytest.mark.thorough
 def test_every_verb_takes_it(fork: Path, tmp_path: Path) -> None:
     script = tmp_path / "s.sh"
@@ -170,3 +187,11 @@ def test_the_finding_says_how_to_declare_a_fork(words: str, told: bool) -> None:
     (finding,) = judge(resolve(request, Facts()), rules).findings
     assert finding.fix is not None or not told
     assert ("declare it" in (finding.fix.text if finding.fix else "")) is told
+
+
+def test_a_declared_engine_is_no_other_fork(fork: Path, tmp_path: Path) -> None:
+    path = recipe(tmp_path, "catalogue: checkout", "kt_numa_nodes: 1")
+    rules = tuple(rule for code in ("SPL001",) if (rule := by_code(code)))
+    (file,) = lint(collect([str(path)]), Options(Lookup(), rules, ())).files
+    (finding,) = file.findings
+    assert finding.severity == "error" and "KTransformers" not in finding.message

@@ -34,6 +34,8 @@ def copied(release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for module, name in (
         (release.catalogue, "DATA"),
         (release.architectures, "DATA"),
+        (release.refusals, "OUTPUT"),
+        (release.refusals, "REPORT"),
         (release.engine_states, "OUTPUT"),
         (release.auto_memory.auto_memory, "DATA"),
         (release.engine_verdicts.data, "VERDICTS"),
@@ -57,7 +59,7 @@ def test_all_data_of_the_repository_hold_the_same_releases(release: ModuleType) 
     assert release.unequal() == []
 
 
-@pytest.mark.parametrize("name", ["architectures", "states", "memory", "verdicts"])
+@pytest.mark.parametrize("name", ["architectures", "refusals", "states", "memory", "verdicts"])
 def test_data_that_lack_a_release_are_named(
     release: ModuleType, copied: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -71,7 +73,13 @@ def test_data_that_lack_a_release_are_named(
 def test_data_beside_the_catalogue_are_named(release: ModuleType, copied: Path) -> None:
     release.catalogue.remove_release(NEWEST)
     problems = release.unequal()
-    for name in ("architectures.json", "engine_states.json", "auto_memory.json", "verdicts"):
+    for name in (
+        "architectures.json",
+        "refusals.json",
+        "engine_states.json",
+        "auto_memory.json",
+        "verdicts",
+    ):
         assert any(name in one and f"holds {NEWEST}" in one for one in problems)
     history = copied / "data" / "history.json"
     text = history.read_text()
@@ -88,12 +96,14 @@ def test_what_is_removed_and_put_back_gives_the_same_bytes(
     variables = release.catalogue.stored("variables.json")
     architectures = release.architectures.stored()
     cells = release.auto_memory.auto_memory.records()
+    refusals = release.refusals.stored()
     states = json.loads(release.engine_states.OUTPUT.read_text())
     release.remove(NEWEST)
     assert NEWEST not in release.catalogue.held()
     assert all(before[name] != now for name, now in contents(copied).items())
     release.catalogue.write(arguments, variables)
     release.architectures.store(architectures)
+    release.refusals.store(refusals)
     release.auto_memory.store(cells)
     release.engine_states.store(states)
     assert contents(copied) == before

@@ -38,6 +38,7 @@ from speclaunch.facts.hardware_probe import probe_hardware
         ("Tesla V100-SXM2-16GB", "v100-16gb", 1, 70),
         ("AMD Instinct MI300X", "mi300x", 1, None),
         ("mi300x", "mi300x", 1, None),
+        ("h100:256", "h100-80gb", 256, 90),  # of all machines
         ("cpu", "cpu", 1, None),
     ],
 )
@@ -68,7 +69,7 @@ def test_every_name_means_itself() -> None:
         ("h100:" + "9" * 5000, "h100-80gb:8"),
         ("h100:0", "h100-80gb:8"),
         ("h100:many", "h100-80gb:8"),
-        ("h100:65", "h100-80gb:8"),
+        ("h100:10000", "h100-80gb:8"),
     ],
 )
 def test_a_wrong_name_gets_a_hint(said: str, hint: str) -> None:

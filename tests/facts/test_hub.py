@@ -324,7 +324,7 @@ HOSTILE = {
     "pours without a length": (pour, "has no config.json on the hub, or one of more"),
     "claims 10 GB": (claim("10000000000"), "has no config.json on the hub, or one of more"),
     "claims more than comes": (claim("100"), ""),
-    "claims less than comes": (claim("1"), "not JSON"),
+    "claims less than comes": (claim("1"), "not JSON|cannot be reached: RemoteProtocolError"),
     "claims no number": (claim("-5"), ""),
     "turns in a circle": (circle, "cannot be reached: TooManyRedirects"),
     "hangs up": (hang_up, "cannot be reached"),
@@ -350,7 +350,7 @@ def test_a_hostile_hub(
     begun = time.monotonic()
     found = unknown(revision=COMMIT if "commit" in name else "main")
     assert time.monotonic() - begun < 15  # of a machine that does much else
-    assert why in found.why
+    assert re.search(why, found.why)  # which of two depends on how the bytes were cut into packets
     if "drips" not in name:  # that one ends with its thread
         until = time.monotonic() + 10
         while list(tmp_path.iterdir()) and time.monotonic() < until:  # of a machine that is busy

@@ -70,3 +70,44 @@ def test_the_plan_has_the_updated_facts(text: str, layers: int | None) -> None:
     plan = resolve(from_words(words, {}, load("0.5.23")), Facts(checkpoint(), checkpoint()))
     for found in (plan.facts.target, plan.facts.draft):
         assert found is not None and found.num_hidden_layers == layers
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "lengths"),
+    [
+        # what 0.5.23 said of each: transformers 5 fills in the original length of what a config.json
+        # scales, but not of what is changed afterwards
+        ({}, {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, (4096, 4096)),
+        ({}, {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, (2048, 4096)),
+        ({}, {"rope_scaling": {"type": "yarn", "factor": 2.0}}, (4096, 4096)),
+        ({}, {"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, (2048, 2048)),
+        (
+            {},
+            {
+                "rope_scaling": {
+                    "rope_type": "yarn",
+                    "factor": 2.0,
+                    "original_max_position_embeddings": 2048,
+                }
+            },
+            (2048, 2048),
+        ),
+        (
+            {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}},
+            {"rope_scaling": {"factor": 4.0}},
+            (8192, 2048),
+        ),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, {"hidden_size": 64}, (4096, 2048)),
+    ],
+)
+def test_a_scaling_that_is_put_in_counts(
+    config: dict[str, Any], changes: dict[str, Any], lengths: tuple[int, int]
+) -> None:
+    plain = {"model_type": "llama", "max_position_embeddings": 2048}
+    found = overridden(from_config("m", plain | config), changes)
+    assert (found.context_in("0.5.3"), found.context_in("0.5.23")) == lengths
+    if "rope_scaling" in config and "rope_scaling" in changes:
+        return  # inside of a part it is replaced, not merged
+    inside = from_config("m", {"text_config": plain | config})
+    changed = overridden(inside, {"text_config": changes})
+    assert (changed.context_in("0.5.3"), changed.context_in("0.5.23")) == lengths

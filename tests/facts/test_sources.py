@@ -14,7 +14,8 @@ from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.find_checkpoint import find_checkpoint
 from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.partial_config import PartialConfig, merged
-from speclaunch.facts.project_settings import assumed_above, assumption
+from speclaunch.facts.project_file import nearest_file
+from speclaunch.facts.project_settings import SettingsFrom, assumption
 from speclaunch.facts.sources import Sources
 from speclaunch.facts.unknown import UnknownValueError
 
@@ -182,10 +183,10 @@ def _own_index(folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Pa
 def test_speclaunch_toml_is_found_upward_as_far_as_the_repository(tmp_path: Path) -> None:
     (tmp_path / "speclaunch.toml").write_text('[assume]\n"my/x" = "org/y"\n')
     (tmp_path / "deep/er").mkdir(parents=True)
-    assert assumed_above(tmp_path / "deep/er") == (("my/x", "org/y"),)
+    assert SettingsFrom().of(tmp_path / "deep/er").assume == (("my/x", "org/y"),)
     (tmp_path / "deep/.git").mkdir()
-    assumed_above.cache_clear()
-    assert assumed_above(tmp_path / "deep/er") == ()
+    nearest_file.cache_clear()
+    assert SettingsFrom().of(tmp_path / "deep/er").assume == ()
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_speclaunch_toml_is_found_upward_as_far_as_the_repository(tmp_path: Path
         ("assume = 3", "not a table", 1),
         ('[assume]\n"a/b" = 3', "not ORGANISATION/NAME", 2),
         ('[assume]\n"a/b" = "../../etc/passwd"', "not ORGANISATION/NAME", 2),
-        ('# a\n[asume]\n"a/b" = "c/d"', "unknown table `asume`", 2),
+        ('# a\n[asume]\n"a/b" = "c/d"', "unknown key `asume`", 2),
         ('[assume]\n"a/b" = ', "not TOML", 2),
         ("\x00", "not TOML", 1),
     ],
@@ -202,7 +203,7 @@ def test_speclaunch_toml_is_found_upward_as_far_as_the_repository(tmp_path: Path
 def test_a_wrong_speclaunch_toml_says_where(tmp_path: Path, text: str, why: str, line: int) -> None:
     (tmp_path / "speclaunch.toml").write_text(text)
     with pytest.raises(InputError) as raised:
-        assumed_above(tmp_path)
+        SettingsFrom().of(tmp_path)
     (problem,) = raised.value.problems
     assert why in problem.message and problem.place is not None and problem.place.line == line
 

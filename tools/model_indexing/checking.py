@@ -27,8 +27,6 @@ _OTHERS = frozenset(
         *(
             "SeedOssForCausalLM",
             "Olmo3ForCausalLM",
-            "MiniMaxM3ForCausalLM",
-            "Step3p7FlashForCausalLM",
         ),
         *("Eagle3Speculator", "Eagle3DraftModel", "DFlashDraftModel", "DSparkDraftModel"),
         *("Qwen3DSparkModel", "Gemma4DSparkModel", "LlamaForCausalLMEagle3V2"),

@@ -22,8 +22,9 @@ _ALIASES = (
     frozenset({"quantization_config", "compression_config"}),
 )
 """Names of one thing: where one is read, the other is not missing."""
-_NOT_WATCHED = frozenset({"language_model_only", "ep_size", "bias", "architectures"})
-"""Literals of the code that are no key of a config there, or one that every entry needs."""
+_NOT_WATCHED = frozenset({"language_model_only", "ep_size", "bias", "architectures", "hidden_act"})
+"""Literals of the code that are no key of a config there, one that every entry needs, or one
+that is judged only where it is shown."""
 EVERYTHING = "*"
 """The word of `absent` for a sibling of whose fine-tune or export the config was had whole."""
 NOTHING = "config"

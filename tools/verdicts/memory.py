@@ -7,7 +7,8 @@ standard output is what the engine set for one of their combinations.
 
 The release's own resolution runs up to the end of its memory step (`handle_gpu_memory_settings`)
 and no further: what follows it (drafts, attention backends) is not asked, so that an algorithm
-stands for what the memory step makes of its name. pretend.py says how the GPU is pretended.
+stands for what the memory step makes of its name. speclaunch/judge/worker/pretend.py says how the
+GPU is pretended.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
-from pretend import import_all, prepare, pretend, resolved
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "speclaunch" / "judge"))
+
+from worker.pretend import import_all, prepare, pretend
+from worker.verdict import resolved
 
 MODEL = "models/llama"
 HOOK = "sglang.srt.arg_groups.memory_hook"
@@ -135,7 +140,6 @@ def main() -> None:
     document = json.load(sys.stdin)
     out, sys.stdout = sys.stdout, sys.stderr
     logging.basicConfig(level=logging.ERROR)
-    sys.modules["kernels"] = None  # type: ignore[assignment]  # optional, pinned differently
     prepare()
     name_kernels()
     import_all()
