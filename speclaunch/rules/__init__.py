@@ -25,7 +25,9 @@ FAMILIES: Mapping[str, range] = {
     "placement": range(501, 600),
     "dflash": range(601, 700),
     "performance": range(701, 800),
-    "serving": range(801, 900),
+    "serving": range(801, 850),
+    "roles": range(820, 840),
+    "deployments": range(850, 890),
     "changes": range(901, 950),
     "checkpoints": range(951, 1000),
 }

@@ -13,7 +13,7 @@ from speclaunch import reads
 from speclaunch.facts.facts import Facts, UnknownFact
 from speclaunch.facts.gather import gather
 from speclaunch.facts.hardware import Hardware
-from speclaunch.facts.project_settings import Assumptions, assumed_above
+from speclaunch.facts.project_settings import Assumptions, SettingsFrom
 from speclaunch.facts.repository_facts import models_folders
 from speclaunch.facts.safe_json import is_directory
 from speclaunch.facts.sources import Sources
@@ -23,7 +23,7 @@ from speclaunch.plan.request import Given, Request
 from speclaunch.plan.resolve import resolve
 from speclaunch.record import record
 from speclaunch.resources import models_dir, recipes_dir
-from speclaunch.rules.finding import Finding, Judgement
+from speclaunch.rules.finding import Finding, Judgement, Severity
 from speclaunch.rules.grounds import with_grounds
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
@@ -42,6 +42,8 @@ class Lookup:
     assume: Assumptions = ()
     hardware: Hardware | None = None
     runtime: Runtime | None = None
+    project: SettingsFrom = SettingsFrom()
+    """Which file says more for what lies below it: directories and assumptions."""
 
     def facts(self, request: Request) -> Facts:
         """The facts of a request, as far as they can be told."""
@@ -64,12 +66,13 @@ class Lookup:
     def _sources(self, request: Request) -> Sources:
         """With what the repository of the file says, the option first."""
         folder = _folder(request.place.path)
+        project = self.project.of(folder)
         return Sources(
-            self.model_dirs,
+            (*self.model_dirs, *project.model_dirs),
             models_folders(folder),
             models_dir(),
             self.online,
-            (*self.assume, *assumed_above(folder)),
+            (*self.assume, *project.assume),
         )
 
 
@@ -92,6 +95,10 @@ def _unread(version: str) -> Iterator[UnknownFact]:
         yield UnknownFact(what, f"that of {known.version} is taken", "update speclaunch")
 
 
+_GENERATED = "SPL017"
+"""The rule whose rows were read out of the engine: what one of ours explains, it leaves to it."""
+
+
 @record
 class Examined:
     """A deployment's plan and what the rules say of it."""
@@ -102,19 +109,47 @@ class Examined:
 
 def examine(request: Request, lookup: Lookup, rules: Iterable[Rule]) -> Examined:
     """Look up the facts, resolve, judge."""
-    facts, asked = lookup.facts(request), tuple(rules)
-    plan = resolve(request, facts)
-    return Examined(plan, with_grounds(judge(plan, asked), plan, facts, asked))
+    return examine_plan(resolve(request, lookup.facts(request)), rules)
+
+
+def examine_plan(plan: Plan, rules: Iterable[Rule]) -> Examined:
+    """What the rules say of a plan that is resolved."""
+    asked = tuple(rules)
+    judgement = _explained_once(judge(plan, asked), plan, asked)
+    return Examined(plan, with_grounds(judgement, plan, plan.facts, asked))
+
+
+def _explained_once(said: Judgement, plan: Plan, asked: Sequence[Rule]) -> Judgement:
+    """Without what was read out of the engine where another rule's error is about the same, told
+    or not: who ignores that rule ignores the refusal."""
+    if not any(one.code == _GENERATED for one in said.findings):
+        return said
+    beside = judge(plan, [one for one in all_rules() if one not in asked]).findings
+    taken = {
+        place
+        for one in (*said.findings, *beside)
+        if one.code != _GENERATED and one.severity is Severity.ERROR
+        for place in (one.place, *one.others)
+    }
+    kept = tuple(
+        one
+        for one in said.findings
+        if one.code != _GENERATED or taken.isdisjoint((one.place, *one.others))
+    )
+    return replace(said, findings=kept)
 
 
 def examine_together(
     plans: Sequence[Plan], rules: Iterable[Rule]
 ) -> Iterator[tuple[Plan, Finding]]:
-    """What the rules that look across deployments say of plans of one engine version."""
+    """What the rules that look across deployments say of plans of one engine version; the parts
+    of one deployment may be of several."""
     for rule in rules:
         if rule.check_across is None:
             continue
         fitting = [plan for plan in plans if rule.holds_in(plan.request.version)]
+        if rule.of_deployments:
+            fitting = [plan for plan in fitting if plan.request.surroundings is not None]
         with contextlib.suppress(UnknownValueError):
             for plan, verdict in rule.check_across(fitting):
                 yield plan, finding_of(rule, verdict, plan)
@@ -122,6 +157,9 @@ def examine_together(
 
 def is_compared(plan: Plan) -> bool:
     """Whether a rule that looks across deployments may look at a plan: nearly none is."""
+    request = plan.request
+    if request.surroundings is None and not request.given.keys() & _OF_SEVERAL:
+        return False
     for rule in _comparing():
         if not rule.holds_in(plan.request.version):
             continue
@@ -133,9 +171,14 @@ def is_compared(plan: Plan) -> bool:
     return False
 
 
+_OF_SEVERAL = frozenset({"disaggregation_mode", "nnodes"})
+"""What makes a server one of several; without it no rule has to be imported to say so."""
+
+
 @cache
 def _comparing() -> tuple[Rule, ...]:
-    return tuple(rule for rule in all_rules() if rule.check_across is not None)
+    """But those about the parts of one deployment: they stand in one file."""
+    return tuple(one for one in all_rules() if one.check_across and not one.of_deployments)
 
 
 def _text(given: Given | None) -> str | None:

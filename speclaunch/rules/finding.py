@@ -9,7 +9,7 @@ from typing import Any
 
 from speclaunch.errors import Place
 from speclaunch.record import record
-from speclaunch.rules.pages import page
+from speclaunch.rules.pages import page, page_url
 
 
 class Severity(StrEnum):
@@ -23,18 +23,55 @@ class Severity(StrEnum):
     """What the engine changes by itself."""
 
 
+class Applicability(StrEnum):
+    """Which fixes may be applied without a look at them."""
+
+    SAFE = "safe"
+    """The deployment still does what it was meant to do: `--fix`."""
+    UNSAFE = "unsafe"
+    """It does something else than before: `--unsafe-fixes`."""
+
+
 @record
 class Fix:
     """What to do: a sentence, and the edits that do it where there is one obvious way.
 
-    `set` and `env` map names (the engine's current ones) to values; None takes one away. `safe`:
-    the deployment still does what it was meant to do.
+    `set` and `env` map names (the engine's current ones) to values; None takes one away. `rename`
+    is a name as it is written where it was found, and the one that is meant, both without dashes
+    before them. `safe`: the deployment still does what it was meant to do.
     """
 
     text: str
     set: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str | None] = field(default_factory=dict)
     safe: bool = False
+    rename: tuple[str, str] | None = None
+
+    @property
+    def done(self) -> str:
+        """What its edits do: `set tp_size to 8, removed page_size`."""
+        said = [f"renamed {self.rename[0]} to {self.rename[1]}"] if self.rename else []
+        for name, value in (*self.set.items(), *self.env.items()):
+            said.append(f"removed {name}" if value is None else f"set {name} to {value}")
+        return ", ".join(said)
+
+    @property
+    def applicability(self) -> Applicability | None:
+        """Whether `lint` can apply it, and with which option; None: there are no edits."""
+        if not (self.set or self.env or self.rename):
+            return None
+        return Applicability.SAFE if self.safe else Applicability.UNSAFE
+
+
+@record
+class DeploymentPlace:
+    """A deployment of a file: where its command stands (of a recipe: its file), and its name.
+
+    Containers that share a command by an alias differ in their names alone.
+    """
+
+    place: Place
+    name: str
 
 
 @record
@@ -49,6 +86,15 @@ class Finding:
     fix: Fix | None
     place: Place
     engine: str
+    others: tuple[Place, ...] = ()
+    """Where the other arguments stand that it is about: those that conflict with the first."""
+    deployments: tuple[DeploymentPlace, ...] = ()
+    """Those that it is about: several where they share what is wrong."""
+
+    @property
+    def url(self) -> str | None:
+        """Its rule's page in the documentation; None as long as that is not published."""
+        return page_url(self.code)
 
     @property
     def source(self) -> str:
@@ -76,3 +122,8 @@ class Judgement:
     def errors(self) -> tuple[Finding, ...]:
         """The findings for which a launch is refused."""
         return tuple(f for f in self.findings if f.severity is Severity.ERROR)
+
+
+def in_order(finding: Finding) -> tuple[str, int, int, str]:
+    """What findings are sorted by."""
+    return (*finding.place.position, finding.code)

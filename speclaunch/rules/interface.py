@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from speclaunch.engine.versions import within
 from speclaunch.errors import Place
 from speclaunch.record import record
+from speclaunch.rules import FAMILIES
 from speclaunch.rules.finding import Fix, Severity
 from speclaunch.rules.pages import page
 
@@ -34,11 +35,16 @@ class Verdict:
     severity: Severity | None = None
     place: Place | None = None
     """Given only where no argument stands for it: a word that the parser refuses."""
+    others: tuple[Place, ...] = ()
+    """Places beside those of `at`: in another role, in the pod, in a Service."""
 
 
 Check = Callable[["Plan"], Iterator[Verdict]]
 CheckAcross = Callable[[Sequence["Plan"]], Iterator[tuple["Plan", Verdict]]]
 """A check that needs several deployments: it says which of them each verdict is about."""
+
+
+_OF_DEPLOYMENTS = frozenset(f"SPL{number}" for number in FAMILIES["deployments"])
 
 
 def every_plan(_plan: Plan) -> bool:
@@ -66,7 +72,13 @@ class Rule:
     says: tuple[str, ...] = ()
     """How the engine's own messages begin that it foretells; `{}` is what differs each time."""
     compares: Callable[[Plan], bool] = every_plan
-    """Whether `check_across` looks at a plan: what it says is the same without all others."""
+    """Whether `check_across` looks at a plan: what it says is the same without all others. A rule
+    that looks across has nothing to say of one plan, and its `check` is not asked."""
+
+    @property
+    def of_deployments(self) -> bool:
+        """Whether it is about what stands around a server, and asked of nothing else."""
+        return self.code in _OF_DEPLOYMENTS
 
     def holds_in(self, version: str) -> bool:
         """Whether it is asked about an engine version at all."""

@@ -11,7 +11,7 @@ from functools import cache
 
 from speclaunch.patterns import lazy
 from speclaunch.record import record
-from speclaunch.resources import rule_pages_dir
+from speclaunch.resources import docs_url, rule_pages_dir
 
 _BULLET = lazy(r"^- ", re.MULTILINE)
 _REMARK = lazy(r" \(.*\)$")
@@ -41,6 +41,12 @@ class Page:
 def page(code: str) -> Page:
     """The page of a rule or notice. Raises FileNotFoundError."""
     return parsed((rule_pages_dir() / f"{code}.md").read_text(encoding="utf-8"))
+
+
+def page_url(code: str) -> str | None:
+    """Where the page of a rule or notice is published; None where the documentation is not."""
+    base = docs_url()
+    return None if base is None else f"{base}rules/{code}/"
 
 
 def parsed(text: str) -> Page:

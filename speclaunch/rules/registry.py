@@ -68,11 +68,12 @@ def selected(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> tupl
 
     The more exact of two prefixes wins, as in ruff: `--ignore SPL3 --select SPL302`.
     """
-    return tuple(
-        rule
-        for rule in all_rules()
-        if _longest(rule.code, select or ("",)) > _longest(rule.code, ignore)
-    )
+    return tuple(rule for rule in all_rules() if is_selected(rule.code, select, ignore))
+
+
+def is_selected(code: str, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> bool:
+    """Whether a code is asked for; see `selected`."""
+    return _longest(code, select or ("",)) > _longest(code, ignore)
 
 
 def _longest(code: str, prefixes: tuple[str, ...]) -> int:

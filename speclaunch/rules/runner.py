@@ -11,7 +11,7 @@ from speclaunch.engine.command import is_secret_argument, is_secret_variable
 from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Origin, Request
-from speclaunch.rules.finding import Finding, Judgement, Unjudged
+from speclaunch.rules.finding import DeploymentPlace, Finding, Judgement, Unjudged, in_order
 from speclaunch.rules.interface import Rule, Verdict
 
 _FLAG = lazy(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
@@ -30,7 +30,9 @@ def judge(plan: Plan, rules: Iterable[Rule]) -> Judgement:
     findings: list[Finding] = []
     unjudged: list[Unjudged] = []
     for rule in rules:
-        if not rule.holds_in(plan.request.version):
+        if rule.check_across is not None or not rule.holds_in(plan.request.version):
+            continue  # what looks across says nothing of one alone, and need not be imported
+        if rule.of_deployments and plan.request.surroundings is None:
             continue
         if plan.request.unseen and not rule.code.startswith(_OF_WORDS):
             unjudged.append(Unjudged(rule.code, rule.name, plan.request.unseen))
@@ -45,7 +47,7 @@ def judge(plan: Plan, rules: Iterable[Rule]) -> Judgement:
         except Exception as error:  # one rule's mistake must not hide what the others say
             said = f"{BUG}: {type(error).__name__}: {error}"
             unjudged.append(Unjudged(rule.code, rule.name, said))
-    findings.sort(key=lambda f: (f.place.path, f.place.line, f.place.column, f.code))
+    findings.sort(key=in_order)
     return Judgement(tuple(findings), tuple(unjudged))
 
 
@@ -55,7 +57,9 @@ def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
     written = [
         n for n in verdict.at if n in request.given or n in request.env or n in request.extras
     ]
-    place = verdict.place or (plan.place(written[0]) if written else request.place)
+    places = [plan.place(name) for name in written]
+    place = verdict.place or (places[0] if places else request.place)
+    others = tuple(dict.fromkeys(o for o in (*places, *verdict.others) if o != place))
     hide = _hider(request)
     return Finding(
         rule.code,
@@ -66,6 +70,8 @@ def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
         verdict.fix and replace(verdict.fix, text=hide(_spelled(verdict.fix.text, request))),
         place,
         request.version,
+        others,
+        (DeploymentPlace(request.place, request.name),),
     )
 
 

@@ -59,7 +59,7 @@ def _made_once(file: Path, version: str) -> tuple[Comparison, ...]:
         return made
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_the_engine_refuses_is_an_error(found: Found, version: str) -> None:
     missed = [c for c in found(version) if c.outcome == "missed" and c.said.id not in KNOWN]
@@ -67,7 +67,7 @@ def test_what_the_engine_refuses_is_an_error(found: Found, version: str) -> None
     assert not missed, f"\n{table}\n{grouped(missed, 'missed')}"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_the_engine_accepts_is_no_error(found: Found, version: str) -> None:
     alarms = [c for c in found(version) if c.outcome == "false alarm"]
@@ -75,7 +75,7 @@ def test_what_the_engine_accepts_is_no_error(found: Found, version: str) -> None
     assert not alarms, f"\n{table}\n{grouped(alarms, 'false alarm')}"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_plan_has_the_values_of_the_engine(found: Found, version: str) -> None:
     """Every field, in every configuration that both accept; but for what compare.EXPLAINED says."""
@@ -88,7 +88,7 @@ def test_the_plan_has_the_values_of_the_engine(found: Found, version: str) -> No
     assert not wrong, f"\n{value_text(found(version))}\n{wrong[:5]}"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_every_exception_is_needed(found: Found) -> None:
     idle = list(exceptions().entries)
     for version in VERSIONS:
@@ -102,7 +102,7 @@ def test_every_exception_is_needed(found: Found) -> None:
     assert not idle
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_every_explanation_is_needed(found: Found) -> None:
     seen = {
         d.explained(c.said) for version in VERSIONS for c in found(version) for d in c.differences
@@ -110,7 +110,7 @@ def test_every_explanation_is_needed(found: Found) -> None:
     assert {one.why for one in EXPLAINED} == seen
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_the_table_of_agreement_is_the_generated_one(found: Found) -> None:
     everything = [c for version in VERSIONS for c in found(version)]
     assert agreement.DOCUMENT.read_text() == agreement.document(everything), (
@@ -118,7 +118,7 @@ def test_the_table_of_agreement_is_the_generated_one(found: Found) -> None:
     )
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_the_plan_tells_values_in_enough_configurations(found: Found) -> None:
     """The fields of the issue, each in at least 400 configurations of an NVIDIA GPU or a CPU."""
     counts = agreement.counts([c for version in VERSIONS for c in found(version)])

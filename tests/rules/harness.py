@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from speclaunch.facts.model_pairs import ModelPair
 from speclaunch.facts.safetensors_header import TensorHeader
 from speclaunch.facts.tensor_values import Content
 from speclaunch.facts.tensors import Headers
-from speclaunch.importer.files import read_shell
+from speclaunch.importer.files import read_shell, read_yaml
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.plan.resolve import resolve
@@ -33,6 +33,8 @@ from speclaunch.rules.examine import examine_together
 from speclaunch.rules.finding import Judgement
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import BUG, judge
+from speclaunch.surroundings import Group, Pod, Router, Service, Setting, Surroundings, Upstream
+from tests.rules.manifest import manifest
 
 CASES = Path(__file__).parent / "cases"
 
@@ -53,7 +55,14 @@ class Case:
     slime: str | None = None
     """slime's own command line, instead of `args` or `argv`."""
     together: tuple[Mapping[str, Any], ...] = ()
-    """Deployments that are looked at together: `path`, `args`, `env` of each."""
+    """Deployments that are looked at together: `path`, `args` or `argv`, `env` of each, and what
+    `stands` says of each besides."""
+    stands: Mapping[str, Any] | None = None
+    """What stands around it, or around all of `together`: see `surroundings`."""
+    text: str | None = None
+    """A manifest, all of whose servers are looked at, each by itself and together: `manifest` of
+    the case names one of tests/rules/manifests, `set` says what is changed in it (`manifest.py`);
+    `text` is one by itself."""
 
     @property
     def fails(self) -> bool:
@@ -126,7 +135,7 @@ def load_cases(path: Path) -> tuple[Case, ...]:
 
 def _case(code: str, name: str, said: Mapping[str, Any]) -> Case:
     known = {"engine", "args", "argv", "env", "target", "draft", "hardware", "expect"}
-    known |= {"slime", "together", "made_for_target"}
+    known |= {"slime", "together", "made_for_target", "stands", "manifest", "set", "text"}
     assert not said.keys() - known, f"{code} {name}: {said.keys() - known}"
     assert re.match(r"(fail|pass|fixed|unknown)", name), f"{code}: {name}"
     args = {name: _value(value) for name, value in said.get("args", {}).items()}
@@ -153,7 +162,64 @@ def _case(code: str, name: str, said: Mapping[str, Any]) -> Case:
         said.get("expect", {}),
         said.get("slime"),
         tuple(said.get("together", ())),
+        said.get("stands"),
+        manifest(said["manifest"], said.get("set", {})) if "manifest" in said else said.get("text"),
     )
+
+
+def surroundings(said: Mapping[str, Any]) -> Surroundings:
+    """What stands around a command: `role`, `part`, `nodes`, `gpus_per_node`, `limits`; and of its
+    deployment `name`, `platform`, `services` (names), `router` (`program`, `options`, `upstreams`
+    with `role`, `port`, `bootstrap`). `{unknown: TEXT}` is a value that nobody knows."""
+    known = {"role", "part", "nodes", "gpus_per_node", "limits", "requests", "name", "platform"}
+    known |= {"services", "router"}
+    assert not said.keys() - known, said.keys() - known
+    routers = (_router(said["router"]),) if "router" in said else ()
+    place = Place("group.yaml")
+    services = tuple(Service(name, place, {}) for name in said.get("services", ()))
+    group = Group(said.get("name", "g"), said.get("platform", "p"), place, routers, services)
+    amounts = {
+        key: {name: _setting(value, 40) for name, value in said.get(key, {}).items()}
+        for key in ("limits", "requests")
+    }
+    return Surroundings(
+        group,
+        said.get("role", "server"),
+        place,
+        said.get("part"),
+        nodes=_optional(said.get("nodes"), 20),
+        gpus_per_node=_optional(said.get("gpus_per_node"), 21),
+        pod=Pod(**amounts),
+    )
+
+
+def _router(said: Mapping[str, Any]) -> Router:
+    options = {name: _setting(value, 31) for name, value in said.get("options", {}).items()}
+    upstreams = tuple(
+        Upstream(
+            one["role"],
+            None,
+            _optional(one.get("port"), 32),
+            Place("group.yaml", 33),
+            _optional(one.get("bootstrap"), 34),
+        )
+        for one in said.get("upstreams", ())
+    )
+    program = said.get("program", "sglang_router")
+    return Router("router", program, Place("group.yaml", 30), upstreams, options)
+
+
+def _optional(value: Any, line: int) -> Setting | None:
+    return None if value is None else _setting(value, line)
+
+
+def _setting(value: Any, line: int) -> Setting:
+    is_known = not (isinstance(value, dict) and "unknown" in value)
+    return Setting(value if is_known else value["unknown"], Place("group.yaml", line), is_known)
+
+
+def _standing(request: Request, said: Mapping[str, Any] | None) -> Request:
+    return request if said is None else replace(request, surroundings=surroundings(said))
 
 
 def _value(said: Any) -> Any:
@@ -193,9 +259,16 @@ def together(case: Case) -> list[Plan]:
     plans = []
     for one in case.together:
         env = {key: str(value) for key, value in one.get("env", {}).items()}
-        recipe = _recipe(one["args"], env, one["path"])
-        request = from_recipe(recipe, spell(one["args"], env, catalogue), catalogue)
-        plans.append(resolve(request, case.facts))
+        if "argv" in one:
+            text = f"python3 -m sglang.launch_server {one['argv']}\n"
+            (invocation,) = read_shell(text, one["path"]).invocations
+            line = replace(invocation.place, line=one.get("line", 1))
+            request = from_invocation(replace(invocation, place=line), "case", catalogue)
+        else:
+            recipe = _recipe(one["args"], env, one["path"])
+            request = from_recipe(recipe, spell(one["args"], env, catalogue), catalogue)
+        around = None if case.stands is None else {**case.stands, **one.get("stands", {})}
+        plans.append(resolve(_standing(request, around), case.facts))
     return plans
 
 
@@ -212,19 +285,39 @@ def _recipe(args: Mapping[str, Any], env: Mapping[str, str], path: str = "case.y
 def plan_of(case: Case) -> Plan:
     if case.slime is not None:
         return resolve(request_of_slime(case.slime, case.engine), case.facts)
-    return resolve(request_of(case.args, case.argv, case.env, case.engine), case.facts)
+    request = request_of(case.args, case.argv, case.env, case.engine)
+    return resolve(_standing(request, case.stands), case.facts)
+
+
+def plans_in_manifest(text: str, case: Case) -> list[Plan]:
+    """The plans of all servers of a manifest."""
+    reading = read_yaml(text, "case.yaml")
+    assert reading.invocations, f"{case.code} {case.name}: {reading.unread}"
+    catalogue = load(case.engine)
+    return [
+        resolve(from_invocation(one, one.name or "case", catalogue), case.facts)
+        for one in reading.invocations
+    ]
 
 
 def plans_of(case: Case) -> list[Plan]:
     """What a rule is asked about: no rule has a part in it."""
+    if case.text is not None:
+        return plans_in_manifest(case.text, case)
     return together(case) if case.together else [plan_of(case)]
 
 
 def verdict(rule: Rule, case: Case, plans: Sequence[Plan] | None = None) -> Judgement:
     plans = plans_of(case) if plans is None else plans
+    if case.text is not None:
+        alone = [judge(plan, [rule]) for plan in plans]
+        found = [finding for _, finding in examine_together(plans, [rule])]
+        return Judgement(
+            (*(finding for one in alone for finding in one.findings), *found),
+            tuple(reason for one in alone for reason in one.unjudged),
+        )
     if case.together:
-        found = examine_together(plans, [rule])
-        return Judgement(tuple(finding for _, finding in found))
+        return Judgement(tuple(finding for _, finding in examine_together(plans, [rule])))
     return judge(plans[0], [rule])
 
 
@@ -246,7 +339,8 @@ def complaint(rule: Rule, case: Case, plans: Sequence[Plan] | None = None) -> st
     if any(finding.severity not in told for finding in said.findings):
         return f"its page does not tell severity {said.findings[0].severity}"
     expect = case.expect
-    known = {"at", "message", "why", "fix", "edits", "severity", "count", "lacks"}
+    known = {"at", "message", "why", "fix", "edits", "rename", "severity", "count", "lacks"}
+    known |= {"line", "also", "places"}
     assert not expect.keys() - known, expect
     first = said.findings[0]
     if "message" in expect and expect["message"] not in first.message:
@@ -259,6 +353,10 @@ def complaint(rule: Rule, case: Case, plans: Sequence[Plan] | None = None) -> st
         words = f"{first.message} {first.why} {first.fix.text if first.fix else ''}"
         if expect["lacks"] in words:
             return f"it says {expect['lacks']!r}: {words!r}"
+    if "rename" in expect:
+        renamed = None if first.fix is None or first.fix.rename is None else list(first.fix.rename)
+        if renamed != expect["rename"]:
+            return f"its fix renames {renamed}"
     if "edits" in expect:
         edits = None if first.fix is None else {**first.fix.set, **first.fix.env}
         if edits != expect["edits"]:
@@ -267,6 +365,18 @@ def complaint(rule: Rule, case: Case, plans: Sequence[Plan] | None = None) -> st
         return f"severity {first.severity}"
     if "count" in expect and len(messages) != expect["count"]:
         return f"{len(messages)} findings: {messages}"
+    if case.text is not None:
+        rows = case.text.splitlines()
+        lines = [rows[place.line - 1] for place in (first.place, *first.others)]
+        if expect.get("line", "") not in lines[0]:
+            return f"its line is {lines[0]!r}"
+        for text in expect.get("also", ()):
+            if not any(text in line for line in lines[1:]):
+                return f"its other lines are {lines[1:]}, none with {text!r}"
+    if "places" in expect:
+        places = [f"{one.path}:{one.line}" for one in (first.place, *first.others)]
+        if places != expect["places"]:
+            return f"places {places}"
     if "at" in expect:
         plan = plans[0]
         if first.place != plan.place(expect["at"]) or first.place == plan.request.place:

@@ -281,13 +281,13 @@ def _time_limit() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise _TooSlow
 
-    before = signal.signal(signal.SIGALRM, stop)
-    timer = signal.setitimer(signal.ITIMER_REAL, _SECONDS)
+    before = signal.signal(signal.SIGPROF, stop)
+    timer = signal.setitimer(signal.ITIMER_PROF, _SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, *timer)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, *timer)
+        signal.signal(signal.SIGPROF, before)
 
 
 def short(module: str) -> str:

@@ -15,7 +15,7 @@ _BACKENDS = (
     ("0.5.4", ("nsa",)),
     ("0.5.4.post2", ("ascend",)),
     ("0.5.10", ("fa4",)),
-    ("0.5.12", ("dsv4", "compressed", "tokenspeed_mla")),
+    ("0.5.12", ("dsv4", "tokenspeed_mla")),
     ("0.5.13", ("cutedsl_mla", "dsa")),
     ("0.5.16", ("intel_amx",)),
     ("0.5.20", ("intel_xpu", "qsa")),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.attention import BEFORE_RENAMED
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.rules.values import runs_on
+from speclaunch.rules.values import attention_backend, runs_on
 
 _TYPES = (
     ("trtllm_mla", ">=0.5.1,<0.5.4", ("fp8_e4m3", "auto")),
@@ -36,8 +36,10 @@ def check(plan: Plan) -> Iterator[Verdict]:
 
 def _is_used(plan: Plan, backend: str) -> bool:
     """Whether it decodes, or is named for both phases; only trtllm_mla can be a default."""
-    if backend in (plan.given("attention_backend"), plan.given("decode_attention_backend")):
+    if backend == plan.given("decode_attention_backend"):
         return True
+    if backend == plan.given("attention_backend"):
+        return backend == attention_backend(plan)  # not where the phases agree on another one
     return backend == "trtllm_mla" and runs_on(plan, backend, (1,))
 
 

@@ -25,10 +25,24 @@ _LLAMA4 = (
     ("0.5.5", ("intel_xpu",)),
     ("0.5.10", ("ascend",)),
 )
+_GEMMA4 = (
+    ("0.5.13", ("triton", "trtllm_mha", "intel_xpu")),
+    ("0.5.14", ("ascend",)),
+    ("0.5.18", ("intel_amx",)),
+    ("0.5.20", ("aiter",)),
+    ("0.5.22", ("fa4",)),
+)
+_EXAONE = (("0.5.9", ("fa3", "triton", "trtllm_mha")),)
+"""Where the layers slide, by `sliding_window_pattern`."""
 _TARGETS = {
+    "Exaone4ForCausalLM": _EXAONE,
+    "ExaoneMoEForCausalLM": _EXAONE,
     "GptOssForCausalLM": _GPT_OSS,
     "Llama4ForConditionalGeneration": _LLAMA4,
     "Llama4ForCausalLM": _LLAMA4,
+    "Gemma4ForCausalLM": _GEMMA4,
+    "Gemma4ForConditionalGeneration": _GEMMA4,
+    "Gemma4UnifiedForConditionalGeneration": _GEMMA4,
 }
 
 
@@ -40,11 +54,17 @@ def check(plan: Plan) -> Iterator[Verdict]:
     rows = _TARGETS[target.architecture]
     known = [name for since, names in rows if plan.in_versions(f">={since}") for name in names]
     used: tuple[str | None, ...]
+    if rows is _EXAONE and target.raw.get("sliding_window_pattern") is None:
+        return
     if rows is _GPT_OSS and plan.in_versions(">=0.5.3"):
         used = attention_backends(plan)
     elif plan.in_versions(">=0.5.3") and runs_on_cpu(plan):
         return
-    elif rows is _LLAMA4 and plan.in_versions("<0.5.6"):
+    elif rows is _GEMMA4:
+        used = attention_backends(plan)
+    elif (rows is _LLAMA4 and plan.in_versions("<0.5.6")) or (
+        rows is _EXAONE and plan.in_versions("<0.5.15")
+    ):
         used = (plan.given("attention_backend"),)
     else:
         used = (attention_backend(plan),)

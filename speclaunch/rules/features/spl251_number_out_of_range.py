@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan
+from speclaunch.rules.features.more_tables import MORE_NUMBERS
 from speclaunch.rules.features.tables import NUMBERS
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
 
 def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict a number."""
-    for row in NUMBERS:
+    for row in (*NUMBERS, *MORE_NUMBERS):
         value = plan.given(row.name)
         if value is None or row.allowed(value):
             continue

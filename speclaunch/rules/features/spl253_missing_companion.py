@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan
+from speclaunch.rules.features.more_tables import MORE_NEEDS
 from speclaunch.rules.features.tables import NEEDS, is_on
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
 
 def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict an argument that stands alone."""
-    for row in NEEDS:
-        if not is_on(plan, row.name):
+    for row in (*NEEDS, *MORE_NEEDS):
+        if row.value not in (None, plan.given(row.name)) or not is_on(plan, row.name):
             continue
-        if row.value not in (None, plan.given(row.name)) or not plan.in_versions(row.versions):
+        if not plan.in_versions(row.versions):
             continue
         if not row.present(plan):
             yield Verdict(

@@ -234,6 +234,8 @@ def _decodes(plan: Plan) -> bool:
     return bool(plan.value("disaggregation_mode") == "decode")
 
 
+_OLDER_CP = ("enable_prefill_context_parallel", "enable_dsa_prefill_context_parallel")
+"""What chooses a strategy by an argument with a default (0.5.18 server_args.py:6477)."""
 NEEDS = (
     Needed(
         "disaggregation_decode_enable_offload_kvcache",
@@ -306,7 +308,7 @@ NEEDS = (
         "enable_prefill_cp",
         "cp_strategy",
         "--cp-strategy must be set when --enable-prefill-cp is enabled.",
-        lambda plan: is_on(plan, "cp_strategy"),
+        lambda plan: any(is_on(plan, name) for name in ("cp_strategy", *_OLDER_CP)),
         ">=0.5.14",
     ),
     Needed(

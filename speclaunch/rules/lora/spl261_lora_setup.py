@@ -11,6 +11,7 @@ from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.values import number
 
 _WITHOUT_CACHE = "<0.5.0rc2"
+_OVERLAP = "enable_lora_overlap_loading"
 
 
 def check(plan: Plan) -> Iterator[Verdict]:
@@ -56,9 +57,17 @@ def _beside_the_cache(plan: Plan, paths: Any) -> Iterator[Verdict]:
 
 def _loaded(plan: Plan, paths: Any) -> Iterator[Verdict]:
     loaded = number(plan, "max_loaded_loras")
+    batch = number(plan, "max_loras_per_batch") or 0
+    if plan.value(_OVERLAP) and (loaded is None or loaded > 2 * batch):
+        yield _verdict(
+            f"{_OVERLAP} needs max_loaded_loras of at most {2 * batch}, twice max_loras_per_batch",
+            "Enabling LoRA overlap loading requires pinning LoRA adapter weights in CPU memory, so "
+            "--max-loaded-loras must be less than or equal to double --max-loras-per-batch",
+            Fix(f"set max_loaded_loras to {2 * batch}", set={"max_loaded_loras": 2 * batch}),
+            _OVERLAP,
+        )
     if loaded is None:
         return
-    batch = number(plan, "max_loras_per_batch") or 0
     if loaded < batch:
         yield _verdict(
             f"max_loaded_loras {loaded} is below max_loras_per_batch {batch}",

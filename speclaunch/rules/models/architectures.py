@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan
 
@@ -15,6 +16,16 @@ EAGLE_HEADS = (
     "MistralLarge3ForCausalLMEagle",
 )
 """EAGLE-2 drafts: they take the target's embedding, output head and hidden states."""
+
+_TRANSFORMERS = "TransformersForCausalLM"
+"""The class that runs Transformers' own."""
+
+LLAMA_LIKE = (
+    *("LlamaForCausalLM", "LlamaForCausalLMEagle", "LlamaForCausalLMEagle3", "MistralForCausalLM"),
+    *("Qwen2ForCausalLM", "Qwen2ForCausalLMEagle", "Qwen3ForCausalLM"),
+)
+"""Classes with the layers of models/llama.py, models/qwen2.py or models/qwen3.py, in every
+release."""
 
 _DRAFT_MARKS = ("eagle", "mtp", "nextn", "assistant")
 """Parts of the names of classes that are drafts (in any case)."""
@@ -46,3 +57,32 @@ def lacks_eagle3(architecture: str, plan: Plan) -> bool:
     if architecture.startswith(_DELEGATING):
         return False
     return architecture in known.registered and architecture not in known.eagle3_hooks
+
+
+def lacks_shared_embedding(architecture: str, plan: Plan) -> bool:
+    """Whether a target's class is known to have no `get_embed_and_head` in this version."""
+    known = architectures(plan.request.version)
+    if architecture.startswith(_DELEGATING):
+        return False
+    return architecture in known.registered and architecture not in known.shares_embedding
+
+
+def has_no_class(checkpoint: Checkpoint, plan: Plan) -> bool:
+    """Whether neither this version nor Transformers is known to have a class for a checkpoint.
+
+    0.4.6 has no way to Transformers' classes (0.4.6.post5 model_loader/utils.py:22; 0.4.7.post1
+    model_loader/utils.py:28).
+    """
+    known = architectures(plan.request.version)
+    names = checkpoint.architectures
+    is_held = known.asked == known.version  # a later release, or a fork, may have it
+    if not names or not is_held or not known.registered.isdisjoint(names):
+        return False
+    from speclaunch.plan.transformers_classes import in_transformers  # noqa: PLC0415  (rarely)
+
+    brought = checkpoint.config.get("auto_map")
+    if isinstance(brought, dict) and "AutoModel" in brought:
+        return False
+    if any(in_transformers(name) is None for name in names):
+        return False
+    return _TRANSFORMERS not in known.registered or not any(map(in_transformers, names))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.drafts import own_path
+from speclaunch.rules.models.architectures import LLAMA_LIKE
 
 PLUGINS = "SGLANG_EXTERNAL_MODEL_PACKAGE"
 """The variable that adds model classes of one's own: what SGLang's own lack may be there."""
@@ -33,6 +36,16 @@ def pair(plan: Plan) -> tuple[Checkpoint, Checkpoint] | None:
     if plan.facts.target is None:
         raise UnknownValueError("the target checkpoint is not known")
     return plan.facts.target, draft
+
+
+def llama_like(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
+    """The models whose class has Llama's layers or their like, by the argument that names each."""
+    models = [("model_path", plan.facts.target)]
+    if own_path(plan) is not None:
+        models.append(("speculative_draft_model_path", plan.facts.draft))
+    for name, checkpoint in models:
+        if checkpoint is not None and checkpoint.architecture in LLAMA_LIKE:
+            yield name, checkpoint
 
 
 def served_context(plan: Plan) -> int | None:

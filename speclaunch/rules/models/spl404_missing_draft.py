@@ -28,7 +28,7 @@ def check(plan: Plan) -> Iterator[Verdict]:
     named = f" ({architecture})" if architecture else ""
     yield Verdict(
         f"{plan.algorithm} has no draft: the target{named} is loaded a second time as its own "
-        "draft draft",
+        "draft",
         at=("speculative_draft_model_path", "speculative_algorithm"),
         why="the engine then fails while it starts: the target's class has no set_embed or no "
         "hot_token_id (sglang issue #36528)"

@@ -20,30 +20,43 @@ def check(plan: Plan) -> Iterator[Verdict]:
     if both is None:
         return
     checked = plan.in_versions(">=0.5.15")
-    difference = _difference(*both, 0 if checked else _PADDING)
+    sizes = _sizes(*both, 0 if checked else _PADDING)
+    difference = sizes or _ids(*both)
     if difference is None:
         return
+    rejected = "the draft's tokens are other words to the target, and are rejected"
+    if sizes is not None and checked:
+        why = (
+            "the engine refuses: STANDALONE speculative decoding requires the draft model to share "
+            "the same vocabulary as the target model"
+        )
+    elif checked:
+        # tokenizer_path is the target's: a draft worker has no tokenizer, and what would compare
+        # them compares nothing (0.5.23 managers/tp_worker.py:326, 0.5.15 :280)
+        why = f"the engine compares the sizes; it does not compare the tokenizers: {rejected}"
+    else:
+        why = f"this version does not check it: {rejected}"
     yield Verdict(
         f"the vocabularies of target and draft differ: {difference}",
         at=("speculative_draft_model_path", "model_path"),
-        why="the engine refuses: STANDALONE speculative decoding requires the draft model to share "
-        "the same vocabulary as the target model"
-        if checked
-        else "this version does not check it: the draft's tokens are other words to the target, "
-        "and are rejected",
+        why=why,
         fix=Fix(f"use NGRAM, or name a draft with the target's vocabulary{known_drafts(plan)}"),
-        severity=None if checked else Severity.WARNING,
+        severity=None if sizes is not None and checked else Severity.WARNING,
     )
 
 
-def _difference(target: Checkpoint, draft: Checkpoint, tolerated: int) -> str | None:
-    sizes = target.vocab_size, draft.vocab_size
-    if sizes[0] is not None and sizes[1] is not None and abs(sizes[0] - sizes[1]) > tolerated:
-        return f"{sizes[0]} and {sizes[1]} tokens"
+def _sizes(target: Checkpoint, draft: Checkpoint, tolerated: int) -> str | None:
+    ours, theirs = target.vocab_size, draft.vocab_size
+    if ours is None or theirs is None or abs(ours - theirs) <= tolerated:
+        return None
+    return f"{ours} and {theirs} tokens"
+
+
+def _ids(target: Checkpoint, draft: Checkpoint) -> str | None:
     digests = target.tokenizer_digest, draft.tokenizer_digest
-    if None not in digests and digests[0] != digests[1]:
-        return "their tokenizers give tokens different ids"
-    return None
+    if None in digests or digests[0] == digests[1]:
+        return None
+    return "their tokenizers give tokens different ids"
 
 
 RULE = rule(
@@ -52,5 +65,7 @@ RULE = rule(
     Severity.ERROR,
     check,
     algorithms=("STANDALONE",),
-    also={Severity.WARNING: "before 0.5.15, which does not check it"},
+    also={
+        Severity.WARNING: "before 0.5.15, which does not check it, and for other ids of the tokens"
+    },
 )

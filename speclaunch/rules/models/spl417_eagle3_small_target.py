@@ -28,7 +28,7 @@ def check(plan: Plan) -> Iterator[Verdict]:
         why="the draft gets too few hidden states and the first prefill fails"
         if fails
         else "the draft skips the layer that mixes them and its proposals are noise",
-        fix=Fix("use a target with at least eight layers"),
+        fix=Fix("use a target with at least seven layers"),
         severity=Severity.ERROR if fails else Severity.WARNING,
     )
 

@@ -20,7 +20,7 @@ def check(plan: Plan) -> Iterator[Verdict]:
     if ranks > 1 and tp % ranks:
         yield Verdict(
             f"{ranks} ranks of DP attention do not divide tp_size {tp}",
-            at=_AT,
+            at=(ATTENTION_RANKS, REPLICAS, "tp_size"),
             why="the engine stops: AssertionError, without a message, where it requires tp_size "
             "% dp_size == 0. The attention ranks are ranks of tp_size",
             fix=Fix(f"set tp_size to a multiple of {ranks}"),

@@ -12,6 +12,7 @@ from speclaunch.rules.values import number
 
 _CONTEXT = "attn_cp_size"
 _MOE = "moe_dp_size"
+_SAME = ">=0.5.11"
 _CHOSEN_BY = {
     "enable_dsa_prefill_context_parallel": "",
     "enable_prefill_context_parallel": ">=0.5.13",
@@ -49,6 +50,29 @@ def check(plan: Plan) -> Iterator[Verdict]:
             at=(_MOE, "pp_size"),
             why="the engine stops: AssertionError: PP is not supported with context parallelism",
             fix=Fix("remove pp_size", set={"pp_size": None}),
+        )
+    if moe > 1:
+        yield from _beside(plan, ranks, context, moe)
+
+
+def _beside(plan: Plan, ranks: int, context: int, moe: int) -> Iterator[Verdict]:
+    """Expert-parallel and context-parallel ranks beside MoE data-parallel ones."""
+    experts = int(plan.value("ep_size"))
+    own = plan.value("moe_a2a_backend") == "none"  # another one sets ep_size to tp_size
+    if own and experts > 1 and experts * moe != ranks:
+        yield Verdict(
+            f"ep_size {experts} times moe_dp_size {moe} is not tp_size {ranks}",
+            at=("ep_size", _MOE),
+            why="the engine stops: AssertionError: ep_size * moe_dp_size must be equal to tp_size",
+            fix=Fix(f"remove {_MOE}", set={_MOE: None}),
+        )
+    if context != moe and not _is_chosen(plan) and plan.in_versions(_SAME):
+        yield Verdict(
+            f"moe_dp_size {moe} is not attn_cp_size {context}",
+            at=(_MOE,),
+            why="the engine stops: AssertionError: attn_cp_size != moe_dp_size is only supported "
+            "when moe_dp_size == 1",
+            fix=Fix(f"remove {_MOE}", set={_MOE: None}),
         )
 
 

@@ -23,7 +23,7 @@ def check(plan: Plan) -> Iterator[Verdict]:
         f"a draft tree ({steps} steps, topk {topk}) without speculative_num_draft_tokens",
         at=("speculative_eagle_topk", "speculative_num_steps"),
         why="the engine fills it in only for topk 1; here it stays empty, passes the argument "
-        "checks, and raises a TypeError once the model is loaded",
+        "checks, and raises a TypeError while the engine starts",
         fix=Fix(
             f"set speculative_num_draft_tokens, at most {tree_capacity(steps, topk)} here",
             set={"speculative_num_draft_tokens": tokens},

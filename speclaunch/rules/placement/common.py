@@ -44,6 +44,8 @@ def _verdict(one: Undivided, at: tuple[str, ...], instead: str) -> Verdict:
 
 
 def _fix(one: Undivided, instead: str) -> Fix:
+    if one.groups is not None:
+        return Fix(f"set ep_size to {one.groups}", set={"ep_size": one.groups})
     if not one.works:
         return Fix(instead)
     return Fix(f"set tp_size to {one.works[0]}", set={"tp_size": one.works[0]})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.plan.placement import beyond_the_gpus
-from speclaunch.plan.plan import Plan
+from speclaunch.plan.placement import beyond_the_gpus, visible_gpus
+from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.values import number
 
@@ -33,12 +33,22 @@ def _fix(plan: Plan) -> Fix:
     there = hardware.count if hardware is not None else 1
     plain = all(number(plan, name) == 1 for name in ("pp_size", "nnodes", "gpu_id_step"))
     whole = plain and not number(plan, "base_gpu_id") and plan.derived.replicas == 1
-    if not whole or plan.env("CUDA_VISIBLE_DEVICES") is not None:
+    if not whole or not _all_visible(plan, there):
         return Fix("lower the parallel sizes to the GPUs of the machine, or use more GPUs")
     fitting = 1 << (there.bit_length() - 1)
     nodes = -(-(number(plan, "tp_size") or 1) // there)
     more = f", or serve on {nodes} machines (nnodes)" if there >= _FEW else ""
     return Fix(f"set tp_size to {fitting}{more}", set={"tp_size": fitting})
+
+
+def _all_visible(plan: Plan, there: int) -> bool:
+    """Whether no GPU is hidden: else the list of the visible ones is the other thing to change."""
+    if plan.env("CUDA_VISIBLE_DEVICES") is None:
+        return True
+    try:
+        return visible_gpus(plan) == there
+    except UnknownValueError:
+        return False
 
 
 RULE = rule("SPL506", "ranks-beyond-gpus", Severity.ERROR, check)

@@ -15,5 +15,8 @@ RULE = rule(
         instead="choose an ep_size that divides the experts, so that tp_size over it divides "
         "each of them",
     ),
-    versions=">=0.5.1",
+    says=(
+        "For quantized MoE models, please make sure",
+        "The output_size of gate's and up's weight = {} is not divisible by",
+    ),
 )

@@ -17,6 +17,8 @@ def check(plan: Plan) -> Iterator[Verdict]:
         return
     if plan.request.origin is Origin.SLIME:  # its engines are reached by its own router
         return
+    if _is_behind_services(plan):
+        return
     yield Verdict(
         f"the server listens on {plan.given('host')} and requires no api_key",
         at=("host",),
@@ -26,6 +28,17 @@ def check(plan: Plan) -> Iterator[Verdict]:
         ),
         fix=Fix("keep it inside a closed network, listen on one address, or set an api_key"),
     )
+
+
+def _is_behind_services(plan: Plan) -> bool:
+    """Whether it is a pod with a network of its own: Services and policies say who reaches it, and
+    probes need the address."""
+    around = plan.request.surroundings
+    if around is None:
+        return False
+    from speclaunch.rules.deployments.common import KUBERNETES, is_on  # noqa: PLC0415  manifests
+
+    return around.group.platform in KUBERNETES and not is_on(around.pod.host_network)
 
 
 RULE = rule("SPL801", "open-address", Severity.INFO, check)

@@ -32,7 +32,6 @@ def _missing(plan: Plan) -> Iterator[Verdict]:
 
 
 RULES = (
-    rule("SPL001", "unknown-argument", Severity.ERROR, _refused(Refusal.UNKNOWN)),
     rule("SPL002", "ambiguous-argument", Severity.ERROR, _refused(Refusal.AMBIGUOUS)),
     rule("SPL003", "invalid-value", Severity.ERROR, _refused(Refusal.VALUE)),
     rule("SPL004", "missing-model", Severity.ERROR, _missing),

@@ -1,0 +1,1 @@
+"""What stands around a server: probes, image, pod, Services, routers, ranks on several hosts."""
