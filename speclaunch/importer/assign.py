@@ -1,15 +1,17 @@
-"""Assignments and the builtins of the shell that change variables."""
+"""Assignments, and the builtins of the shell that change variables or the directory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from speclaunch.importer.expand import MAX_TEXT, MAX_WORDS, Expander
-from speclaunch.importer.scope import Field, Value
+from speclaunch.importer.scope import Field, ShellScope, Value
 from speclaunch.importer.simple_commands import DECLARING
 from speclaunch.importer.source_text import SourceSpan
 from speclaunch.importer.syntax import Assignment, Simple
+from speclaunch.patterns import lazy
 
 Assigned = tuple[str, Value, bool]
 """Name, value, and whether it was appended."""
@@ -133,3 +135,57 @@ def _unknown(expander: Expander, node: Simple, name: str, why: str) -> None:
     expander.scope.set(
         name, Value(SourceSpan(node.span.source, node.span.start, node.span.end), why=why)
     )
+
+
+# -- where the script is
+
+_DIRECTORY = "cd "
+"""No variable has such a name; branches, subshells and functions treat it as one."""
+_CHANGING = frozenset({"cd", "pushd", "popd"})
+_OWN = lazy(
+    r"""\$\(\s*dirname\s+(?:--\s+)?"?\$(?:0|\{?BASH_SOURCE(?:\[0\])?\}?|\{0\})"?\s*\)(?=/|\Z)/?"""
+)
+"""The directory of the script itself."""
+
+
+def changed(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> bool:
+    """Carry out `cd` and its like; False for another command."""
+    if fields[0].text not in _CHANGING:
+        return False
+    scope.set(_DIRECTORY, _after(scope, span, fields))
+    return True
+
+
+def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Value | None:
+    where = [one for one in fields[1:] if not (one.text.startswith("-") and len(one.text) > 1)]
+    unknown = Value(span, why="the directory that this leads to is not known")
+    if fields[0].text == "popd" or len(where) != 1:
+        return unknown
+    (field,) = where
+    own = _OWN.match(field.text)
+    if own is not None and "$" not in (rest := field.text[own.end() :]):
+        whole = field.pieces[0].slice(0, 0)
+        return Value(span, (replace(whole, text=rest or ".", exact=False),))
+    if field.unknown or field.text.startswith(("~", "-")) or not field.text:
+        return unknown
+    before = scope.get(_DIRECTORY)
+    if PurePosixPath(field.text).is_absolute() or before is None:
+        return Value(span, tuple(field.pieces))
+    if before.pieces is None:
+        return unknown
+    slash = replace(before.pieces[-1].slice(0, 0), text="/", exact=False)
+    return Value(span, (*before.pieces, slash, *field.pieces))
+
+
+def directory(scope: ShellScope) -> str | None:
+    """Where the script is, seen from where it was started; None: there, or nobody knows."""
+    value = scope.get(_DIRECTORY)
+    if value is None or value.pieces is None or any(one.condition for one in value.pieces):
+        return None
+    return "".join(one.text for one in value.pieces)
+
+
+def handed_on(scope: ShellScope) -> dict[str, Value]:
+    """What a shell inside of this one knows of it."""
+    value = scope.get(_DIRECTORY)
+    return {} if value is None else {_DIRECTORY: value}

@@ -6,16 +6,40 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from speclaunch.errors import Problem
 from speclaunch.importer import slime
-from speclaunch.importer.interface import Comment, Dropped, Invocation, Word
+from speclaunch.importer.interface import (
+    Comment,
+    Dropped,
+    Invocation,
+    InvocationKind,
+    RouterCommand,
+    Word,
+)
 from speclaunch.importer.scope import Field, ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceSpan
 from speclaunch.importer.syntax import Simple
-from speclaunch.importer.wrappers import SERVER, SILENT, Wrapping, base, find_program, read_wrappers
+from speclaunch.importer.wrappers import (
+    READ,
+    ROUTER,
+    SILENT,
+    Wrapping,
+    base,
+    cut,
+    find_program,
+    find_router,
+    read_wrappers,
+)
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
+if TYPE_CHECKING:
+    from speclaunch.importer.expand import Expander
+    from speclaunch.importer.here_documents import HereScript
+
+_OPTION = lazy(r"--?[A-Za-z][\w-]*=(?=\S)")
 _MAX_ABOVE = 50
 """Lines of comments above a command that belong to it."""
 
@@ -37,6 +61,7 @@ class Found:
     """What one command holds: an invocation, or a script for another shell."""
 
     invocation: Invocation | None = None
+    router: RouterCommand | None = None
     script: tuple[Field, ...] = ()
     """The words that hold a script, to be read as one."""
     positional: tuple[Field, ...] | None = None
@@ -58,21 +83,39 @@ def look(words: Sequence[Field]) -> Found:
     if program is not None:
         before = words[: program.start]
         found.wrapping = read_wrappers(before)
+        given = tuple(word.word() for word in words[program.arguments :])
+        dropped: tuple[Dropped, ...] = ()
+        if any(word.text == ROUTER for word in words[program.start : program.arguments]):
+            from speclaunch.importer import router  # noqa: PLC0415  few commands have one
+
+            given, dropped = router.of_servers(given)
         found.invocation = Invocation(
             program.kind,
-            tuple(word.word() for word in words[program.arguments :]),
+            given,
             words[program.start].place,
+            dropped=dropped,
             program=tuple(word.word() for word in words[: program.arguments]),
             name=found.wrapping.name,
             image=found.wrapping.image,
         )
+        if program.kind is InvocationKind.DYNAMO:
+            from speclaunch.importer import dynamo  # noqa: PLC0415  most are SGLang's
+
+            found.invocation = dynamo.without_own(found.invocation)
         return found
     if any(slime.is_engines(word.text) for word in words):
         return _slime(words, found)
     for index, word in enumerate(words):
         text = "".join(piece.text for piece in word.pieces)
-        if SERVER.search(text) and any(char in text for char in " \t\n"):
+        if READ.search(text) and any(char in text for char in " \t\n"):
             return _script(words, index, found)
+    started = find_router(words)
+    if started is not None:
+        program_name, first = started
+        arguments = tuple(word.word() for word in words[first:])
+        place = words[first - 1].place
+        found.wrapping = read_wrappers(words[: max(first - 3, 0)])
+        found.router = RouterCommand(program_name, arguments, place, found.wrapping.name)
     return found
 
 
@@ -108,12 +151,26 @@ def _script(words: Sequence[Field], index: int, found: Found) -> Found:
     if head == "eval":
         found.script = tuple(words[1:])
     else:
-        found.script = (words[index],)
+        found.script = (_without_option(words[index], words[:index]),)
         if index + 1 < len(words):
             found.positional = tuple(words[index + 2 :])
     found.before = tuple(words[: 1 if head == "eval" else index])
     found.wrapping = Wrapping() if head == "eval" else read_wrappers(found.before)
     return found
+
+
+def _without_option(word: Field, before: Sequence[Field]) -> Field:
+    """The script alone in ``--wrap="…"``; of what `screen` types, without the end of the line."""
+    option = _OPTION.match(word.text)
+    if option is not None:
+        word = cut(word, option.end())
+    last = word.pieces[-1] if word.pieces else None
+    if last is not None and any(one.text == "stuff" for one in before):
+        for ending in ("\\n", "\\r", "^M", "\n", "\r"):
+            if last.text.endswith(ending):
+                kept = last.slice(0, len(last.text) - len(ending))
+                return replace(word, pieces=(*word.pieces[:-1], kept))
+    return word
 
 
 def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
@@ -241,3 +298,23 @@ def distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
         if key not in seen:
             seen.add(key)
             yield found
+
+
+def text_of(value: Value) -> str:
+    """The text of a variable, what is not known in it as it is written."""
+    return "".join(piece.text for piece in value.pieces or ())
+
+
+def owned(field: Field) -> Field:
+    """An argument of a function: its text belongs to where it was given."""
+    pieces = tuple(replace(piece, owner=piece.owner or field.span) for piece in field.pieces)
+    return replace(field, pieces=pieces)
+
+
+def here_script(node: Simple, fields: Sequence[Field], expander: Expander) -> HereScript | None:
+    """The script in a here-document of a command, if there is one (`here_documents.script`)."""
+    if all(redirect.body is None for redirect in node.redirects):
+        return None
+    from speclaunch.importer import here_documents  # noqa: PLC0415  few commands have one
+
+    return here_documents.script(node, fields, expander)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import yaml
 
 from speclaunch.importer import nodes
-from speclaunch.importer.interface import Dropped
+from speclaunch.importer.interface import ConfigFile, Dropped
 from speclaunch.importer.scope import Field
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
@@ -53,6 +53,25 @@ class ConfigMaps:
                 if isinstance(value, yaml.ScalarNode) and _NAME.fullmatch(prefix + key):
                     found[prefix + key] = nodes.field(value, self.document)
         return found
+
+    def config(self, path: str) -> ConfigFile | None:
+        """The file of `--config` that a ConfigMap of this file holds under its name.
+
+        Its text has the lines of the whole file before it, so that places in it are exact.
+        """
+        name = path.rpartition("/")[2]
+        found = [data[name] for data in self.held.values() if name in data]
+        node = found[0] if len(found) == 1 else None
+        if not isinstance(node, yaml.ScalarNode) or node.style not in ("|", "file"):
+            return None
+        start, end = nodes.offsets(node, self.document)
+        place = self.document.place(start)
+        if node.style == "file":  # a file of its own, out of which a ConfigMap is made
+            return ConfigFile(place.path, str(node.value))
+        held = self.document.text[start:end].split("\n")[1:]
+        if held and not held[-1].strip():
+            held.pop()
+        return ConfigFile(place.path, "\n" * place.line + "\n".join(held) + "\n")
 
     def elsewhere(self, node: yaml.Node | None) -> Iterator[Dropped]:
         """What `envFrom` names and this file does not hold, in one remark."""

@@ -1,151 +1,238 @@
-"""Containers in YAML: docker-compose services and Kubernetes pods of any kind of object."""
+"""Containers in YAML: those of Kubernetes pods in any kind of object."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from types import MappingProxyType
 
 import yaml
 
-from speclaunch.errors import InputError, Problem
+from speclaunch.engine.entrypoint import CONFIG
 from speclaunch.importer import nodes
-from speclaunch.importer.commands import Around, look
+from speclaunch.importer.collected import Collected, Env
+from speclaunch.importer.commands import Around
 from speclaunch.importer.config_maps import ConfigMaps, config_maps
-from speclaunch.importer.interface import Comment, Dropped, Invocation, Reading, Word
-from speclaunch.importer.interpret import run
-from speclaunch.importer.scope import Field, ShellScope, Value
+from speclaunch.importer.interface import Dropped, Invocation, Reading
+from speclaunch.importer.scope import Field
 from speclaunch.importer.source_text import (
     DefaultOf,
     Document,
     SourceSpan,
     SourceText,
     WordPiece,
-    joined,
 )
-from speclaunch.importer.splitting import split
-from speclaunch.importer.wrappers import SERVER
 from speclaunch.patterns import lazy
+from speclaunch.record import record
 
 _MARK = r"\{\{[^{}\n]*\}\}"
 """What a template fills in."""
 _COMPOSE = lazy(rf"\$(?:\$|\{{([A-Za-z_]\w*)(?:(:?[-?+])([^{{}}]*))?\}}|([A-Za-z_]\w*))|{_MARK}")
 _KUBERNETES = lazy(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
-_COMMENT = lazy(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
 
-_READ_OF_SERVICES = frozenset({"image", "entrypoint", "command", "environment", "env_file"})
+_GIVEN = lazy(
+    r"LWS_(?:LEADER_ADDRESS|GROUP_SIZE|WORKER_INDEX)|PARALLELISM_SIZE|POD_GROUP_INDEX"
+    r"|RBG_(?:LWP|ROLE|GROUP|COMPONENT)_|ROLE_(?:NAME|INDEX|REPLICA_INDEX)|ROLESET_NAME"
+)
+"""Variables that a controller gives its pods (`around/given.py`)."""
+_WITH_ROLES = frozenset({"RoleBasedGroup", "RoleBasedGroupSet"})
 _READ_OF_CONTAINERS = frozenset({"name", "image", "command", "args", "env", "envFrom"})
 _CONTAINERS = ("initContainers", "containers")
+_ROLES = frozenset({"roles", "components"})
 _READ_OF_PODS = frozenset(_CONTAINERS)
-
-Env = dict[str, Field]
-
-
-def read_compose(root: yaml.Node, document: Document) -> Reading:
-    """The server commands of a docker-compose file."""
-    reading = _Collected(document)
-    for name, service in nodes.entries(nodes.entries(root).get("services")).items():
-        keys = nodes.entries(service)
-        env, passed = _compose_environment(keys.get("environment"), document)
-        dropped = (
-            *_noted(keys, ("env_file",), document, "the variables in that file are not read"),
-            *_left_out(keys, _READ_OF_SERVICES, document),
-        )
-        words = [
-            *_compose_words(keys.get("entrypoint"), document),
-            *_compose_words(keys.get("command"), document),
-        ]
-        with reading.within(_image(keys, document)):
-            reading.command(words, env, passed, name, dropped)
-    return reading.done()
 
 
 def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
-    """The server commands of every container in Kubernetes objects."""
-    reading = _Collected(document)
+    """The server commands of every container in Kubernetes objects.
+
+    A container is whatever has a `command` or `args`: those of a pod, and what the objects of
+    others call so (Dynamo's `mainContainer`, the `runner` of OME, the `model` of KServe).
+    """
+    reading = Collected(document)
     maps = config_maps(roots, document)
-    for root in roots:
+    sites: list[Site] = []
+    is_given = _GIVEN.search(document.text) is not None
+    for root in objects(roots, document):
         owner = nodes.text(nodes.entries(nodes.entries(root).get("metadata")).get("name"))
-        for node in nodes.walk(root):
+        seen: set[tuple[int, int]] = set()
+        start: tuple[yaml.Node, str | None, Owned] = (root, None, Owned())
+        waiting = [start]
+        while waiting:
+            node, key, owned = waiting.pop()
+            if key in _ROLES and isinstance(node, yaml.MappingNode):
+                owned = replace(owned, item=id(node))
+            if (id(node), owned.item) in seen:
+                continue
+            seen.add((id(node), owned.item))
             keys = nodes.entries(node)
-            pod = tuple(_left_out(keys, _READ_OF_PODS, document, "pod"))
-            for group in _CONTAINERS:
-                for container in nodes.items(keys.get(group)):
-                    _container(container, owner, maps.seen_from(root), pod, reading)
+            if keys:
+                document.spend()
+                owned = owned.below(key, keys, document)
+                if "command" in keys or "args" in keys:
+                    first, before = len(reading.invocations), len(reading.routers)
+                    site = Site(root, owned.steps, range(0), range(0), owned.envs)
+                    _container(
+                        keys,
+                        owner,
+                        maps.seen_from(root),
+                        owned,
+                        reading,
+                        _given(site, document) if is_given else {},
+                    )
+                    if key not in _CONTAINERS:
+                        reading.leave_open(first)
+                    servers = range(first, len(reading.invocations))
+                    routers = range(before, len(reading.routers))
+                    if servers or routers:
+                        sites.append(replace(site, servers=servers, routers=routers))
+            waiting += [(value, name, owned) for name, value in reversed(keys.items())]
+            waiting += [(item, key, owned) for item in reversed(nodes.items(node))]
         if nodes.text(nodes.entries(root).get("kind")) == "ConfigMap":
             for name, value in nodes.entries(nodes.entries(root).get("data")).items():
                 reading.script(value, Around(name=f"{owner}/{name}" if owner else name))
-    return reading.done()
+    done = reading.reading()
+    done = replace(done, invocations=tuple(_with_config(one, maps) for one in done.invocations))
+    if not done.invocations:
+        return done
+    from speclaunch.importer.around import kubernetes  # noqa: PLC0415  few manifests have a server
+
+    return kubernetes.surrounded(done, sites, roots, maps)
 
 
-def read_scripts(roots: Sequence[yaml.Node], document: Document) -> Reading:
-    """The server commands in any other YAML: texts that are scripts, lists that are commands."""
-    reading = _Collected(document)
+def objects(roots: Sequence[yaml.Node], document: Document) -> list[yaml.Node]:
+    """The objects of a file, those of a `List` one by one, with the templates of their roles."""
+    found: list[yaml.Node] = []
     for root in roots:
-        for node in nodes.walk(root):
-            if isinstance(node, yaml.SequenceNode):
-                words = [
-                    _substituted(nodes.source(item, document), {})
-                    for item in node.value
-                    if isinstance(item, yaml.ScalarNode)
-                ]
-                if any(word.text in ("-m", "sglang") for word in words):
-                    reading.command(words, {}, {}, None, ())
-            else:
-                reading.script(node, Around())
-    return reading.done()
+        keys = nodes.entries(root)
+        held = nodes.items(keys.get("items")) if "spec" not in keys else []
+        found += held or [root]
+    if any(nodes.text(nodes.entries(one).get("kind")) in _WITH_ROLES for one in found):
+        from speclaunch.importer import role_templates  # noqa: PLC0415  few manifests have them
+
+        return [role_templates.expanded(one, document) for one in found]
+    return found
+
+
+def _with_config(found: Invocation, maps: ConfigMaps) -> Invocation:
+    """With the file of `--config`, where a ConfigMap beside the container holds it."""
+    words = [word for word in found.words if word.evaluated]
+    at = next((index for index, word in enumerate(words) if word.text == CONFIG), len(words))
+    config = maps.config(words[at + 1].text) if at + 1 < len(words) else None
+    return found if config is None else replace(found, config=config)
+
+
+Steps = tuple[tuple[str, Mapping[str, yaml.Node]], ...]
+
+
+@record
+class Site:
+    """A container that holds servers or routers: `steps` lead from its object to it."""
+
+    root: yaml.Node
+    steps: Steps
+    servers: range
+    """Their numbers among the invocations of the file."""
+    routers: range
+    envs: tuple[yaml.Node, ...] = ()
+
+
+@record
+class Owned:
+    """What the objects around a container say of it.
+
+    `envs` are the lists of variables of a Dynamo service and of its graph.
+    """
+
+    pod: tuple[Dropped, ...] = ()
+    envs: tuple[yaml.Node, ...] = ()
+    name: str | None = None
+    """That of the service or component, whose container is called alike in all of them."""
+    steps: Steps = ()
+    """The mappings from the object down, each with the key of its value, or of its list's."""
+    item: int = 0
+    """Which role it is: several may share one template."""
+
+    def below(self, key: str | None, keys: Mapping[str, yaml.Node], document: Document) -> Owned:
+        """The same for what stands in this mapping, the value of `key`."""
+        pod = self.pod
+        if keys.keys() & set(_CONTAINERS):
+            pod = tuple(left_out(keys, _READ_OF_PODS, document, "pod"))
+        envs = keys.get("envs")
+        name = self.name
+        if "extraPodSpec" in keys:
+            name = key
+        elif "podTemplate" in keys:
+            name = nodes.text(keys.get("name"))
+        all_envs = (*self.envs, envs) if envs is not None else self.envs
+        return Owned(pod, all_envs, name, (*self.steps, (key or "", keys)), self.item)
 
 
 def _container(
-    container: yaml.Node,
+    keys: Mapping[str, yaml.Node],
     owner: str | None,
     maps: ConfigMaps,
-    pod: tuple[Dropped, ...],
-    reading: _Collected,
+    owned: Owned,
+    reading: Collected,
+    given: Env,
 ) -> None:
-    keys, document = nodes.entries(container), maps.document
+    document = maps.document
     env: Env = maps.variables(keys.get("envFrom"))
-    for item in nodes.items(keys.get("env")):
+    lists = [*owned.envs, keys.get("env")]
+    for item in (one for held in lists for one in nodes.items(held)):
         entry = nodes.entries(item)
         name = nodes.text(entry.get("name"))
         if name is None:
             continue
         value = entry.get("value")
         if isinstance(value, yaml.ScalarNode):
-            env[name] = _substituted(nodes.source(value, document), env)
+            env[name] = substituted(nodes.source(value, document), given | env)
         elif entry.get("valueFrom") is not None:
             source = entry["valueFrom"]
-            env[name] = maps.value(source) or _elsewhere(name, source, document)
+            known = given.get(name) if "fieldRef" in nodes.entries(source) else None
+            env[name] = maps.value(source) or known or _elsewhere(name, source, document)
         else:
-            env[name] = _text_at("", item, document)
+            env[name] = text_at("", item, document)
     words = [
-        _substituted(nodes.source(item, document), env)
+        substituted(nodes.source(item, document), given | env)
         for key in ("command", "args")
-        for item in _listed(keys.get(key))
+        for item in listed(keys.get(key))
         if isinstance(item, yaml.ScalarNode)
     ]
     own = nodes.text(keys.get("name"))
+    if owned.name is not None and own in (None, "main"):
+        own = owned.name
     name = "/".join(part for part in (owner, own) if part) or None
     dropped = (
         *maps.elsewhere(keys.get("envFrom")),
-        *_left_out(keys, _READ_OF_CONTAINERS, document),
-        *pod,
+        *left_out(keys, _READ_OF_CONTAINERS, document),
+        *owned.pod,
     )
-    with reading.within(_image(keys, document)):
-        reading.command(words, env, {}, name, dropped)
+    with reading.within(image_in(keys, document)):
+        reading.command(words, env, {}, name, dropped, given)
 
 
-def _image(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
-    """The image of a container, with the defaults of Compose's variables."""
+def _given(site: Site, document: Document) -> Env:
+    """The variables that the controller of an object gives its containers."""
+    from speclaunch.importer.around import given  # noqa: PLC0415  few manifests use one
+
+    return given.variables(site, document)
+
+
+def image_in(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
+    """The image that a container names."""
     node = keys.get("image")
     if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
         return None
-    return _interpolated(nodes.source(node, document)).text
+    return image_of(node, document)
 
 
-def _listed(node: yaml.Node | None) -> list[yaml.Node]:
+def image_of(node: yaml.ScalarNode, document: Document) -> str:
+    """The image of a container, with the defaults of Compose's variables."""
+    return interpolated(nodes.source(node, document)).text
+
+
+def listed(node: yaml.Node | None) -> list[yaml.Node]:
+    """The items of a list; a scalar is a list of one."""
     return [node] if isinstance(node, yaml.ScalarNode) else nodes.items(node)
 
 
@@ -157,24 +244,17 @@ def _elsewhere(name: str, node: yaml.Node, document: Document) -> Field:
         shown for key in ("name", "key", "fieldPath") if (shown := nodes.text(detail.get(key)))
     )
     why = f"`{name}` comes from the cluster ({kind}{' ' + which if which else ''})"
-    found = _text_at(f"$({name})", node, document)
+    found = text_at(f"$({name})", node, document)
     return Field(tuple(replace(piece, unknown=why) for piece in found.pieces))
 
 
-def _text_at(text: str, node: yaml.Node, document: Document) -> Field:
+def text_at(text: str, node: yaml.Node, document: Document) -> Field:
+    """A text that is not written so: all of it stands where `node` begins."""
     start, _ = nodes.offsets(node, document)
     return Field((WordPiece(text, SourceText(document, text, [start] * len(text) or [start]), 0),))
 
 
-def _noted(
-    keys: Mapping[str, yaml.Node], names: Sequence[str], document: Document, why: str
-) -> tuple[Dropped, ...]:
-    return tuple(
-        Dropped(name, nodes.place(keys[name], document), why) for name in names if name in keys
-    )
-
-
-def _left_out(
+def left_out(
     keys: Mapping[str, yaml.Node], read: frozenset[str], document: Document, what: str = "container"
 ) -> Iterator[Dropped]:
     """How a container or pod is set up (`volumes`, `shm_size`, `ports`, …), in one remark."""
@@ -184,8 +264,11 @@ def _left_out(
         yield Dropped(", ".join(rest), nodes.place(keys[rest[0]], document), why)
 
 
-def _substituted(source: SourceText, env: Mapping[str, Field]) -> Field:
-    """Kubernetes' ``$(NAME)`` replaced by the variables before it; others stay as they are."""
+def substituted(source: SourceText, env: Mapping[str, Field]) -> Field:
+    """Kubernetes' ``$(NAME)`` replaced by the variables before it; others stay as they are.
+
+    What a template fills in (`{{ name }}`) is not known.
+    """
     pieces: list[WordPiece] = []
     at = 0
     for match in _KUBERNETES.finditer(source.text):
@@ -224,22 +307,7 @@ def _exact(source: SourceText, start: int, end: int) -> WordPiece:
     return WordPiece(source.text[start:end], source, start, quoted=True)
 
 
-def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
-    """A ``command`` or ``entrypoint``: a list of words, or a text that is split into words."""
-    if isinstance(node, yaml.SequenceNode):
-        return [
-            _interpolated(nodes.source(item, document))
-            for item in node.value
-            if isinstance(item, yaml.ScalarNode)
-        ]
-    if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
-        return []
-    whole = _interpolated(nodes.source(node, document))
-    document.spend(len(whole.pieces) + len(str(node.value)) // 20)
-    return split(whole.pieces)
-
-
-def _interpolated(source: SourceText) -> Field:
+def interpolated(source: SourceText) -> Field:
     """Compose's own ``${NAME:-default}``: the variables of whoever runs it are not known."""
     pieces: list[WordPiece] = []
     at = 0
@@ -264,130 +332,3 @@ def _interpolated(source: SourceText) -> Field:
     source.document.spend(len(pieces))
     kept = tuple(piece for piece in pieces if piece.text)
     return Field(kept or (WordPiece("", source, 0, quoted=True),))
-
-
-def _compose_environment(node: yaml.Node | None, document: Document) -> tuple[Env, Env]:
-    """The environment of a service, and the variables that it passes on."""
-    env: Env = {}
-    passed: Env = {}
-    for key, key_node, value in nodes.pairs(node):
-        if isinstance(value, yaml.ScalarNode) and nodes.text(value) is not None:
-            env[key] = _interpolated(nodes.source(value, document))
-        else:
-            passed[key] = nodes.field(key_node, document)
-    for item in nodes.items(node):
-        if not isinstance(item, yaml.ScalarNode):
-            continue
-        source = nodes.source(item, document)
-        name, equals, _ = source.text.partition("=")
-        if equals:
-            env[name] = _interpolated(source.part(len(name) + 1, len(source.text)))
-        else:
-            passed[name] = nodes.field(item, document)
-    return env, passed
-
-
-class _Collected:
-    """Gathers what the containers of one file hold."""
-
-    def __init__(self, document: Document) -> None:
-        self.document = document
-        self.invocations: list[Invocation] = []
-        self.problems: list[Problem] = []
-        self.unread: list[Problem] = []
-        self.misread: list[Problem] = []
-
-    @contextmanager
-    def within(self, image: str | None) -> Iterator[None]:
-        """What is found inside runs in this image."""
-        first = len(self.invocations)
-        yield
-        for index in range(first, len(self.invocations)):
-            found = self.invocations[index]
-            self.invocations[index] = replace(found, image=found.image or image)
-
-    def done(self) -> Reading:
-        return Reading(
-            tuple(self.invocations),
-            tuple(self.problems),
-            tuple(self.unread),
-            tuple(self.misread),
-        )
-
-    def command(
-        self,
-        words: Sequence[Field],
-        env: Env,
-        passed: Env,
-        name: str | None,
-        dropped: tuple[Dropped, ...],
-    ) -> None:
-        """A command as a list of words: a server, or a shell with a script."""
-        found = look(words)
-        known = {key: value.word() for key, value in env.items()}
-        for key, value in passed.items():
-            why = f"`{key}` comes from the environment of the container"
-            known[key] = Word(value.text, value.place, evaluated=False, why=why)
-        known |= {key: value.word() for key, value in found.wrapping.env.items()}
-        rest = (*dropped, *found.wrapping.dropped)
-        if found.invocation is not None:
-            self.invocations.append(
-                replace(
-                    found.invocation,
-                    env=MappingProxyType(known),
-                    dropped=(*rest, *found.invocation.dropped),
-                    name=name,
-                    comments=self._comments(words),
-                )
-            )
-            self.problems.extend(found.problems)
-        elif found.script:
-            pieces = [piece for field in found.script for piece in field.pieces]
-            before = tuple(field.word() for field in found.before)
-            around = Around(before, rest, name, base=known)
-            unknown = frozenset(
-                part
-                for piece in pieces
-                if piece.unknown
-                for part in re.findall(r"[A-Za-z_]\w*", piece.text)
-            )
-            variables = {
-                key: Value(value.stretch, value.pieces, exported=True)
-                for key, value in env.items()
-                if value.pieces and key not in unknown
-            }
-            scope = ShellScope(variables, positional=found.positional, passed=unknown)
-            self._run(joined(pieces, self.document), scope, around)
-
-    def script(self, node: yaml.Node, around: Around) -> None:
-        """A text that may be a script."""
-        if isinstance(node, yaml.ScalarNode) and SERVER.search(str(node.value)):
-            self._run(nodes.source(node, self.document), ShellScope(), around)
-
-    def _run(self, source: SourceText, scope: ShellScope, around: Around) -> None:
-        try:
-            reading = run(source, scope, around)
-        except InputError as error:
-            self.unread.extend(error.problems)
-            return
-        self.invocations.extend(reading.invocations)
-        self.problems.extend(reading.problems)
-        self.unread.extend(reading.unread)
-        self.misread.extend(reading.misread)
-
-    def _comments(self, words: Sequence[Field]) -> tuple[Comment, ...]:
-        """The comments on the lines of the command and between them."""
-        offsets = [piece.offset(0) for word in words for piece in word.pieces[:1]]
-        if not offsets:
-            return ()
-        text = self.document.text
-        start = text.rfind("\n", 0, min(offsets)) + 1
-        end = text.find("\n", max(offsets))
-        quoted = [(o, o + len(w.text)) for o, w in zip(offsets, words, strict=False)]
-        found = []
-        for match in _COMMENT.finditer(text, start, len(text) if end < 0 else end):
-            at = match.start() + match[0].index("#")
-            if not any(first <= at < last for first, last in quoted):
-                place = self.document.place(at, match.end() - at)
-                found.append(Comment(match[0].strip().lstrip("#").strip(), place))
-        return tuple(found)

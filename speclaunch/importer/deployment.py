@@ -26,7 +26,7 @@ from speclaunch.record import record
 _OF_SLIME = "an option of slime itself"
 _FEW = 2
 """So many things that are left out for one reason have a line each."""
-_COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE)
+_COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE, InvocationKind.DYNAMO)
 
 
 @record

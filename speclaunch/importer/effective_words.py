@@ -21,6 +21,9 @@ from speclaunch.record import record
 _MANY = lazy(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
 """In the name of a variable that holds more words than one, or none."""
 
+_COMMANDS = (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER, InvocationKind.DYNAMO)
+"""What reads `--config` as SGLang does."""
+
 
 @record(frozen=False)
 class EffectiveWords:
@@ -50,9 +53,12 @@ def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
         _merge(found, invocation.config, invocation.place, catalogue)
     if invocation.kind is InvocationKind.SERVE:
         _serve(found, invocation, catalogue)
+    if invocation.kind is InvocationKind.ENGINE:
+        found.words = _of_fields(found, catalogue)
     found.words = _without_strays(found, catalogue)
-    if invocation.kind in (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER):
+    if invocation.kind in _COMMANDS:
         _config(found, invocation, catalogue)
+    found.words = (*found.words, *invocation.added)
     return found
 
 
@@ -94,6 +100,26 @@ def settled(invocation: Invocation, catalogue: Catalogue, strays: Collection[str
         tuple(found.refused),
         frozenset(word.text for word in found.elided if not word.evaluated),
     )
+
+
+def _of_fields(found: EffectiveWords, catalogue: Catalogue) -> tuple[Word, ...]:
+    """Fields of `ServerArgs` as flags: by their names, and without switches nobody knows."""
+    kept: list[Word] = []
+    words = found.words
+    for index, word in enumerate(words):
+        before = kept[-1] if kept else None
+        argument = catalogue.by_name(word.text) if word.text.startswith("--") else None
+        if argument is not None and word.evaluated:
+            after = words[index + 1] if index + 1 < len(words) else None
+            if not argument.kind.takes_value and after is not None and not after.evaluated:
+                found.elided.append(word)
+            else:
+                kept.append(replace(word, text=argument.flag))
+        elif not word.evaluated and (before is None or words[index - 1] in found.elided):
+            found.elided.append(word)
+        else:
+            kept.append(word)
+    return tuple(kept)
 
 
 def _serve(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue) -> None:

@@ -21,6 +21,7 @@ from speclaunch.importer.syntax import (
     OpaquePart,
     Parameter,
     Part,
+    Redirect,
     ShellWord,
     Simple,
     Substitution,
@@ -149,7 +150,7 @@ class Expander:
         body = next((r.body for r in command.redirects if r.body is not None), None)
         if body is not None:
             if len(command.redirects) == 1 and [w.plain for w in command.words] == ["cat"]:
-                return self._document(command, body, part, source)
+                return self._document(command.redirects[0], body, part, source)
             return self.unknown(part, source, why)
         if any(redirect.operator != ">" for redirect in command.redirects):
             return self.unknown(part, source, why)
@@ -162,11 +163,15 @@ class Expander:
         return (self._derived(text.rstrip("\n"), part, source),)
 
     def _document(
-        self, command: Simple, body: SourceSpan, part: Part, source: SourceText
+        self, redirect: Redirect, body: SourceSpan, part: Part, source: SourceText
     ) -> Result:
-        redirect = command.redirects[0]
         if not redirect.literal and any(char in body.text for char in "$`\\"):
-            return self.unknown(part, source, "a here-document with expansions is not evaluated")
+            from speclaunch.importer.here_documents import body_word  # noqa: PLC0415  it imports us
+
+            word = body_word(body)
+            if word is None:
+                return self.unknown(part, source, "its here-document cannot be read")
+            return _without_last_lines(self.text(word))
         text = body.text.rstrip("\n")
         return (WordPiece(text, body.source, body.start, exact=redirect.operator == "<<"),)
 
@@ -204,6 +209,9 @@ class Expander:
                 return list(value.items)
             number = 0 if part.index is None else self._index(part.index)
             if number is None:
+                return self.unknown(part, source, f"element {part.index} is not known")
+            before = value.items[:number] if number >= 0 else value.items
+            if any(item.unknown for item in before):  # `($(hostnames))`: any number of elements
                 return self.unknown(part, source, f"element {part.index} is not known")
             inside = -len(value.items) <= number < len(value.items)
             return _taken(value.items[number].pieces, value.items[number].span) if inside else ()
@@ -311,6 +319,18 @@ def _as_written(word: ShellWord) -> Field | None:
         return None
     piece = WordPiece(text, word.source, part.start, exact=part.exact)
     return Field((piece,), word.span)
+
+
+def _without_last_lines(pieces: Sequence[WordPiece]) -> tuple[WordPiece, ...]:
+    """What `$(…)` gives of a text: its last line ends are gone."""
+    kept = list(pieces)
+    while kept and not kept[-1].unknown:
+        text = kept[-1].text.rstrip("\n")
+        if text:
+            kept[-1] = kept[-1].slice(0, len(text))
+            break
+        kept.pop()
+    return tuple(kept)
 
 
 def _taken(pieces: Sequence[WordPiece], owner: SourceSpan | None) -> tuple[WordPiece, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
@@ -15,13 +17,20 @@ from speclaunch.importer.interpret import run
 from speclaunch.importer.placeholders import is_template
 from speclaunch.importer.scope import Field, ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceSpan, SourceText, WordPiece
-from speclaunch.importer.suffixes import MAX_BYTES
+from speclaunch.importer.suffixes import (
+    DOCUMENT_SUFFIXES,
+    GO_SUFFIXES,
+    KUSTOMIZATIONS,
+    MAX_BYTES,
+    NOTEBOOK_SUFFIX,
+    PYTHON_SUFFIX,
+    is_dockerfile,
+)
 from speclaunch.importer.templates import TemplateError, template_of
 from speclaunch.patterns import lazy
 
 _YAML = frozenset({".yaml", ".yml", ".json"})
-_MARKDOWN = frozenset({".md", ".markdown", ".mdx"})
-_NOT_OURS = frozenset({".py", ".toml", ".ini", ".cfg", ".ipynb", ".rs", ".go", ".ts", ".js"})
+_NOT_OURS = frozenset({".toml", ".ini", ".cfg", ".rs", ".go", ".ts", ".js"})
 _YAML_START = lazy(
     r"(?:[ \t]*(?:#[^\n]*)?\n)*(?:---|%YAML|(?:apiVersion|kind|services|version|name|defaults):)"
 )
@@ -93,12 +102,24 @@ def read_shell(text: str, shown: str) -> Reading:
     """
     document = _document(text, shown, lenient=is_template(shown))
     if document.lenient or not _is_script(text, shown):
-        return run(document.source())
-    reading = run(document.source(), strict=True)
+        return _together(run(document.source()), document)
+    reading = _together(run(document.source(), strict=True), document)
     carriage = _carriage_return(text, shown) if reading.invocations else None
     if carriage is None:
         return reading
     return replace(reading, misread=(carriage, *reading.misread))
+
+
+def _together(reading: Reading, document: Document) -> Reading:
+    """A script's servers with what the script says of their deployment, where they are one."""
+    several = len(reading.invocations) > 1 or bool(reading.routers and reading.invocations)
+    if not several and "#SBATCH" not in document.text:
+        return reading
+    from speclaunch.importer.around import scripts  # noqa: PLC0415  most scripts start one server
+
+    if not scripts.belong_together(reading, document.text):
+        return reading
+    return scripts.surrounded(reading, document)
 
 
 def _is_script(text: str, shown: str) -> bool:
@@ -126,10 +147,24 @@ def _carriage_return(text: str, shown: str) -> Problem | None:
 
 
 def read_markdown(text: str, shown: str) -> Reading:
-    """The servers in the shell blocks of a Markdown document."""
+    """The servers in the code of a document: Markdown, reStructuredText, plain text."""
     from speclaunch.importer import markdown  # noqa: PLC0415
 
     return markdown.read_markdown(_document(text, shown, lenient=True))
+
+
+def read_dockerfile(text: str, shown: str) -> Reading:
+    """The servers that the stages of a Dockerfile start, or that building it does."""
+    from speclaunch.importer import dockerfile  # noqa: PLC0415  few files are
+
+    return dockerfile.read_dockerfile(_document(text, shown, lenient=is_template(shown)))
+
+
+def read_notebook(text: str, shown: str) -> Reading:
+    """The servers that the cells of a Jupyter notebook start."""
+    from speclaunch.importer import notebook  # noqa: PLC0415  few files are, and it needs YAML
+
+    return notebook.read_notebook(_document(text, shown, lenient=True))
 
 
 def read_yaml(text: str, shown: str) -> Reading:
@@ -155,21 +190,103 @@ def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Readi
     kind = (Path(Path(shown).stem).suffix if is_template(shown) else name.suffix).lower()
     if kind in _NOT_OURS:
         return Reading()
-    template = template_of(text, Path(shown), is_yaml=looks_like_yaml(text, kind))
-    if template is not None:
-        raise TemplateError(Problem(f"{shown} {template}"))
-    if kind in _MARKDOWN:
-        return read_markdown(text, shown)
-    if looks_like_yaml(text, kind):
-        return read_yaml(text, shown)
-    return read_shell(text, shown)
+    if kind != PYTHON_SUFFIX:
+        template = template_of(text, Path(shown), is_yaml=looks_like_yaml(text, kind))
+        if template is not None:
+            reading = read_template(text, shown, kind)
+            if reading.invocations:
+                return reading
+            raise TemplateError(Problem(f"{shown} {template}"))
+    return _READERS[form_of(text, shown, kind)](text, shown)
+
+
+class Form(StrEnum):
+    """What a file is read as."""
+
+    PROGRAM = "program"
+    PLAIN = "plain"
+    """A document, or a script that is called so."""
+    DOCUMENT = "document"
+    NOTEBOOK = "notebook"
+    DOCKERFILE = "dockerfile"
+    YAML = "yaml"
+    SHELL = "shell"
+
+
+def form_of(text: str, shown: str, kind: str) -> Form:
+    """What files of a kind (a suffix) are read as, else texts that begin as this one does."""
+    if kind == PYTHON_SUFFIX:
+        return Form.PROGRAM
+    if kind == ".txt":
+        return Form.PLAIN
+    if kind in DOCUMENT_SUFFIXES:
+        return Form.DOCUMENT
+    if kind == NOTEBOOK_SUFFIX:
+        return Form.NOTEBOOK
+    if is_dockerfile(shown, text):
+        return Form.DOCKERFILE
+    return Form.YAML if looks_like_yaml(text, kind) else Form.SHELL
+
+
+def _read_python(text: str, shown: str) -> Reading:
+    from speclaunch.importer.python_files import read_python  # noqa: PLC0415  `ast`
+
+    return read_python(text, shown)
+
+
+def read_template(text: str, shown: str, kind: str) -> Reading:
+    """What a template shows of the servers in it; `kind` is the suffix of what it makes."""
+    from speclaunch.importer import masked_templates  # noqa: PLC0415  few files are templates
+
+    is_yaml = looks_like_yaml(text, kind) or Path(shown).suffix.lower() in GO_SUFFIXES
+    reading = masked_templates.read_template(text, shown, is_yaml=is_yaml)
+    if is_yaml and not reading.invocations and kind not in _YAML:
+        return masked_templates.read_template(text, shown, is_yaml=False)
+    return reading
+
+
+def _read_plain(text: str, shown: str) -> Reading:
+    """A text that may be prose with commands in it, or a script that is called so."""
+    if text.startswith("#!"):
+        return read_shell(text, shown)
+    reading = read_markdown(text, shown)
+    if reading.invocations:
+        return reading
+    with suppress(InputError):
+        script = read_shell(text, shown)
+        if script.invocations:
+            return script
+    return reading
+
+
+_READERS: dict[Form, Callable[[str, str], Reading]] = {
+    Form.PROGRAM: _read_python,
+    Form.PLAIN: _read_plain,
+    Form.DOCUMENT: read_markdown,
+    Form.NOTEBOOK: read_notebook,
+    Form.DOCKERFILE: read_dockerfile,
+    Form.YAML: read_yaml,
+    Form.SHELL: read_shell,
+}
 
 
 def looks_like_yaml(text: str, suffix: str) -> bool:
     """Whether a text is read as YAML: by the suffix of its file, else by its first lines."""
-    if suffix in _MARKDOWN or suffix in _YAML:
+    if suffix in DOCUMENT_SUFFIXES or suffix in _YAML or suffix == NOTEBOOK_SUFFIX:
         return suffix in _YAML
     return not _SHELL_START.match(text) and _YAML_START.match(text) is not None
+
+
+def read_whole(data: bytes, shown: str, file: Path | None, suffix: str | None = None) -> Reading:
+    """The servers in a text, and in the files that it names; `file` is None for standard input.
+
+    Raises InputError for what cannot be read.
+    """
+    if file is not None and file.name in KUSTOMIZATIONS:
+        from speclaunch.importer.kustomize import compose  # noqa: PLC0415  few files are one
+
+        return compose.read_kustomization(file, data, shown)
+    return followed(read_text(data, shown, suffix), file)
 
 
 def read_file(path: Path, shown: str | None = None) -> Reading:
@@ -187,7 +304,7 @@ def read_file(path: Path, shown: str | None = None) -> Reading:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(Problem(f"cannot read {name}: {error.strerror}")) from error
-    return followed(read_text(data, name, path.suffix), path)
+    return read_whole(data, name, path, path.suffix)
 
 
 def _decoded(data: bytes, shown: str) -> str:

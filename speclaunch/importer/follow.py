@@ -1,8 +1,9 @@
 """The files that a server command reads itself: the one behind ``--config``.
 
 The engine opens it relative to where it is started, which a script does not say: the directory of
-the script is tried, then the working directory. A file is only followed below those, so that a
-finding never quotes a line from elsewhere on the machine.
+the script is tried, then the working directory, and where the script says `cd sub` before, `sub` in
+each of them. A file is only followed below those, so that a finding never quotes a line from
+elsewhere on the machine.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def config_file(name: str) -> ConfigFile:
 def _with_config(invocation: Invocation, places: Sequence[Path]) -> Invocation:
     if invocation.kind in (InvocationKind.CONFIG, InvocationKind.SLIME):
         return invocation
+    if invocation.config is not None:  # found beside the command
+        return invocation
     words = [word for word in invocation.words if word.evaluated]
     at = next((i for i, word in enumerate(words) if word.text == CONFIG), len(words))
     if at + 1 >= len(words) or not words[at + 1].text.lower().endswith(CONFIG_SUFFIXES):
@@ -48,13 +51,16 @@ def _with_config(invocation: Invocation, places: Sequence[Path]) -> Invocation:
     if invocation.image is not None:
         found = ConfigFile(name, why="it is in the container")
     else:
-        found = _read(name, places)
+        found = _read(name, places, invocation.directory)
     return replace(invocation, config=found)
 
 
-def _read(name: str, places: Sequence[Path]) -> ConfigFile:
+def _read(name: str, places: Sequence[Path], directory: str | None = None) -> ConfigFile:
     outside = False
-    for place in places:
+    below = [place / (directory or "") for place in places]
+    if directory is not None and Path(directory).is_absolute():
+        below += places  # a path of the machine, or container, that the script is for
+    for place in dict.fromkeys(below):
         file = place / name
         try:
             if not reads.is_file(file):

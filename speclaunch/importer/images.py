@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from speclaunch.engine.catalogue import UnknownVersion, resolve_version
+from speclaunch.engine.catalogue import UnknownVersion, held_versions, resolve_version
+from speclaunch.engine.versions import ResolvedVersion, nearest
 from speclaunch.patterns import lazy
 
-_TAG = lazy(r"sglang[^:@]*:v?(?P<version>\d+\.\d+\.\d+(?:\.post\d+)?)(?![\d.])")
+_TAG = lazy(
+    r"sglang[^:@]*:v?(?P<version>\d+\.\d+\.\d+(?:\.post\d+)?)"
+    r"(?P<more>\.?(?:rc|dev)\d+)?(?![\d.])"
+)
 
 
 def tagged_version(image: str | None) -> str | None:
-    """The release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`."""
+    """The release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`.
+
+    The tag of an image of Dynamo's is a release of Dynamo: the one that it was built with.
+    """
+    if image is not None and ("dynamo" in image or "sglang-runtime" in image):
+        from speclaunch.importer import dynamo  # noqa: PLC0415  few images are Dynamo's
+
+        if dynamo.is_image(image):
+            return dynamo.sglang_release(image)
     found = _TAG.search(image or "")
     return None if found is None else found["version"]
 
@@ -23,3 +35,14 @@ def image_version(image: str | None) -> str | None:
         return resolve_version(version).held
     except UnknownVersion:
         return None
+
+
+def image_release(image: str | None) -> ResolvedVersion | None:
+    """The same for a release, a candidate or a development version, the nearest where it is not
+    known: with a note. None where the tag names none (`latest`, `nightly-dev-20260101`)."""
+    version = tagged_version(image)
+    if version is None:
+        return None
+    found = _TAG.search(image or "")
+    more = found["more"] if found is not None and found["version"] == version else None
+    return nearest(version + (more or ""), held_versions())

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from speclaunch.errors import ExitCode, InputError, Place, Problem, SpeclaunchError
 from speclaunch.record import record
+
+if TYPE_CHECKING:  # manifests alone have them
+    from speclaunch.surroundings import Surroundings
 
 
 class NothingFoundError(SpeclaunchError):
@@ -17,6 +20,11 @@ class NothingFoundError(SpeclaunchError):
 
     exit_code = ExitCode.NOTHING
 
+
+OTHERS_INSTEAD = ", which may add others instead"
+ANOTHER_WAY = ", which may run it in another way"
+DIFFERS = "it depends on a condition"
+"""How a word's condition ends, or why it is not known, where other branches have other words."""
 
 _NOTHING: Mapping[str, Word] = MappingProxyType({})
 
@@ -59,6 +67,12 @@ class Word:
     condition: str | None = None
     """When the script has it at all: "only under the condition of line 7"."""
 
+    @property
+    def has_alternatives(self) -> bool:
+        """Whether another branch of the script has something else here, written elsewhere."""
+        told = (self.condition or "").endswith((OTHERS_INSTEAD, ANOTHER_WAY))
+        return told or (not self.evaluated and (self.why or "").startswith(DIFFERS))
+
 
 @record
 class Dropped:
@@ -92,6 +106,12 @@ class InvocationKind(StrEnum):
     """``--sglang-…`` options of slime"""
     CONFIG = "config"
     """a file for SGLang's own ``--config``"""
+    DYNAMO = "dynamo"
+    """``python -m dynamo.sglang``; Dynamo's own options are among the dropped"""
+    SRT_SLURM = "srt_slurm"
+    """a role of an srt-slurm recipe"""
+    ENGINE = "engine"
+    """``sglang.Engine(…)`` or ``ServerArgs(…)``: fields instead of flags"""
 
 
 @record
@@ -128,6 +148,30 @@ class Invocation:
     """The file of ``--config``: what it says depends on the version that reads it."""
     refused: tuple[Problem, ...] = ()
     """What the engine refuses before its parser sees a word."""
+    hardware: str | None = None
+    """The GPUs that the file runs it on, as `--hardware` takes them."""
+    directory: str | None = None
+    """Where its script goes before (`cd`), seen from where that is started."""
+    read_only: str | None = None
+    """Why nothing edits its words where they stand: the form that it is written in."""
+    surroundings: Surroundings | None = None
+    """Which part of which deployment it is, and how its pod is set up."""
+    added: tuple[Word, ...] = ()
+    """Words that the platform puts behind these: the engine gets them, the file does not say them.
+    Their place is what makes the platform do it."""
+
+
+@record
+class RouterCommand:
+    """A command that starts a router before servers; `words` are its own arguments.
+
+    `program` is its module or program, `name` that of the container or service around it.
+    """
+
+    program: str
+    words: tuple[Word, ...]
+    place: Place
+    name: str | None = None
 
 
 @record
@@ -141,6 +185,8 @@ class Reading:
     """The parts that cannot be read; everything else of the file was."""
     misread: tuple[Problem, ...] = ()
     """What the shell takes for something else than its writer: a placeholder, a pasted link."""
+    routers: tuple[RouterCommand, ...] = ()
+    """The routers that are started beside the servers."""
 
     def commands(self, source: str) -> tuple[Invocation, ...]:
         """The server commands of `source`, at least one. Raises InputError where nothing could be
@@ -150,3 +196,32 @@ class Reading:
         if self.unread:
             raise InputError(self.unread)
         raise NothingFoundError(Problem(f"no SGLang server command in {source}"))
+
+
+class Gathered:
+    """What a reader finds, one part of a file after the other."""
+
+    def __init__(self) -> None:
+        self.invocations: list[Invocation] = []
+        self.problems: list[Problem] = []
+        self.unread: list[Problem] = []
+        self.misread: list[Problem] = []
+        self.routers: list[RouterCommand] = []
+
+    def add(self, reading: Reading) -> None:
+        """Everything that a part holds."""
+        self.invocations.extend(reading.invocations)
+        self.problems.extend(reading.problems)
+        self.unread.extend(reading.unread)
+        self.misread.extend(reading.misread)
+        self.routers.extend(reading.routers)
+
+    def reading(self) -> Reading:
+        """All of it."""
+        return Reading(
+            tuple(self.invocations),
+            tuple(self.problems),
+            tuple(self.unread),
+            tuple(self.misread),
+            tuple(self.routers),
+        )

@@ -11,19 +11,22 @@ from dataclasses import replace
 
 from speclaunch.errors import InputError, Problem
 from speclaunch.importer import slime
-from speclaunch.importer.assign import assign, builtin
+from speclaunch.importer.assign import assign, builtin, changed, directory, handed_on
 from speclaunch.importer.commands import (
     Around,
     Comments,
     Found,
     distinct,
     environment,
+    here_script,
     leftovers,
     look,
+    owned,
     prompt,
+    text_of,
 )
 from speclaunch.importer.expand import Expander
-from speclaunch.importer.interface import Dropped, Invocation, Reading
+from speclaunch.importer.interface import Dropped, Gathered, Invocation, Reading
 from speclaunch.importer.parser import parse
 from speclaunch.importer.scope import Changes, Field, ShellScope, Value
 from speclaunch.importer.source_text import SourceSpan, SourceText, WordPiece, joined
@@ -37,25 +40,24 @@ from speclaunch.importer.syntax import (
     asks,
     pipeline,
 )
-from speclaunch.importer.wrappers import SERVER, Wrapping
+from speclaunch.importer.wrappers import READ, SERVER, Wrapping
 
 _MAX_CALLS = 12
 _NOT_EVALUATED = "the condition was not evaluated; the command is read as if it held"
 
 
-class Interpreter:
+class Interpreter(Gathered):
     """Reads one script in a scope."""
 
     def __init__(self, script: Script, scope: ShellScope, around: Around | None = None) -> None:
+        super().__init__()
         self.script = script
         self.document = script.source.document
         self.scope = scope
         self.around = around or Around()
         self.expander = Expander(self.document, scope)
-        self.invocations: list[Invocation] = []
-        self.problems: list[Problem] = []
-        self.unread = list(script.unread)
-        self.misread = list(script.misread)
+        self.unread += script.unread
+        self.misread += script.misread
         self._conditions: list[Dropped] = []
         self._calls: list[str] = []
         self._called: set[str] = set()
@@ -76,12 +78,7 @@ class Interpreter:
                     self.scope.positional = None
                     self._run(function.body)
         self._unused_arrays()
-        return Reading(
-            tuple(distinct(self.invocations)),
-            tuple(self.problems),
-            tuple(self.unread),
-            tuple(self.misread),
-        )
+        return replace(self.reading(), invocations=tuple(distinct(self.invocations)))
 
     # -- commands in order --------------------------------------------------------------
 
@@ -183,7 +180,7 @@ class Interpreter:
         assigned = {a.name: assign(self.expander, a, temporary=True)[1] for a in node.assignments}
         self._substitutions(node)
         fields = self.expander.words(node.words)
-        if not fields:
+        if not fields or changed(self.scope, node.span, fields):
             return
         kept = builtin(self.expander, node, fields)
         if kept is not None:
@@ -223,12 +220,21 @@ class Interpreter:
                     dropped=(*rest, *invocation.dropped, *leftovers(node, pipeline)),
                     name=invocation.name or self.around.name,
                     image=invocation.image or self.around.image,
+                    directory=directory(self.scope),
                 ),
                 [replace(node.span, end=max(node.span.end, node.end_at))],
                 fields,
             )
             self.problems.extend(found.problems)
             self._dangling = node.end == "\n"
+        elif found.router is not None:
+            router = found.router
+            self.routers.append(replace(router, name=router.name or self.around.name))
+        elif inner := here_script(node, fields, self.expander):
+            dropped = Dropped(node.span.text, node.span.place, inner.why)
+            env = environment(self.scope, assigned, Wrapping(), self.around) if inner.is_run else {}
+            scope = self._child_scope(Found(), assigned) if inner.is_run else ShellScope()
+            self._read_inside(inner.source, scope, Around((), (*rest, dropped), base=env))
 
     def _script(self, found: Found, assigned: Mapping[str, Value], rest: Iterable[Dropped]) -> None:
         pieces: list[WordPiece] = []
@@ -237,7 +243,7 @@ class Interpreter:
                 pieces.append(replace(pieces[-1].slice(0, 0), text=" ", exact=False))
             pieces.extend(field.pieces)
         source = joined(pieces, self.document)
-        if not SERVER.search(source.text):
+        if not READ.search(source.text):
             return
         around = Around(
             (*self.around.program, *(field.word() for field in found.before)),
@@ -255,6 +261,7 @@ class Interpreter:
         if not wrapping.isolated:
             known = {n: v for n, v in self.scope.variables.items() if v.exported or everything}
             known |= {name: replace(value, exported=True) for name, value in assigned.items()}
+            known |= handed_on(self.scope)
         for name, field in wrapping.env.items():
             known[name] = Value(field.stretch, field.pieces, exported=True)
         functions = self.scope.functions if everything else {}
@@ -272,10 +279,7 @@ class Interpreter:
         except InputError as error:
             self.unread.extend(error.problems)
             return
-        self.invocations.extend(reading.invocations)
-        self.problems.extend(reading.problems)
-        self.unread.extend(reading.unread)
-        self.misread.extend(reading.misread)
+        self.add(reading)
 
     def _substitutions(self, node: Simple) -> None:
         """A server that is started inside of `$( … )`."""
@@ -294,7 +298,7 @@ class Interpreter:
         self._calls.append(function.name)
         before = self.scope.positional
         known = not any(field.unknown and "@" in field.text for field in arguments)
-        self.scope.positional = tuple(map(_argument, arguments)) if known else None
+        self.scope.positional = tuple(map(owned, arguments)) if known else None
         self.scope.locals.append({})
         self._run(function.body)
         for name, value in self.scope.locals.pop().items():
@@ -324,7 +328,7 @@ class Interpreter:
         """Remember an array of `--sglang-` options: nothing in the file may use it."""
         name, value, append = assigned
         fields = value.items
-        if fields is None and value.pieces is not None and "--sglang-" in _text(value):
+        if fields is None and value.pieces is not None and "--sglang-" in text_of(value):
             fields = tuple(self.expander.resplit(value))
         if fields and any(slime.is_engines(field.text) for field in fields):
             held = self._slime.setdefault(name, [])
@@ -386,13 +390,3 @@ def run(
     """
     script = parse(source, strict=strict)
     return Interpreter(script, scope or ShellScope(), around).read()
-
-
-def _text(value: Value) -> str:
-    return "".join(piece.text for piece in value.pieces or ())
-
-
-def _argument(field: Field) -> Field:
-    owner = field.span
-    pieces = tuple(replace(piece, owner=piece.owner or owner) for piece in field.pieces)
-    return replace(field, pieces=pieces)

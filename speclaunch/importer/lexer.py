@@ -190,6 +190,14 @@ class Lexer:
             parts.insert(first, Literal("", start + 1, quoted=True))  # "" is a word too
         self.depth -= 1
 
+    def read_quoted(self, parts: list[Part]) -> None:
+        """The next part of a text that double quotes would be around, if they counted in it."""
+        if self.text[self.pos] == '"':
+            parts.append(Literal('"', self.pos, quoted=True))
+            self.pos += 1
+        else:
+            self._quoted_part(parts, self.pos)
+
     def _quoted_part(self, parts: list[Part], start: int) -> None:
         plain = _IN_QUOTES.match(self.text, self.pos)
         if plain is not None:

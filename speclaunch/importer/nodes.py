@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import yaml
 
@@ -27,7 +28,11 @@ def load(document: Document) -> list[yaml.Node]:
         found = yaml.compose_all(document.text, Loader=_Loader)
         return [node for node in found if node is not None]
     except yaml.YAMLError as error:
-        raise InputError(yaml_problem(error, document.shown, document.text)) from error
+        problem = yaml_problem(error, document.shown, document.text)
+        if problem.place is not None and document.lines_above:
+            line = problem.place.line + document.lines_above
+            problem = replace(problem, place=replace(problem.place, line=line))
+        raise InputError(problem) from error
 
 
 def _measure(document: Document) -> None:
@@ -42,7 +47,7 @@ def _measure(document: Document) -> None:
             depth += 1
             if depth > _MAX_DEPTH:
                 line = event.start_mark.line + 1 if event.start_mark else 1
-                place = Place(document.shown, line)
+                place = Place(document.shown, document.lines_above + line)
                 raise InputError(Problem(f"nested more than {_MAX_DEPTH} deep", place))
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
@@ -115,10 +120,9 @@ def place(node: yaml.Node, document: Document) -> Place:
 
 def offsets(node: yaml.Node, document: Document) -> tuple[int, int]:
     """The stretch of the document that a node takes."""
-    return (
-        document.offset(node.start_mark.line, node.start_mark.column),
-        document.offset(node.end_mark.line, node.end_mark.column),
-    )
+    shift = document.text.startswith("\ufeff")  # which YAML does not count
+    end = len(document.text)
+    return min(node.start_mark.index + shift, end), min(node.end_mark.index + shift, end)
 
 
 def source(node: yaml.ScalarNode, document: Document) -> SourceText:

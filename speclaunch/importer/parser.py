@@ -19,6 +19,7 @@ from speclaunch.importer.syntax import (
     Compound,
     Function,
     Node,
+    Part,
     Script,
     ShellWord,
     Simple,
@@ -50,8 +51,22 @@ def parse(source: SourceText, *, strict: bool = False) -> Script:
     parser = _Parser(source)
     parser.strict = strict
     nodes = parser.parse_list(frozenset())
+    for one in parser.comments:
+        source.document.note_comment(source.offset(one.start), source.offset(one.end - 1) + 1)
     unread = parser.unread or parser.slips[:1]
     return Script(source, nodes, parser.comments, unread, parser.misread, strict)
+
+
+def quoted_text(source: SourceText) -> ShellWord:
+    """A text in which only ``$``, backticks and escapes count, as in a here-document.
+
+    Raises UnreadableCommandError for an expansion that does not end.
+    """
+    parser = _Parser(source)
+    parts: list[Part] = []
+    while parser.pos < len(source.text):
+        parser.read_quoted(parts)
+    return ShellWord(tuple(parts), source, 0, len(source.text))
 
 
 class _Parser(SimpleParser):

@@ -10,10 +10,13 @@ from typing import NamedTuple
 
 from speclaunch.errors import Place
 from speclaunch.importer import placeholders
-from speclaunch.importer.interface import Default, Word
+from speclaunch.importer.interface import ANOTHER_WAY, DIFFERS, OTHERS_INSTEAD, Default, Word
 from speclaunch.importer.source_text import DefaultOf, SourceSpan, WordPiece
 from speclaunch.importer.syntax import Function
 from speclaunch.record import record
+
+_SHOWN = 120
+"""Characters of the values that a variable may have that are told."""
 
 
 @record
@@ -285,13 +288,57 @@ def _either(values: list[Value | None], condition: str) -> Value | None:
     if all(arrays):
         common = _common(texts) if len(known) == len(values) else 0
         first = next(value for value in known if _size(value) > common + 1)
-        said = f"{condition}, which may add others instead"
+        said = f"{condition}{OTHERS_INSTEAD}"
         return replace(first.under(said, common), exported=exported)
+    if len(known) == len(values) and not any(arrays):
+        partly = _begun(known, condition)
+        whole = all(text and _starts_a_server(text[0]) for text in texts)
+        if whole and not (partly is not None and _starts_a_server(_certain(partly))):
+            least = min(range(len(known)), key=lambda index: _size(known[index]))
+            said = f"{condition}{ANOTHER_WAY}"
+            partly = known[least].under(said)
+        if partly is not None:
+            return replace(partly, exported=exported)
     choices = [" ".join(text) for text in texts if text]
-    shown = f" ({', '.join(dict.fromkeys(choices))})" if 0 < sum(map(len, choices)) < 120 else ""
+    shown = f" ({', '.join(dict.fromkeys(choices))})" if 0 < sum(map(len, choices)) < _SHOWN else ""
     why = next((value.why for value in known if value.why), None)
     why = why or f"its value depends on a condition{shown}"
     return Value(known[0].span, exported=exported, why=why)
+
+
+def _starts_a_server(text: str) -> bool:
+    from speclaunch.importer.wrappers import SERVER  # noqa: PLC0415  it imports us
+
+    return SERVER.search(text) is not None
+
+
+def _certain(value: Value) -> str:
+    return "".join(piece.text for piece in value.pieces or () if not piece.condition)
+
+
+def _begun(known: list[Value], condition: str) -> Value | None:
+    """What texts have in common at their beginning, words of it; the rest depends on a condition.
+
+    The rest of the first is shown: as words under the condition where it is arguments, else as a
+    value that is not known.
+    """
+    texts = ["".join(piece.text for piece in value.pieces or ()) for value in known]
+    shared = takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False))
+    common = sum(1 for _ in shared)
+    start = max((at + 1 for at in range(common) if texts[0][at].isspace()), default=0)
+    if not texts[0][:start].strip() or start >= len(texts[0]):
+        return None
+    if texts[0].startswith("-", start):
+        return known[0].under(f"{condition}{OTHERS_INSTEAD}", start)
+    shown = ", ".join(dict.fromkeys(text[start:] for text in texts))
+    why = DIFFERS + (f" ({shown})" if len(shown) < _SHOWN else "")
+    pieces = list(known[0].under(condition, start).pieces or ())
+    at = 0
+    for index, piece in enumerate(pieces):
+        if at >= start:
+            pieces[index] = replace(piece, unknown=why, inside=True)
+        at += len(piece.text)
+    return replace(known[0], pieces=tuple(pieces))
 
 
 def _common(texts: list[tuple[str, ...] | None]) -> int:

@@ -154,8 +154,11 @@ class SimpleParser(Lexer):
             return None
         self.pos = match.end()
         self.skip_blank()
-        target = self.read_word()
-        if target.end == target.start and not self.text.startswith(("<(", ">("), self.pos):
+        if self.text.startswith(("<(", ">("), self.pos) and match[1] not in ("<<", "<<-"):
+            target = self._process_substitution()  # `> >(tee log)`, `< <(command)`
+        else:
+            target = self.read_word()
+        if target.end == target.start:
             self.slip(f"`{match[0]}` does not name a file", start)
         quoted = target.plain is None
         redirect = Redirect(match[1], self.span(start), target, literal=quoted)

@@ -21,12 +21,16 @@ NEGATED = "--no-sglang-"
 """How the `--no-` half of a pair is written: argparse makes it of the name that slime gives it."""
 _MISNEGATED = f"{PREFIX}no-"
 
-_OWN = lazy(r"--sglang-(?:router-[a-z-]+|server-concurrency|config)(?:=|\Z)")
+_OWN = lazy(
+    r"--sglang-(?:router-[a-z-]+|server-concurrency|config)(?:=|\Z)"
+    r"|--no-sglang-lora-use-virtual-experts\Z"
+)
 """Options that begin like SGLang's and are the trainer's own: slime has `router-ip`, `router-port`,
 `router-request-timeout-secs`, `server-concurrency` and `config` (slime at 624b824,
 slime/backends/sglang_utils/arguments.py), miles `router-policy`, too (miles at 31f1ca9,
 miles/backends/sglang_utils/arguments.py).  No release of SGLang has a server argument `--router-…`:
-whatever begins so is the router's."""
+whatever begins so is the router's.  `--no-sglang-lora-use-virtual-experts` is miles' own half of an
+argument that the engine has without one (miles at 31f1ca9, miles/utils/arguments.py)."""
 _ROLLOUT = lazy(
     r"--(?:rollout-num-gpus|rollout-num-gpus-per-engine|rollout-num-gpus-per-node|hf-checkpoint"
     r"|debug-rollout-only|colocate|offload|prefill-num-servers|actor-num-nodes"
@@ -41,6 +45,10 @@ _DIFFUSION = lazy(
 """What only miles' training of diffusion models has (miles at 31f1ca9,
 docs/diffusion/user-guide/cli-reference.md and launch-script.md)."""
 _LOST = "an option of SGLang's without the prefix --sglang-: it does not reach the engine"
+_EVALUATION = lazy(r"--(?:no-)?eval-sglang-")
+_EVALUATED = "an argument of the engines for evaluation alone: not judged"
+"""miles starts a second fleet with them (31f1ca9, miles/backends/sglang_utils/arguments.py:
+`collect_eval_sglang_overrides`)."""
 _MAX_JSON = 1 << 16
 
 
@@ -76,6 +84,9 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
             continue
         name = text.partition("=")[0]
         whole = " ".join(word.text for word in group)
+        if _EVALUATION.match(text):
+            dropped.append(Dropped(whole, head.place, _EVALUATED))
+            continue
         if text.startswith("--speculative-") or is_lost(name):
             problems.append(unprefixed(head))
             dropped.append(Dropped(whole, head.place, _LOST))

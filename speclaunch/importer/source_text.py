@@ -33,10 +33,17 @@ class Document:
         """A document or a template for people, which no shell sees as it stands."""
         self._lines: list[int] | None = None
         self._work = 0
+        self._whole: Document | None = None
+        self.lines_above = 0
+        """Lines of the file before this part of it."""
+        self._chars_above = 0
+        self._comments: list[tuple[int, int]] = []
 
     def spend(self, steps: int = 1) -> None:
         """Count work; a file that costs far more than any launch script is refused."""
         self._work += steps
+        if self._whole is not None:
+            self._whole.spend(steps)
         if self._work > MAX_WORK:
             raise InputError(
                 Problem(
@@ -56,13 +63,44 @@ class Document:
         line = bisect_right(self._lines, at)
         start = self._lines[line - 1]
         end = self._lines[line] - 1 if line < len(self._lines) else len(self.text)
-        return Place(self.shown, line, at - start + 1, max(1, min(length, end - at)))
+        length = max(1, min(length, end - at))
+        return Place(self.shown, self.lines_above + line, at - start + 1, length)
 
     def offset(self, line: int, column: int) -> int:
         """The offset of a line and column that count from 0 (as YAML marks do)."""
         self.place(0)
         starts = self._lines or [0]
         return min(starts[min(line, len(starts) - 1)] + column, len(self.text))
+
+    def at(self, place: Place) -> int:
+        """Where a place of this document stands, as an offset."""
+        return self.offset(max(place.line - 1 - self.lines_above, 0), place.column - 1)
+
+    def stretch(self, at: int) -> tuple[int, int]:  # noqa: ARG002
+        """The file that the character belongs to, as a stretch of the text."""
+        return 0, len(self.text)
+
+    def excerpt(self, start: int, text: str) -> Document:
+        """What stands from the beginning of a line on as a document with the same places.
+
+        `text` is as long as what stands there. The work that it costs is counted here, too.
+        """
+        found = Document(text, self.shown, lenient=self.lenient)
+        found.lines_above = self.place(start).line - 1
+        found._chars_above = start
+        found._whole = self
+        return found
+
+    def note_comment(self, start: int, end: int) -> None:
+        """Remember what a shell takes for a comment: from where, to where."""
+        if self._whole is not None:
+            self._whole.note_comment(start + self._chars_above, end + self._chars_above)
+        self._comments.append((start, end))
+
+    @property
+    def shell_comments(self) -> list[tuple[int, int]]:
+        """What shells take for comments in the scripts that were read so far."""
+        return self._comments
 
     def source(self, start: int = 0, end: int | None = None) -> SourceText:
         """A part of the file as a source."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from speclaunch import reads
 from speclaunch.errors import ExitCode, InputError
-from speclaunch.importer.suffixes import GO_SUFFIXES, JINJA_SUFFIXES
+from speclaunch.importer.suffixes import DOCUMENT_SUFFIXES, GO_SUFFIXES, JINJA_SUFFIXES
 from speclaunch.patterns import lazy
 
 CHART = "Chart.yaml"
@@ -44,6 +44,8 @@ def template_of(text: str, path: Path | None, *, is_yaml: bool) -> str | None:
         said = _by_name(text, path)
         if said is not None:
             return said
+    if path is not None and path.suffix.lower() in DOCUMENT_SUFFIXES:
+        return None
     if _HELM.search(text):
         return f"is a Helm template: not checked; {_HELM_REMEDY}"
     if is_yaml and _MARK.search(text) and (_BARE.search(text) or not _is_yaml(text)):

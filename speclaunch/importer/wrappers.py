@@ -15,9 +15,38 @@ from speclaunch.importer.scope import Field
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 
-MODULE = "sglang.launch_server"
-SERVER = lazy(r"sglang\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-")
+ROUTER = "sglang_router.launch_server"
+MODULES = {
+    "sglang.launch_server": InvocationKind.LAUNCH_SERVER,
+    ROUTER: InvocationKind.LAUNCH_SERVER,
+    "dynamo.sglang": InvocationKind.DYNAMO,
+    "dynamo.sglang.main": InvocationKind.DYNAMO,
+    "dynamo.sglang.worker": InvocationKind.DYNAMO,
+    "dynamo.sglang.decode_worker": InvocationKind.DYNAMO,
+}
+"""The modules that `python -m` starts a server with; Dynamo had the last two until 0.4."""
+SERVER_TEXT = (
+    r"sglang(?:_router)?\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-"
+    r"|dynamo\.sglang"
+)
+SERVER = lazy(SERVER_TEXT)
 """Text that may hold a server command: nothing else is worth reading."""
+ROUTER_MODULES = frozenset(
+    [
+        *("sglang_router", "sglang_router.launch_router", "sglang_router.cli", "smg"),
+        *("sglang_router.mini_lb", "sglang.srt.disaggregation.mini_lb"),
+        *("sglang.srt.disaggregation.launch_lb", "dynamo.frontend"),
+    ]
+)
+"""The modules that start a router (sglang_router's wheel: launch_router.py, mini_lb.py, cli.py;
+sglang's until 0.4.9: disaggregation/launch_lb.py, mini_lb.py; Dynamo's frontend)."""
+ROUTER_PROGRAMS = frozenset({"sglang-router", "sgl-model-gateway", "sglang_router", "smg", "amg"})
+"""The programs of the same (sglang_router's entry_points.txt; the gateway's own binary)."""
+READ = lazy(
+    rf"{SERVER_TEXT}|sglang_router|sglang-router|model-gateway|\bsmg\b|disaggregation\.(?:mini|launch)_lb"
+    r"|dynamo\.frontend"
+)
+"""Text of a manifest that may hold a server or a router."""
 
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash"})
 SILENT = frozenset(
@@ -61,6 +90,7 @@ SILENT = frozenset(
         "apt",
         "apt-get",
         "sleep",
+        "dynamo-sglang-sidecar",  # its --sglang-endpoint names a server
     ]
 )
 """Commands that run none of their arguments."""
@@ -169,15 +199,31 @@ def find_program(words: Sequence[Field]) -> Program | None:
         return None
     for index, text in enumerate(texts):
         follows = texts[index + 1] if index + 1 < len(texts) else ""
-        if text == "-m" and follows == MODULE:
-            return Program(InvocationKind.LAUNCH_SERVER, _interpreter(texts, index), index + 2)
-        if text in (f"-m{MODULE}", f"-um{MODULE}") or text.endswith("sglang/launch_server.py"):
+        if text in ("-m", "-um") and follows in MODULES:
+            return Program(MODULES[follows], _interpreter(texts, index), index + 2)
+        glued = text.removeprefix("-u" if text.startswith("-um") else "-").removeprefix("m")
+        if text.startswith(("-m", "-um")) and glued in MODULES:
+            return Program(MODULES[glued], _interpreter(texts, index), index + 1)
+        if text.endswith("sglang/launch_server.py"):
             start = _interpreter(texts, index)
             return Program(InvocationKind.LAUNCH_SERVER, start, index + 1)
-        if text == "-um" and follows == MODULE:
-            return Program(InvocationKind.LAUNCH_SERVER, _interpreter(texts, index), index + 2)
         if base(text) == "sglang" and follows == "serve":
             return Program(InvocationKind.SERVE, index, index + 2)
+    return None
+
+
+def find_router(words: Sequence[Field]) -> tuple[str, int] | None:
+    """The first router among the words of a command: its program, and its first argument."""
+    texts = [word.text for word in words]
+    if not texts or base(texts[0]) in SILENT or "install" in texts:
+        return None
+    for index, text in enumerate(texts):
+        if text in ("-m", "-um") and texts[index + 1 : index + 2]:
+            if texts[index + 1] in ROUTER_MODULES:
+                return texts[index + 1], index + 2
+        elif base(text) in ROUTER_PROGRAMS and (index == 0 or texts[index - 1][:1] != "-"):
+            launched = texts[index + 1 : index + 2] == ["launch"]
+            return base(text), index + 1 + launched
     return None
 
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from speclaunch.importer.files import read_shell
 from speclaunch.importer.interface import Invocation, Reading, Word
+from speclaunch.lint.collect import collect
+from speclaunch.lint.run import Options, lint
+from speclaunch.rules.examine import Lookup
+from speclaunch.rules.finding import Finding
+from speclaunch.rules.registry import all_rules
 
 SERVER = "python3 -m sglang.launch_server"
 
@@ -42,3 +49,11 @@ def slices(text: str, found: Invocation) -> list[str]:
         lines[w.place.line - 1][w.place.column - 1 : w.place.column - 1 + w.place.length]
         for w in found.words
     ]
+
+
+def lint_text(text: str, name: str, folder: Path, version: str | None = None) -> list[Finding]:
+    """What is found in a file of this text: at its own version, else at `version`."""
+    file = folder / name
+    file.write_text(text)
+    options = Options(Lookup(), all_rules(), (version,) if version else (), installed=lambda: None)
+    return [one for told in lint(collect([str(file)]), options).files for one in told.findings]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from speclaunch.importer.files import read_text, read_yaml
 from speclaunch.importer.interface import InvocationKind
 from speclaunch.importer.templates import TemplateError
-from tests.importer.helpers import at, dropped, env, only, texts
+from tests.importer.helpers import at, dropped, env, lint_text, only, texts
 
 COMPOSE = """\
 x-env: &env
@@ -263,3 +265,41 @@ def test_a_broken_script_hides_no_other() -> None:
     reading = read_yaml(text, "x.yaml")
     assert len(reading.unread) == 1
     assert texts(reading.invocations[0]) == ["--tp", "2"]
+
+
+def test_a_runtime_whose_arguments_stand_elsewhere(tmp_path: Path) -> None:
+    text = (
+        "apiVersion: x/v1\nkind: BackendRuntime\nspec:\n  image: lmsysorg/sglang\n"
+        "  command: [python3, -m, sglang.launch_server]\n"
+        "  recommendedConfigs:\n  - args: [--model-path, '{{ .ModelPath }}']\n"
+    )
+    assert not [one for one in lint_text(text, "x.yaml", tmp_path) if one.severity == "error"]
+    pod = POD_WITHOUT_ARGUMENTS
+    assert [one for one in lint_text(pod, "y.yaml", tmp_path) if one.severity == "error"]
+
+
+POD_WITHOUT_ARGUMENTS = (
+    "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n"
+    "  - command: [python3, -m, sglang.launch_server]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("ClusterServingRuntime", "engineConfig: {runner: %s}"),
+        ("ClusterServingRuntime", "decoderConfig: {leader: {runner: %s}}"),
+        ("InferenceService", "predictor: {model: %s}"),
+        ("LeaderWorkerSet", "leaderWorkerTemplate: {leaderTemplate: {spec: {containers: [%s]}}}"),
+        ("RoleBasedGroup", "roles: [{template: {spec: {containers: [%s]}}}]"),
+        ("RayService", "rayClusterConfig: {headGroupSpec: {template: {spec: {containers: [%s]}}}}"),
+    ],
+)
+def test_objects_of_others(kind: str, path: str) -> None:
+    container = "{name: e, image: 'i:1', command: [sglang, serve], args: [--tp, '2']}"
+    text = f"apiVersion: x/v1\nkind: {kind}\nmetadata: {{name: n}}\nspec: {{{path % container}}}\n"
+    found = only(read_yaml(text, "x.yaml"))
+    assert (found.name, found.image) == ("n/e", "i:1")
+    assert texts(found) == ["--tp", "2"]
+    line = text.split("\n")[3]
+    assert at(found.words[1]) == (4, line.index("'2'") + 2)

@@ -327,6 +327,13 @@ def test_here_documents_are_stepped_over() -> None:
     assert texts(found) == ["--x", '{"a": 1}', "--y"]
 
 
+@pytest.mark.parametrize("redirect", ["> >(tee log)", "2> >(tee -a 'x y' >&2)", "< <(true | cat)"])
+def test_a_process_behind_a_redirection_is_no_word(redirect: str) -> None:
+    assert texts(shell(f"{SERVER} --tp 2 {redirect} --port 1\n")) == ["--tp", "2", "--port", "1"]
+    found = shell(f"while read a; do true; done {redirect}\n{SERVER} --tp 2\n")
+    assert texts(found) == ["--tp", "2"]
+
+
 def test_windows_line_ends_and_a_byte_order_mark() -> None:
     found = shell(f"A=1\r\n{SERVER} \\\r\n  --tp $A\r\n")
     assert texts(found) == ["--tp", "1"]

@@ -166,11 +166,24 @@ def test_the_trainers_own_options_are_no_server_arguments() -> None:
         "--sglang-router-request-timeout-secs 60",
         "--sglang-server-concurrency 512",
         "--sglang-config groups.yaml",
+        "--no-sglang-lora-use-virtual-experts",
     )
     text = f"ARGS=(\n{chr(10).join(own)}\n--sglang-tp-size 2\n)\npython3 train.py ${{ARGS[@]}}\n"
     found = shell(text)
     assert texts(found) == ["--tp-size", "2"]
     assert {option.split()[0].partition("=")[0] for option in own} <= set(found.extras)
+
+
+def test_arguments_of_the_engines_for_evaluation_are_said_not_to_be_judged() -> None:
+    found = shell(
+        "ARGS=(\n  --sglang-tp-size 2\n  --eval-sglang-mem-fraction-static 0.9\n"
+        "  --no-eval-sglang-enable-dp-attention\n)\npython3 train.py ${ARGS[@]}\n"
+    )
+    assert texts(found) == ["--tp-size", "2"]
+    why = {item.text: item.why for item in found.dropped}
+    assert "for evaluation" in why["--eval-sglang-mem-fraction-static 0.9"]
+    assert "for evaluation" in why["--no-eval-sglang-enable-dp-attention"]
+    assert not any("eval" in name for name in found.extras)
 
 
 @pytest.mark.parametrize(

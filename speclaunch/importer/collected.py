@@ -1,0 +1,173 @@
+"""What the manifests of one file hold, gathered: commands in lists of words, scripts in texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import replace
+from types import MappingProxyType
+
+import yaml
+
+from speclaunch.errors import InputError
+from speclaunch.importer import nodes
+from speclaunch.importer.commands import Around, look
+from speclaunch.importer.interface import Comment, Dropped, Gathered, Word
+from speclaunch.importer.interpret import run
+from speclaunch.importer.scope import Field, ShellScope, Value
+from speclaunch.importer.source_text import Document, SourceText, joined
+from speclaunch.importer.wrappers import SERVER
+from speclaunch.patterns import lazy
+
+_COMMENT = lazy(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
+
+Env = dict[str, Field]
+
+
+class Collected(Gathered):
+    """Gathers what the containers of one file hold."""
+
+    def __init__(self, document: Document) -> None:
+        super().__init__()
+        self.document = document
+
+    @contextmanager
+    def within(self, image: str | None, hardware: str | None = None) -> Iterator[None]:
+        """What is found inside runs in this image, on these GPUs."""
+        first = len(self.invocations)
+        yield
+        for index in range(first, len(self.invocations)):
+            found = self.invocations[index]
+            self.invocations[index] = replace(
+                found,
+                image=found.image or image,
+                hardware=found.hardware or hardware,
+            )
+
+    def leave_open(self, first: int) -> None:
+        """Commands from `first` on that have no argument get them elsewhere."""
+        why = "the arguments are given elsewhere"
+        for index in range(first, len(self.invocations)):
+            found = self.invocations[index]
+            if not found.words:
+                words = (Word("*", found.place, evaluated=False, inside=True, why=why),)
+                self.invocations[index] = replace(found, words=words)
+
+    def command(
+        self,
+        words: Sequence[Field],
+        env: Env,
+        passed: Env,
+        name: str | None,
+        dropped: tuple[Dropped, ...],
+        given: Env | None = None,
+    ) -> None:
+        """A command as a list of words: a server, or a shell with a script.
+
+        `given` are variables that a script sees besides, from whoever starts the container.
+        """
+        found = look(words)
+        known = {key: value.word() for key, value in env.items()}
+        for key, value in passed.items():
+            why = f"`{key}` comes from the environment of the container"
+            known[key] = Word(value.text, value.place, evaluated=False, why=why)
+        known |= {key: value.word() for key, value in found.wrapping.env.items()}
+        rest = (*dropped, *found.wrapping.dropped)
+        if found.invocation is not None:
+            self.invocations.append(
+                replace(
+                    found.invocation,
+                    env=MappingProxyType(known),
+                    dropped=(*rest, *found.invocation.dropped),
+                    name=name,
+                    comments=self._comments(words),
+                )
+            )
+            self.problems.extend(found.problems)
+        elif found.router is not None:
+            self.routers.append(replace(found.router, name=found.router.name or name))
+        elif found.script:
+            pieces = [piece for field in found.script for piece in field.pieces]
+            before = tuple(field.word() for field in found.before)
+            around = Around(before, rest, name, base=known)
+            unknown = frozenset(
+                part
+                for piece in pieces
+                if piece.unknown
+                for part in re.findall(r"[A-Za-z_]\w*", piece.text)
+            )
+            seen = {k: value for k, value in (given or {}).items() if value.unknown is None}
+            scope = _scope({**seen, **env}, unknown, found.positional)
+            first = len(self.invocations)
+            self._run(joined(pieces, self.document), scope, around)
+            self._forget(first, seen.keys() - env.keys())
+
+    def _forget(self, first: int, names: Set[str]) -> None:
+        """Commands from `first` on without variables of the environment that the file does not
+        set."""
+        for index in range(first, len(self.invocations) if names else first):
+            found = self.invocations[index]
+            env = {name: word for name, word in found.env.items() if name not in names}
+            self.invocations[index] = replace(found, env=MappingProxyType(env))
+
+    def script(self, node: yaml.Node, around: Around) -> None:
+        """A text that may be a script."""
+        if isinstance(node, yaml.ScalarNode) and SERVER.search(str(node.value)):
+            self._run(nodes.source(node, self.document), ShellScope(), around)
+
+    def lines(self, lines: Sequence[yaml.ScalarNode], env: Env, passed: Env) -> None:
+        """Texts that one shell runs one after the other, with this environment."""
+        if not any(SERVER.search(str(line.value)) for line in lines):
+            return
+        text: list[str] = []
+        where: list[int] = []
+        for line in lines:
+            source = nodes.source(line, self.document)
+            self.document.spend(6 + len(source.text) // 20)
+            text.append(source.text + "\n")
+            where += [source.offset(at) for at in range(len(source.text) + 1)]
+        known = {key: value.word() for key, value in env.items()}
+        for key, value in passed.items():
+            why = f"`{key}` comes from the environment around this file"
+            known[key] = Word(value.text, value.place, evaluated=False, why=why)
+        scope = _scope(env, frozenset(passed), None)
+        source = SourceText(self.document, "".join(text), where)
+        self._run(source, scope, Around(base=known))
+
+    def _run(self, source: SourceText, scope: ShellScope, around: Around) -> None:
+        try:
+            reading = run(source, scope, around)
+        except InputError as error:
+            self.unread.extend(error.problems)
+            return
+        self.add(reading)
+
+    def _comments(self, words: Sequence[Field]) -> tuple[Comment, ...]:
+        """The comments on the lines of the command and between them."""
+        offsets = [piece.offset(0) for word in words for piece in word.pieces[:1]]
+        if not offsets:
+            return ()
+        text = self.document.text
+        first, last = self.document.stretch(offsets[0])  # words of a patch stand elsewhere
+        offsets = [offset for offset in offsets if first <= offset <= last]
+        start = text.rfind("\n", 0, min(offsets)) + 1
+        end = text.find("\n", max(offsets))
+        quoted = [(o, o + len(w.text)) for o, w in zip(offsets, words, strict=False)]
+        found = []
+        for match in _COMMENT.finditer(text, start, len(text) if end < 0 else end):
+            at = match.start() + match[0].index("#")
+            if not any(first <= at < last for first, last in quoted):
+                place = self.document.place(at, match.end() - at)
+                found.append(Comment(match[0].strip().lstrip("#").strip(), place))
+        return tuple(found)
+
+
+def _scope(env: Env, unknown: frozenset[str], positional: tuple[Field, ...] | None) -> ShellScope:
+    """The variables of a shell that is started with this environment."""
+    variables = {
+        key: Value(value.stretch, value.pieces, exported=True)
+        for key, value in env.items()
+        if value.pieces and key not in unknown
+    }
+    return ShellScope(variables, positional=positional, passed=unknown)

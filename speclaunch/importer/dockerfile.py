@@ -1,0 +1,302 @@
+"""The servers that a Dockerfile starts: ``ENTRYPOINT`` with ``CMD`` of each stage, ``RUN``.
+
+As Docker runs them: an entrypoint in exec form is given the words of ``CMD``, one in shell form is
+not; a stage has what the stage that it builds on has; ``ENV`` and ``ARG`` are put into ``FROM``,
+``ENV`` and ``ARG`` by Docker itself and into a shell form by the shell, never into an exec form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+
+from speclaunch.errors import InputError, Problem
+from speclaunch.importer.assign import assign
+from speclaunch.importer.commands import Around, environment, look
+from speclaunch.importer.dockerfile_lines import ExecForm, Instruction, exec_form, instructions
+from speclaunch.importer.expand import Expander
+from speclaunch.importer.interface import Gathered, Reading
+from speclaunch.importer.interpret import run
+from speclaunch.importer.parser import parse
+from speclaunch.importer.scope import Field, ShellScope, Value
+from speclaunch.importer.source_text import Document, SourceSpan, SourceText, WordPiece
+from speclaunch.importer.syntax import Simple
+from speclaunch.importer.wrappers import SERVER, Wrapping
+from speclaunch.patterns import lazy
+from speclaunch.record import record
+
+_VARIABLE = lazy(r"\$(?:\{?[A-Za-z_])")
+_ASSIGNMENTS = lazy(r"\s*[A-Za-z_]\w*=")
+_LEGACY = lazy(r"\s*([A-Za-z_]\w*)[ \t]+")
+_NAMED = lazy(r"(\S+)(?:\s+[Aa][Ss]\s+(\S+))?")
+_SHELLS = frozenset({"bash", "sh", "ash", "dash", "zsh"})
+
+
+@record(frozen=False)
+class Stage:
+    """What is set at this point of a stage."""
+
+    name: str | None = None
+    image: str | None = None
+    variables: dict[str, Value] = field(default_factory=dict)
+    entrypoint: Instruction | None = None
+    cmd: Instruction | None = None
+    inherited_cmd: bool = False
+    own: bool = False
+    """It sets a command itself."""
+    has_shell: bool = True
+    """A shell form is run by a shell that reads what sh reads."""
+
+    def at_run(self) -> ShellScope:
+        """What is set when the image is run: its ``ARG`` are not."""
+        kept = {name: value for name, value in self.variables.items() if value.exported}
+        return ShellScope(kept)
+
+
+def read_dockerfile(document: Document, start: int = 0, end: int | None = None) -> Reading:
+    """The servers of a Dockerfile, or of the stretch of a document that holds one."""
+    reader = _Reader(document)
+    for instruction in instructions(document, start, end):
+        if not instruction.on_build:
+            reader.carry_out(instruction)
+    return reader.done()
+
+
+class _Reader(Gathered):
+    def __init__(self, document: Document) -> None:
+        super().__init__()
+        self.document = document
+        self.stage: Stage | None = None
+        self.stages: list[Stage] = []
+        self.given: dict[str, Value] = {}
+        """The ``ARG`` before the first ``FROM``."""
+
+    def done(self) -> Reading:
+        self._end_stage()
+        return self.reading()
+
+    def carry_out(self, found: Instruction) -> None:
+        """Carry out one instruction."""
+        try:
+            self._carry_out(found)
+        except InputError as error:
+            self.unread.extend(error.problems)
+
+    def _carry_out(self, found: Instruction) -> None:
+        if found.name == "FROM":
+            self._end_stage()
+            self._begin_stage(found)
+            return
+        if found.name == "ARG":
+            self._arg(found)
+            return
+        stage = self.stage = self.stage or Stage()  # a fragment has no FROM
+        match found.name:
+            case "ENV":
+                self._env(found, stage)
+            case "SHELL":
+                form = exec_form(found.rest)
+                first = form.words[0].text if form is not None and form.words else "sh"
+                stage.has_shell = first.rsplit("/", 1)[-1] in _SHELLS
+            case "ENTRYPOINT":
+                stage.entrypoint, stage.own = found, True
+                if stage.inherited_cmd:
+                    stage.cmd, stage.inherited_cmd = None, False
+            case "CMD":
+                stage.cmd, stage.inherited_cmd, stage.own = found, False, True
+            case "RUN" | "COPY":
+                self._build_step(found, stage)
+
+    # -- stages and variables -----------------------------------------------------------
+
+    def _begin_stage(self, found: Instruction) -> None:
+        named = _NAMED.match(found.rest.text.strip())
+        image, name = (named[1], named[2]) if named is not None else (None, None)
+        before = next((one for one in self.stages if image and one.name == image.lower()), None)
+        if before is not None:
+            self.stage = replace(
+                before,
+                name=(name or "").lower() or None,
+                variables=dict(before.variables),
+                inherited_cmd=before.cmd is not None,
+                own=False,
+            )
+        else:
+            if image is not None and "$" in image:
+                image = self._text(found.rest.part(*_stripped(found.rest)), self.given).split()[0]
+            self.stage = Stage((name or "").lower() or None, image)
+        self.stages.append(self.stage)
+
+    def _expander(self, variables: dict[str, Value]) -> Expander:
+        return Expander(self.document, ShellScope(variables))
+
+    def _text(self, source: SourceText, variables: dict[str, Value]) -> str:
+        """A text with the variables that are known here; the others stay as they are written."""
+        nodes = parse(source).nodes
+        words = nodes[0].words if nodes and isinstance(nodes[0], Simple) else ()
+        fields = self._expander(variables).words(words)
+        return " ".join(one.text for one in fields) or source.text
+
+    def _arg(self, found: Instruction) -> None:
+        into = self.given if self.stage is None else self.stage.variables
+        if not _ASSIGNMENTS.match(found.rest.text):
+            for name in found.rest.text.split():
+                if self.stage is not None and name in self.given:
+                    into.setdefault(name, self.given[name])
+                elif name not in into:
+                    why = f"`{name}` is an argument of the build without a default"
+                    into[name] = Value(found.span, why=why)
+            return
+        for name, value in self._assigned(found, into).items():
+            into[name] = value
+
+    def _env(self, found: Instruction, stage: Stage) -> None:
+        legacy = _LEGACY.match(found.rest.text)
+        if _ASSIGNMENTS.match(found.rest.text):
+            for name, value in self._assigned(found, stage.variables).items():
+                stage.variables[name] = replace(value, exported=True)
+        elif legacy is not None:
+            source = found.rest.part(legacy.end(), len(found.rest.text))
+            nodes = parse(source).nodes
+            words = nodes[0].words if len(nodes) == 1 and isinstance(nodes[0], Simple) else ()
+            pieces = [
+                piece for word in words[:1] for piece in self._expander(stage.variables).text(word)
+            ]
+            whole = SourceSpan(source, 0, len(source.text))
+            if len(words) != 1:
+                pieces = [WordPiece(source.text, source, 0, quoted=True)]
+            stage.variables[legacy[1]] = Value(whole, tuple(pieces), exported=True)
+
+    def _assigned(self, found: Instruction, known: dict[str, Value]) -> dict[str, Value]:
+        """``NAME=value`` of ENV and ARG: written as in a shell; values see what was set before."""
+        nodes = parse(found.rest).nodes
+        if not nodes or not isinstance(nodes[0], Simple):
+            return {}
+        expander = self._expander(dict(known))
+        assigned: dict[str, Value] = {}
+        for one in nodes[0].assignments:
+            name, value, _ = assign(expander, one, temporary=True)
+            assigned[name] = replace(value, exported=False)
+        return assigned
+
+    # -- commands -----------------------------------------------------------------------
+
+    def _end_stage(self) -> None:
+        stage, self.stage = self.stage, None
+        if stage is None or not stage.own:
+            return
+        try:
+            self._command(stage)
+        except InputError as error:
+            self.unread.extend(error.problems)
+
+    def _command(self, stage: Stage) -> None:
+        first = stage.entrypoint or stage.cmd
+        if first is None:
+            return
+        form = self._form(first)
+        if form is None:
+            if SERVER.search(first.rest.text):
+                self._shell(first.rest, stage, stage.at_run())
+            return
+        words = list(form.words)
+        if first is stage.entrypoint and stage.cmd is not None:
+            given = self._form(stage.cmd)
+            words += given.words if given is not None else _in_shell(stage.cmd)
+        elif first is stage.entrypoint:
+            words.append(_given_at_run(first))
+        self._exec(words, stage, stage.at_run())
+
+    def _form(self, found: Instruction) -> ExecForm | None:
+        form = exec_form(found.rest)
+        if form is not None and not form.is_json and SERVER.search(" ".join(_texts(form))):
+            place = found.rest.place(*_stripped(found.rest))
+            self.misread.append(
+                Problem(
+                    f"the list of {found.name} is not JSON: Docker runs it as a shell command",
+                    replace(place, length=1),
+                    "use double quotes, and no comma behind the last word",
+                )
+            )
+        return form
+
+    def _exec(self, words: Sequence[Field], stage: Stage, scope: ShellScope) -> None:
+        found = look(words)
+        around = Around(image=stage.image)
+        env = environment(scope, {}, found.wrapping, around)
+        if found.invocation is not None:
+            for word in words:
+                self._literal_variable(word)
+            self.invocations.append(
+                replace(
+                    found.invocation,
+                    env=env,
+                    dropped=(*found.wrapping.dropped, *found.invocation.dropped),
+                    image=found.invocation.image or stage.image,
+                )
+            )
+            self.problems.extend(found.problems)
+        elif found.script:
+            pieces = [piece for one in found.script for piece in one.pieces]
+            source = pieces[0].source
+            if len(pieces) == 1 and pieces[0].exact:
+                source = source.part(pieces[0].start, pieces[0].start + len(pieces[0].text))
+            before = tuple(one.word() for one in found.before)
+            around = Around(before, tuple(found.wrapping.dropped), None, stage.image, env)
+            scope.positional = found.positional
+            self._read(source, scope, around)
+
+    def _literal_variable(self, word: Field) -> None:
+        mark = _VARIABLE.search(word.text)
+        if mark is not None and word.unknown is None:
+            self.misread.append(
+                Problem(
+                    f"`{word.text}` is passed as it is written: an exec form starts no shell",
+                    word.place,
+                    'write the command without the list, or as ["sh", "-c", "…"]',
+                )
+            )
+
+    def _shell(self, source: SourceText, stage: Stage, scope: ShellScope) -> None:
+        if stage.has_shell:
+            env = environment(scope, {}, Wrapping(), Around())
+            self._read(source, scope, Around(image=stage.image, base=env))
+
+    def _build_step(self, found: Instruction, stage: Stage) -> None:
+        for body in found.bodies:  # a script that is run, or written into the image
+            if SERVER.search(body.text):
+                self._shell(body, stage, ShellScope(dict(stage.variables)))
+        if found.name == "RUN" and not found.bodies and SERVER.search(found.rest.text):
+            form = exec_form(found.rest)
+            if form is not None and form.is_json:
+                self._exec(form.words, stage, ShellScope(dict(stage.variables)))
+            else:
+                self._shell(found.rest, stage, ShellScope(dict(stage.variables)))
+
+    def _read(self, source: SourceText, scope: ShellScope, around: Around) -> None:
+        self.add(run(source, scope, around))
+
+
+def _given_at_run(found: Instruction) -> Field:
+    """What stands behind an entrypoint without ``CMD``: the arguments of ``docker run``."""
+    start, end = _stripped(found.rest)
+    why = "the arguments that the container is started with"
+    piece = WordPiece("$@", found.rest, max(end - 1, start), True, False, why)
+    return Field((piece,))
+
+
+def _in_shell(found: Instruction) -> tuple[Field, ...]:
+    """A shell form as the words that an entrypoint in exec form is given."""
+    start, end = _stripped(found.rest)
+    shell = (WordPiece(text, found.rest, start, True, False) for text in ("/bin/sh", "-c"))
+    script = WordPiece(found.rest.text[start:end], found.rest, start, True)
+    return (*(Field((piece,)) for piece in shell), Field((script,)))
+
+
+def _stripped(source: SourceText) -> tuple[int, int]:
+    text = source.text
+    return len(text) - len(text.lstrip()), len(text.rstrip())
+
+
+def _texts(form: ExecForm) -> list[str]:
+    return [word.text for word in form.words]

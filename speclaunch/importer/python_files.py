@@ -1,0 +1,270 @@
+"""Python programs that start a server: `subprocess` lists and texts, `sgl.Engine(…)`, launchers.
+
+Only the text is read (`ast`); nothing is imported or executed. What is not literal is not known.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from speclaunch.engine.catalogue import history, name_of
+from speclaunch.errors import InputError
+from speclaunch.importer.commands import Around, Found, distinct, look
+from speclaunch.importer.declared_hardware import declared
+from speclaunch.importer.interface import Invocation, InvocationKind, Reading, Word
+from speclaunch.importer.interpret import run
+from speclaunch.importer.masks import Masks
+from speclaunch.importer.python_calls import MORE, Calls
+from speclaunch.importer.python_scope import Program, Seen
+from speclaunch.importer.python_values import Known, Listing, Table, Text, last_name
+from speclaunch.importer.scope import ShellScope
+from speclaunch.importer.source_text import Document, SourceText, WordPiece
+from speclaunch.importer.splitting import split
+from speclaunch.importer.suffixes import MAX_PROGRAM_BYTES, starts_a_program
+from speclaunch.importer.wrappers import SERVER, base
+from speclaunch.patterns import lazy
+
+_READ_ONLY = "it is Python code"
+_FILLED_IN = "the program fills it in"
+_RUNNERS = frozenset(
+    [
+        *("Popen", "run", "call", "check_call", "check_output", "getoutput", "system", "popen"),
+        *("execv", "execve", "execvp", "execvpe", "launch_server_cmd", "execute_shell_command"),
+        *("create_subprocess_exec", "create_subprocess_shell", "spawn", "run_command"),
+    ]
+)
+"""What runs a command as it is given; elsewhere something may be added to it."""
+_SILENT = frozenset(
+    [
+        *("print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log"),
+        *("add_argument", "ArgumentParser", "add_parser", "fail", "skip", "skipTest", "Option"),
+        *("search", "match", "findall", "compile", "sub", "replace", "startswith", "endswith"),
+        *("echo", "Markdown", "markdown", "print_highlight", "Exception", "ValueError"),
+        *("RuntimeError", "NotImplementedError", "ImportError", "pip_install", "run_commands"),
+    ]
+)
+"""What only talks of a command."""
+_NEUTRAL = frozenset(
+    [
+        *("split", "join", "list", "tuple", "str", "dedent", "cleandoc", "strip", "rstrip"),
+        *("lstrip", "format", "copy", "quote", "dict", "len", "map", "Path"),
+    ]
+)
+"""What makes another value of the command, which is seen where that is used."""
+_HEADS = lazy(
+    r"python[\d.]*|sglang|env|exec|nohup|setsid|docker|podman|bash|sh|sudo|srun|mpirun|numactl|uv"
+    r"|conda|timeout|nsys|ray|torchrun|taskset|stdbuf|ssh|kubectl|cd|source|export|--.*"
+)
+"""What a command begins with; a sentence about one does not."""
+_IMAGE = lazy(r"(?:[\w.-]+(?::\d+)?/)*sglang[\w.-]*:v?\d[\w.-]*")
+_PIN = lazy(r"sglang(?:\[[\w,-]+\])?==(?P<version>\d+(?:\.\d+)+(?:\.?post\d+|rc\d+)?)")
+_ASKING = frozenset({"--help", "-h", "--version"})
+"""With these nothing is started."""
+
+
+def read_python(text: str, shown: str) -> Reading:
+    """The servers that a Python program starts, as far as they are literal.
+
+    A program that cannot be parsed, is larger than 1 MiB or costs more than any launcher, gives an
+    empty reading.
+    """
+    if len(text) > MAX_PROGRAM_BYTES or not starts_a_program(text.encode("utf-8", "replace")):
+        return Reading()
+    return read_program(Document(text, shown, lenient=True))
+
+
+def read_program(document: Document) -> Reading:
+    """The same of a document, whatever it looks like and however large it is."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(document.text)
+        return _Launches(tree, document, Program(tree, document)).reading()
+    except (SyntaxError, ValueError, RecursionError, MemoryError, InputError):
+        return Reading()
+
+
+class _Launches:
+    """The server commands among what a program calls and holds."""
+
+    def __init__(self, tree: ast.Module, document: Document, program: Program) -> None:
+        self.document = document
+        self.program = program
+        self._calls = Calls(tree, document, program.positions)
+        self._image = _image(tree)
+
+    def reading(self) -> Reading:
+        """All of them, in the order in which they stand."""
+        found: list[Invocation] = []
+        for seen in self.program.seen:
+            hardware = declared(seen.gpus)
+            for one in self._scope(seen):
+                env = {**seen.env, **one.env}
+                found.append(
+                    replace(
+                        one,
+                        env=MappingProxyType(env),
+                        image=one.image or self._image,
+                        hardware=hardware,
+                        read_only=_READ_ONLY,
+                    )
+                )
+        found.sort(key=lambda one: (one.place.line, one.place.column))
+        return Reading(tuple(distinct(found)))
+
+    def _scope(self, seen: Seen) -> Iterator[Invocation]:
+        listings: dict[int, tuple[Listing, bool]] = {}
+        texts: dict[int, tuple[Text, bool]] = {}
+
+        def offer(value: Known, complete: bool) -> None:
+            if isinstance(value, Listing):
+                known = listings.get(id(value), (value, False))[1]
+                listings[id(value)] = (value, known or complete)
+            elif isinstance(value, Text) and value.is_text:
+                known = texts.get(id(value.pieces), (value, False))[1]
+                texts[id(value.pieces)] = (value, known or complete)
+            elif isinstance(value, Table):
+                for _, one in value.entries.values():
+                    if not isinstance(one, Table):
+                        offer(one, False)
+
+        for value in seen.values:
+            offer(value, False)
+        for call in seen.calls:
+            name = last_name(call.node.func)
+            special = self._calls.invocation(name, call)
+            if special is not None:
+                yield special
+                continue
+            if name in _SILENT or name in _NEUTRAL:
+                continue
+            for value in (*call.args, *(value for _, value in call.entries.values())):
+                offer(value, name in _RUNNERS)
+            if name in _RUNNERS and len(call.args) > 1 and isinstance(call.args[0], Text):
+                words = [one for one in call.args if isinstance(one, Text)]
+                if len(words) == len(call.args):
+                    offer(Listing(words), True)
+        for listing, complete in listings.values():
+            if not listing.consumed:
+                yield from self._listing(listing, complete)
+        longest = _longest([text for text, _ in texts.values()])
+        for text in longest:
+            yield from self._text(text, texts[id(text.pieces)][1])
+
+    # -- lists and texts ----------------------------------------------------------------
+
+    def _listing(self, listing: Listing, complete: bool) -> Iterator[Invocation]:
+        lines = _lines(listing)
+        if lines:
+            yield from self._shell(lines, Around(), complete)
+            return
+        if any(one.text in _ASKING for one in listing.items):
+            return
+        words = [one.field() for item in listing.items for one in _apart(item)]
+        found = look(words)
+        if found.invocation is not None and not _is_of_others(found.invocation):
+            env = {name: value.word() for name, value in found.wrapping.env.items()}
+            dropped = (*found.wrapping.dropped, *found.invocation.dropped)
+            yield self._open(replace(found.invocation, env=env, dropped=dropped), complete)
+        elif found.script:
+            yield from self._script(found, complete)
+
+    def _script(self, found: Found, complete: bool) -> Iterator[Invocation]:
+        pieces = tuple(piece for one in found.script for piece in one.pieces)
+        before = tuple(one.word() for one in found.before)
+        around = Around(before, tuple(found.wrapping.dropped), found.wrapping.name)
+        yield from self._shell(pieces, around, complete)
+
+    def _text(self, text: Text, complete: bool) -> Iterator[Invocation]:
+        if SERVER.search(text.text) and any(char in text.text for char in " \t\n"):
+            yield from self._shell(text.pieces, Around(), complete)
+
+    def _shell(
+        self, pieces: Sequence[WordPiece], around: Around, complete: bool
+    ) -> Iterator[Invocation]:
+        masks = Masks(_FILLED_IN)
+        text: list[str] = []
+        where: list[int] = []
+        for piece in pieces:
+            self.document.spend(1 + len(piece.text) // 20)
+            if piece.unknown or piece.condition:
+                mark = masks.mark(piece.text)
+                if piece.text.startswith("*"):
+                    mark = f" {mark} "
+                text.append(mark)
+                end = piece.offset(len(piece.text) - 1) if piece.exact else piece.offset(0)
+                where += [*([piece.offset(0)] * (len(mark) - 1)), end]
+            else:
+                text.append(piece.text)
+                where += [piece.offset(index) for index in range(len(piece.text))]
+        source = SourceText(self.document, "".join(text), where)
+        try:
+            reading = run(source, ShellScope(), around)
+        except InputError:
+            return
+        for found in masks.reading(reading, lambda _: None).invocations:
+            head = found.program[0] if found.program else None
+            if head is None or not head.evaluated or _HEADS.fullmatch(base(head.text)):
+                yield self._open(found, complete)
+
+    def _open(self, found: Invocation, complete: bool) -> Invocation:
+        if complete:
+            return found
+        more = Word("*", found.place, evaluated=False, why=MORE)
+        return replace(found, words=(more, *found.words))
+
+
+def _apart(item: Text) -> list[Text]:
+    """An item that holds several options: the list is joined to one text later."""
+    if not item.text.startswith("--") or not any(char in item.text for char in " \t"):
+        return [item]
+    return [Text(one.pieces) for one in split(item.pieces)]
+
+
+def _is_of_others(found: Invocation) -> bool:
+    """Whether nothing of a trainer's command is an argument of SGLang's (`--sglang-dir`)."""
+    if found.kind is not InvocationKind.SLIME:
+        return False
+    flags = [word.text.partition("=")[0] for word in found.words if word.text.startswith("--")]
+    return all(history(name_of(flag)) is None for flag in flags)
+
+
+def _lines(listing: Listing) -> list[WordPiece]:
+    """The pieces of a list whose items are parts of one text: they are joined as the list is."""
+    first = listing.items[0].text if listing.items else ""
+    parts = SERVER.search(first) is not None and " " in first.strip()
+    if not parts or len(listing.items) == 1:
+        return []
+    pieces: list[WordPiece] = []
+    for item in listing.items:
+        pieces += item.pieces
+        last = item.pieces[-1]
+        between = "\n" if listing.separator == "\n" or last.text.endswith("\\") else " "
+        end = last.slice(len(last.text), len(last.text))
+        pieces.append(replace(end, text=between, exact=False, unknown=None, condition=None))
+    return pieces
+
+
+def _longest(texts: Sequence[Text]) -> list[Text]:
+    """Without the texts that others begin with or hold."""
+    owners: dict[int, int] = {}
+    for text in texts:
+        for piece in text.pieces:
+            owners[id(piece)] = max(owners.get(id(piece), 0), len(text.pieces))
+    return [text for text in texts if owners[id(text.pieces[0])] <= len(text.pieces)]
+
+
+def _image(tree: ast.Module) -> str | None:
+    """The one image or release of SGLang that the program names."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 300:
+            image = _IMAGE.fullmatch(node.value.strip())
+            if image is not None:
+                found.add(image[0])
+            found |= {f"sglang:{one['version']}" for one in _PIN.finditer(node.value)}
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,388 @@
+"""Goes through a Python program's statements in order: what names hold, and which lists grow.
+
+No condition is decided and nothing is executed. What is added to a list below an `if` has it under
+that condition; what a loop adds, or what two branches say differently, is not known.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+
+from speclaunch.importer.interface import Word
+from speclaunch.importer.python_strings import Positions
+from speclaunch.importer.python_values import (
+    MAX_PIECES,
+    Evaluator,
+    Known,
+    Listing,
+    Table,
+    Text,
+    dotted,
+    last_name,
+    under,
+)
+from speclaunch.importer.source_text import Document
+from speclaunch.record import record
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_NESTED = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
+_MAX_SCOPES = 5000
+_MAX_NESTING = 30
+
+
+@record(frozen=False)
+class Called:
+    """A call, what is known of its arguments, and the environment at that point."""
+
+    node: ast.Call
+    args: list[Known]
+    entries: Mapping[str, tuple[Text, Known]]
+    rest: Sequence[Text]
+
+
+@record(frozen=False)
+class Seen:
+    """What one function (or the module) holds: calls in order, and values that may be commands."""
+
+    calls: list[Called] = field(default_factory=list)
+    values: list[Known] = field(default_factory=list)
+    env: dict[str, Word] = field(default_factory=dict)
+    gpus: str | None = None
+    """What a decorator says of the GPUs."""
+
+
+class Program:
+    """Reads a module and everything in it; `seen` are its scopes, the module first."""
+
+    def __init__(self, tree: ast.Module, document: Document) -> None:
+        self.document = document
+        self.positions = Positions(document)
+        self.seen: list[Seen] = []
+        self._once = _assigned_once(tree)
+        self._waiting: list[tuple[ast.AST, dict[str, Known | None], Seen]] = []
+        module = _Scope(self, {}, Seen())
+        module.run(tree.body)
+        self.seen.append(module.seen)
+        constants = {
+            name: value for name, value in module.names.items() if name in self._once or "." in name
+        }
+        self._constants = constants
+        self._queue(module, constants)
+        while self._waiting and len(self.seen) < _MAX_SCOPES:
+            node, names, outer = self._waiting.pop(0)
+            self._nested(node, names, outer)
+
+    def _queue(self, scope: _Scope, names: Mapping[str, Known | None]) -> None:
+        self._waiting += [(node, dict(names), scope.seen) for node in scope.nested]
+
+    def _nested(self, node: ast.AST, names: dict[str, Known | None], outer: Seen) -> None:
+        inside = Seen(env=dict(outer.env))
+        scope = _Scope(self, names, inside)
+        for one in getattr(node, "decorator_list", ()):
+            scope.decorator(one)
+        inside.gpus = inside.gpus or outer.gpus
+        if isinstance(node, _FUNCTIONS):
+            arguments = node.args
+            every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+            for one in (*every, arguments.vararg, arguments.kwarg):
+                if one is not None:
+                    scope.names[one.arg] = None
+            scope.run(node.body)
+        elif isinstance(node, ast.ClassDef):
+            outside = set(names)
+            scope.run(node.body)
+            for name, value in list(scope.names.items()):
+                if name not in outside and "." not in name:
+                    scope.names[f"self.{name}"] = value
+            self._set_up(node, scope)
+        self.seen.append(inside)
+        self._queue(scope, scope.names)
+
+    def _set_up(self, node: ast.ClassDef, scope: _Scope) -> None:
+        """What `__init__`, `setUpClass` and the like give to the other methods."""
+        for method in node.body:
+            if isinstance(method, _FUNCTIONS) and method.name.lower() in _SET_UPS:
+                trial = _Scope(self, dict(scope.names), Seen())
+                trial.run(method.body)
+                for name, value in trial.names.items():
+                    if name.startswith("self.") and name not in scope.names:
+                        scope.names[name] = value
+
+
+_SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
+
+
+class _Scope:
+    """The statements of one function."""
+
+    def __init__(self, program: Program, names: dict[str, Known | None], seen: Seen) -> None:
+        self.names = names
+        self.seen = seen
+        self.nested: list[ast.AST] = []
+        self._evaluator = Evaluator(program.document, program.positions, self.names.get)
+        self._document = program.document
+        self._positions = program.positions
+        self._if: int | None = None
+        """The line of the condition that holds here."""
+        self._loose = 0
+        """How many loops and branches without a plain condition are around."""
+        self._depth = 0
+
+    def run(self, body: Sequence[ast.stmt]) -> None:
+        """Statements in order."""
+        self._depth += 1
+        if self._depth <= _MAX_NESTING:
+            for node in body:
+                self._document.spend()
+                self._statement(node)
+        self._depth -= 1
+
+    def decorator(self, node: ast.expr) -> None:
+        """`@app.function(gpu="H100:8")`."""
+        if isinstance(node, ast.Call):
+            for one in node.keywords:
+                if one.arg == "gpu":
+                    value = self._evaluator.value(one.value)
+                    if isinstance(value, Text) and not any(p.unknown for p in value.pieces):
+                        self.seen.gpus = value.text
+
+    def _statement(self, node: ast.stmt) -> None:  # noqa: PLR0912
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                self.nested.append(node)
+            case ast.If():
+                self._calls(node.test)
+                self._branches(node)
+            case ast.For() | ast.AsyncFor() | ast.While():
+                self._loop(node)
+            case ast.With() | ast.AsyncWith():
+                for item in node.items:
+                    self._calls(item.context_expr)
+                self.run(node.body)
+            case ast.Try():
+                self.run(node.body)
+                for handler in node.handlers:
+                    self._apart(handler.body, handler)
+                self.run(node.orelse)
+                self.run(node.finalbody)
+            case ast.Assign():
+                self._calls(node.value)
+                self._assign(node.targets, node.value)
+            case ast.AnnAssign() if node.value is not None:
+                self._calls(node.value)
+                self._assign([node.target], node.value)
+            case ast.AugAssign():
+                self._calls(node.value)
+                self._grow(dotted(node.target), node.value)
+            case ast.Return() if node.value is not None:
+                self._calls(node.value)
+                self.seen.values.append(self._evaluator.value(node.value))
+            case ast.Expr() if isinstance(node.value, ast.Constant):
+                pass  # a docstring
+            case ast.Expr():
+                self._expression(node.value)
+            case ast.Match():
+                for case_ in node.cases:
+                    self._apart(case_.body, node.subject)
+            case ast.Assert() | ast.Raise() | ast.Import() | ast.ImportFrom():
+                pass
+            case _:
+                self._calls(node)
+
+    # -- branches -----------------------------------------------------------------------
+
+    def _branches(self, node: ast.If) -> None:
+        if _is_main(node.test):
+            self.run(node.body)
+            return
+        if node.orelse:
+            self._apart(node.body, node.test)
+            self._apart(node.orelse, node.test)
+            return
+        before, outer = dict(self.names), self._if
+        self._if = outer or node.lineno
+        self.run(node.body)
+        self._if = outer
+        self._forget(before, node.test)
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
+        if isinstance(node, (ast.For, ast.AsyncFor)):
+            self._calls(node.iter)
+            for one in ast.walk(node.target):
+                name = dotted(one)
+                if name is not None:
+                    self.names[name] = None
+        # what the body assigns is not known at its beginning, but for lists that it makes anew
+        self._apart(node.body, node.target if not isinstance(node, ast.While) else node.test)
+        self.run(node.orelse)
+
+    def _apart(self, body: Sequence[ast.stmt], decides: ast.AST) -> None:
+        """A body that may run or not, or again."""
+        before = dict(self.names)
+        self._loose += 1
+        self.run(body)
+        self._loose -= 1
+        self._forget(before, decides)
+
+    def _forget(self, before: Mapping[str, Known | None], decides: ast.AST) -> None:
+        """What a branch assigned is not known after it; of a list, that it is one."""
+        for name, value in list(self.names.items()):
+            if name in before and before[name] is value:
+                continue
+            known = isinstance(value, Listing)
+            rest = Listing([self._evaluator.several(decides)]) if known else None
+            if rest is not None:
+                rest.made_in = (self._if, self._loose)
+            self.names[name] = rest
+
+    # -- values -------------------------------------------------------------------------
+
+    def _assign(self, targets: Sequence[ast.expr], node: ast.expr) -> None:
+        value = self._evaluator.value(node)
+        self.seen.values.append(value)
+        if isinstance(value, Listing):
+            value.made_in = (self._if, self._loose)
+        for target in targets:
+            name = dotted(target)
+            if name is not None:
+                self.names[name] = value
+            elif isinstance(target, ast.Subscript):
+                self._item(target, value)
+            elif isinstance(target, (ast.Tuple, ast.List)):
+                for one in target.elts:
+                    inner = dotted(one)
+                    if inner is not None:
+                        self.names[inner] = None
+
+    def _item(self, target: ast.Subscript, value: Known) -> None:
+        key = self._evaluator.value(target.slice)
+        if not isinstance(key, Text) or not key.is_text or key.unknown:
+            return
+        name = dotted(target.value)
+        if name in ("os.environ", "environ"):
+            if isinstance(value, Text) and not self._if and not self._loose:
+                self.seen.env[key.text] = value.field().word()
+            return
+        table = self.names.get(name or "")
+        if isinstance(table, Table):
+            sure = not self._if and not self._loose
+            table.entries[key.text] = (key, value if sure else self._evaluator.unknown(target))
+
+    def _grow(self, name: str | None, node: ast.expr) -> None:
+        if name is None:
+            return
+        old = self.names.get(name)
+        value = self._evaluator.value(node)
+        if isinstance(old, Listing):
+            self._add(old, self._evaluator.words(value, node), node)
+        elif isinstance(old, Text) and isinstance(value, Text) and old.is_text:
+            pieces = value.pieces
+            if self._if or self._loose:
+                pieces = self._evaluator.several(node).pieces
+            self._document.spend(1 + len(pieces) + len(old.pieces) // 10)
+            grown = Text((*old.pieces, *pieces)[:MAX_PIECES])
+            self.names[name] = grown
+            self.seen.values.append(grown)
+        else:
+            self.names[name] = None
+
+    def _add(self, listing: Listing, words: Sequence[Text], node: ast.expr) -> None:
+        """Adds to a list what is sure, what is under a condition, or that it is not known."""
+        line, loose = listing.made_in
+        if self._loose > loose:
+            listing.items.append(self._evaluator.several(node))
+        elif self._if is not None and self._if != line:
+            listing.items += [under(one, self._if) for one in words]
+        else:
+            listing.items += words
+
+    # -- calls --------------------------------------------------------------------------
+
+    def _expression(self, node: ast.expr) -> None:
+        self._calls(node)
+        call = node.value if isinstance(node, ast.Await) else node
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            return
+        name = dotted(call.func.value)
+        held = self.names.get(name or "")
+        what = call.func.attr
+        if isinstance(held, Listing) and len(call.args) == 1 and what in ("append", "extend"):
+            value = self._evaluator.value(call.args[0])
+            if what == "append":
+                words = [value] if isinstance(value, Text) else [self._evaluator.unknown(call)]
+            else:
+                words = self._evaluator.words(value, call.args[0])
+            self._add(held, words, call.args[0])
+        elif isinstance(held, Table) and what == "update" and call.args:
+            value = self._evaluator.value(call.args[0])
+            if isinstance(value, Table) and not self._if and not self._loose:
+                held.entries |= value.entries
+                held.rest += value.rest
+            else:
+                held.rest.append(self._evaluator.several(call))
+        elif name in ("os.environ", "environ") and what in ("update", "setdefault"):
+            self._environment(call)
+
+    def _environment(self, call: ast.Call) -> None:
+        values = [self._evaluator.value(one) for one in call.args]
+        if self._if or self._loose or not values:
+            return
+        if isinstance(values[0], Table):
+            for name, (_, value) in values[0].entries.items():
+                if isinstance(value, Text):
+                    self.seen.env[name] = value.field().word()
+        elif len(values) == 2 and all(isinstance(one, Text) for one in values):
+            key, value = values
+            if isinstance(key, Text) and isinstance(value, Text):
+                self.seen.env[key.text] = value.field().word()
+
+    def _calls(self, node: ast.AST) -> None:
+        """Every call in an expression, without the functions that it makes."""
+        for call in _walk(node):
+            self._document.spend()
+            if not isinstance(call, ast.Call) or last_name(call.func) in ("append", "extend"):
+                continue
+            args: list[Known] = []
+            for one in call.args[:50]:
+                if isinstance(one, ast.Starred):
+                    value = self._evaluator.value(one.value)
+                    if isinstance(value, Listing):
+                        args += self._evaluator.words(value, one)
+                else:
+                    args.append(self._evaluator.value(one))
+            table = self._evaluator.keywords(call)
+            self.seen.calls.append(Called(call, args, table.entries, table.rest))
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, _NESTED):
+            continue
+        yield found
+        waiting.extend(reversed(list(ast.iter_child_nodes(found))))
+
+
+def _is_main(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and dotted(test.left) == "__name__"
+
+
+def _assigned_once(tree: ast.Module) -> set[str]:
+    """The names that the module assigns once, and no function does."""
+    counts: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            counts |= dict.fromkeys(node.names, 2)
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, _NESTED):
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            counts[node.id] = counts.get(node.id, 0) + 1
+            continue
+        waiting.extend(ast.iter_child_nodes(node))
+    return {name for name, count in counts.items() if count == 1}

@@ -1,0 +1,374 @@
+"""What expressions of a Python program come to, as far as they are literal. Nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+
+from speclaunch.importer.python_strings import Part, Positions
+from speclaunch.importer.scope import Field
+from speclaunch.importer.source_text import DefaultOf, Document, SourceSpan, SourceText, WordPiece
+from speclaunch.importer.splitting import split
+from speclaunch.patterns import lazy
+from speclaunch.record import record
+
+_MAX_DEPTH = 40
+MAX_PIECES = 2000
+_FORMAT = lazy(r"\{\{|\}\}|\{[^{}\n]*\}")
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Mult: operator.mul,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+}
+_MAX_NUMBER = 1 << 60
+_SAME = frozenset(
+    {"int", "float", "dedent", "strip", "rstrip", "lstrip", "format", "cleandoc", "str", "Path"}
+)
+"""What gives a text that means the same command."""
+
+
+@record(frozen=False)
+class Text:
+    """A text, and what Python has for it where that is no text (`8`, `True`, `None`)."""
+
+    pieces: tuple[WordPiece, ...]
+    constant: object = None
+    is_text: bool = True
+    used: SourceSpan | None = None
+
+    @property
+    def unknown(self) -> bool:
+        """Whether all of it is one expression that is not known."""
+        return len(self.pieces) == 1 and self.pieces[0].unknown is not None
+
+    @property
+    def text(self) -> str:
+        """The text, with what is not known as it is written."""
+        return "".join(piece.text for piece in self.pieces)
+
+    def field(self) -> Field:
+        """The same as one word."""
+        return Field(self.pieces, None, self.used)
+
+
+@record(frozen=False)
+class Listing:
+    """A list that may grow. `consumed`: it is a part of another one."""
+
+    items: list[Text] = field(default_factory=list)
+    consumed: bool = False
+    separator: str = " "
+    """What joins it to one text, where something does."""
+    line: int = 0
+    made_in: tuple[int | None, int] = (None, 0)
+    """The condition and the number of loops and branches that it was made in."""
+
+
+@record(frozen=False)
+class Table:
+    """A dictionary by keys that are texts: the key and its value; `rest`: what else it takes in."""
+
+    entries: dict[str, tuple[Text, Known]] = field(default_factory=dict)
+    rest: list[Text] = field(default_factory=list)
+
+
+Known = Text | Listing | Table
+
+
+class Evaluator:
+    """Evaluates expressions; `lookup` gives the values of names."""
+
+    def __init__(
+        self, document: Document, positions: Positions, lookup: Callable[[str], Known | None]
+    ) -> None:
+        self.document = document
+        self.positions = positions
+        self._lookup = lookup
+
+    def value(self, node: ast.expr, depth: int = 0) -> Known:  # noqa: PLR0911
+        """What an expression comes to."""
+        self.document.spend()
+        if depth > _MAX_DEPTH:
+            return self.unknown(node)
+        match node:
+            case ast.Constant() if isinstance(node.value, str):
+                return self._string(node, [node.value], depth)
+            case ast.Constant():
+                return Text((self._whole(node, str(node.value)),), node.value, is_text=False)
+            case ast.JoinedStr():
+                return self._string(node, [_constant(one) for one in node.values], depth)
+            case ast.Name() | ast.Attribute():
+                return self._name(node)
+            case ast.List() | ast.Tuple():
+                return self._listing(node, depth)
+            case ast.Dict():
+                return self._table(node, depth)
+            case ast.BinOp():
+                return self._sum(node, depth)
+            case ast.IfExp():
+                return self._either(node, depth)
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+                return Text((self._whole(node, f"-{number}"),), -number, is_text=False)
+            case ast.Call():
+                return self._call(node, depth)
+        return self.unknown(node)
+
+    def unknown(self, node: ast.AST, why: str = "the program computes it") -> Text:
+        """An expression that is not known, as it is written."""
+        start, end = self.positions.span(node)
+        text = " ".join(self.document.text[start : min(end, start + 80)].split())
+        source = SourceText(self.document, text, [start] * max(len(text), 1))
+        piece = WordPiece(text, source, 0, quoted=True, unknown=why, inside=True)
+        return Text((piece,), is_text=False)
+
+    def several(self, node: ast.AST) -> Text:
+        """Any number of words that are not known."""
+        found = self.unknown(node)
+        return replace(found, pieces=(replace(found.pieces[0], text=f"*{found.text}"),))
+
+    def words(self, found: Known, node: ast.AST) -> list[Text]:
+        """The items of a list; a text is split as a shell does."""
+        if isinstance(found, Listing):
+            found.consumed = True
+            self.document.spend(len(found.items))
+            return list(found.items)
+        if isinstance(found, Table) or found.unknown:
+            return [self.several(node)]
+        self.document.spend(len(found.pieces) + len(found.text) // 20)
+        return [Text(one.pieces) for one in split(found.pieces)]
+
+    def _whole(self, node: ast.AST, text: str) -> WordPiece:
+        start, _ = self.positions.span(node)
+        return WordPiece(text, SourceText(self.document, text, start), 0, quoted=True)
+
+    def _string(self, node: ast.expr, wanted: list[str | None], depth: int) -> Text:
+        """A string; `wanted`: its stretches, None for a field."""
+        parts = self.positions.parts(node)
+        told = "".join("\0" if one.is_field else one.text for one in parts)
+        if told != "".join("\0" if one is None else one for one in wanted):
+            value = "".join(wanted) if None not in wanted else None  # type: ignore[arg-type]
+            if value is None:
+                return self.unknown(node)
+            start, _ = self.positions.span(node)
+            source = SourceText(self.document, value, [start] * max(len(value), 1))
+            return Text((WordPiece(value, source, 0, quoted=True, exact=False),))
+        values = [one for one in getattr(node, "values", []) if isinstance(one, ast.FormattedValue)]
+        pieces: list[WordPiece] = []
+        for part in parts[:MAX_PIECES]:
+            self.document.spend(1 + len(part.where) // 20)
+            if part.is_field:
+                pieces += self._field(values.pop(0) if values else None, part, depth)
+            else:
+                source = SourceText(self.document, part.text, _straight(part.where))
+                pieces.append(WordPiece(part.text, source, 0, quoted=True))
+        if not pieces:
+            start, _ = self.positions.span(node)
+            pieces = [WordPiece("", SourceText(self.document, "", start), 0, quoted=True)]
+        self.document.spend(len(pieces))
+        return Text(tuple(pieces[:MAX_PIECES]))
+
+    def _field(self, node: ast.FormattedValue | None, part: Part, depth: int) -> list[WordPiece]:
+        if node is not None and node.format_spec is None and node.conversion == -1:
+            known = self.value(node.value, depth + 1)
+            if isinstance(known, Text) and not known.unknown:
+                return list(known.pieces)
+        source = SourceText(self.document, part.text, part.where[0])
+        why = "the program fills it in"
+        return [WordPiece(part.text, source, 0, quoted=True, unknown=why, inside=True)]
+
+    def _name(self, node: ast.Name | ast.Attribute) -> Known:
+        name = dotted(node)
+        found = self._lookup(name) if name is not None else None
+        if found is None:
+            return self.unknown(node)
+        if isinstance(found, Text):
+            if found.constant is None and not found.is_text and found.text == "None":
+                return self.unknown(node, "it is None until something sets it")
+            start, end = self.positions.span(node)
+            return replace(found, used=SourceSpan(self.document.source(), start, end))
+        return found
+
+    def _listing(self, node: ast.List | ast.Tuple, depth: int) -> Listing:
+        found = Listing(line=node.lineno)
+        for one in node.elts:
+            if isinstance(one, ast.Starred):
+                found.items += self.words(self.value(one.value, depth + 1), one.value)
+            else:
+                value = self.value(one, depth + 1)
+                found.items.append(value if isinstance(value, Text) else self.unknown(one))
+        return found
+
+    def _table(self, node: ast.Dict, depth: int) -> Table:
+        found = Table()
+        for key, value in zip(node.keys, node.values, strict=True):
+            known = self.value(value, depth + 1)
+            name = self.value(key, depth + 1) if key is not None else None
+            if isinstance(name, Text) and name.is_text and not name.unknown:
+                found.entries[name.text] = (name, known)
+            elif key is None and isinstance(known, Table):
+                found.entries |= known.entries
+                found.rest += known.rest
+            else:
+                found.rest.append(self.several(value))
+        return found
+
+    def _sum(self, node: ast.BinOp, depth: int) -> Known:
+        left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+        if isinstance(node.op, ast.Add) and (
+            isinstance(left, Listing) or isinstance(right, Listing)
+        ):
+            line = left.line if isinstance(left, Listing) else node.lineno
+            items = self.words(left, node.left) + self.words(right, node.right)
+            return Listing(items, line=line)
+        if isinstance(left, Text) and isinstance(right, Text) and (left.is_text or right.is_text):
+            self.document.spend(1 + len(right.pieces) + len(left.pieces) // 10)
+            added = isinstance(node.op, ast.Add)
+            return Text((*left.pieces, *right.pieces)[:MAX_PIECES]) if added else self.unknown(node)
+        return self._number(node, left, right)
+
+    def _number(self, node: ast.BinOp, left: Known, right: Known) -> Text:
+        """`32 * 1024`."""
+        calculate = _ARITHMETIC.get(type(node.op))
+        one, other = (getattr(side, "constant", None) for side in (left, right))
+        if calculate is None or type(one) is not int or type(other) is not int:
+            return self.unknown(node)
+        value = calculate(one, other)
+        if abs(value) > _MAX_NUMBER:
+            return self.unknown(node)
+        start, end = self.positions.span(node)
+        text = str(value)
+        source = SourceText(self.document, text, [start] * (len(text) - 1) + [max(end - 1, start)])
+        return Text((WordPiece(text, source, 0, quoted=True),), value, is_text=False)
+
+    def _either(self, node: ast.IfExp, depth: int) -> Known:
+        """`[…] if condition else []` is a list under a condition; anything else is not known."""
+        found = self.value(node.body, depth + 1)
+        other = self.value(node.orelse, depth + 1)
+        if isinstance(found, Listing) and isinstance(other, Listing):
+            if found.items and other.items:
+                return Listing([self.several(node)], line=node.lineno)
+            items = [under(one, node.lineno) for one in found.items or other.items]
+            return Listing(items, line=node.lineno)
+        return self.unknown(node)
+
+    def _call(self, node: ast.Call, depth: int) -> Known:  # noqa: PLR0911
+        name = last_name(node.func)
+        whole = dotted(node.func) or ""
+        inner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if whole in ("shlex.split", "list", "tuple", "sum") and len(node.args) == 1:
+            return Listing(self.words(self.value(node.args[0], depth + 1), node), line=node.lineno)
+        if name == "split" and inner is not None and not node.args and not node.keywords:
+            return Listing(self.words(self.value(inner, depth + 1), inner), line=node.lineno)
+        if name == "join" and len(node.args) == 1:
+            found = self.value(node.args[0], depth + 1)
+            if not isinstance(found, Listing):
+                return self.unknown(node)
+            between = self.value(inner, depth + 1) if inner is not None else None
+            found.separator = between.text if isinstance(between, Text) else " "
+            return found
+        if name == "copy" and inner is not None and not node.args:
+            found = self.value(inner, depth + 1)
+            return replace(found, items=list(found.items)) if isinstance(found, Listing) else found
+        if whole in ("os.environ.get", "os.getenv", "environ.get", "getenv") and node.args:
+            return self._environment(node, depth)
+        if whole == "dict":
+            return self.keywords(node, depth)
+        if name in _SAME and inner is not None and name != "format" and not node.args:
+            return self.value(inner, depth + 1)
+        if name in _SAME and name != "format" and len(node.args) == 1 and not node.keywords:
+            found = self.value(node.args[0], depth + 1)
+            return replace(found, is_text=True) if isinstance(found, Text) else found
+        if name == "format" and inner is not None:
+            return self._formatted(node, self.value(inner, depth + 1))
+        return self.unknown(node)
+
+    def _environment(self, node: ast.Call, depth: int) -> Text:
+        """A variable of the environment with a default, as `${NAME:-default}` of a shell."""
+        name = self.value(node.args[0], depth + 1)
+        default = self.value(node.args[1], depth + 1) if len(node.args) > 1 else None
+        if not isinstance(name, Text) or not isinstance(default, Text):
+            return self.unknown(node, "it comes from the environment")
+        if default.text == "None" or any(piece.unknown for piece in default.pieces):
+            return self.unknown(node, "it comes from the environment")
+        note = f"the default of `{name.text}`, which comes from the environment"
+        start, _ = self.positions.span(node)
+        pieces = tuple(
+            replace(piece, note=note, around=(DefaultOf(name.text, False, start, index),))
+            for index, piece in enumerate(default.pieces)
+        )
+        return Text(pieces)
+
+    def keywords(self, node: ast.Call, depth: int = 0) -> Table:
+        """The keyword arguments of a call."""
+        found = Table()
+        for one in node.keywords:
+            value = self.value(one.value, depth + 1)
+            if one.arg is not None:
+                found.entries[one.arg] = (self.keyword(one), value)
+            elif isinstance(value, Table):
+                found.entries |= value.entries
+                found.rest += value.rest
+            else:
+                found.rest.append(self.several(one.value))
+        return found
+
+    def keyword(self, node: ast.keyword) -> Text:
+        """The name of a keyword argument, where it stands."""
+        return Text((self._whole(node, node.arg or ""),))
+
+    def _formatted(self, node: ast.Call, found: Known) -> Known:
+        """A text with `{fields}` that are not looked up."""
+        if not isinstance(found, Text) or found.unknown:
+            return self.unknown(node)
+        pieces: list[WordPiece] = []
+        for piece in found.pieces:
+            at = 0
+            for mark in _FORMAT.finditer(piece.text) if not piece.unknown else ():
+                pieces.append(piece.slice(at, mark.start()))
+                one = piece.slice(mark.start(), mark.end())
+                if mark[0] in ("{{", "}}"):
+                    pieces.append(one.slice(0, 1))
+                else:
+                    pieces.append(replace(one, unknown="the program fills it in", inside=True))
+                at = mark.end()
+            pieces.append(piece.slice(at, len(piece.text)))
+        return replace(found, pieces=tuple(one for one in pieces if one.text)[:MAX_PIECES])
+
+
+def under(text: Text, line: int) -> Text:
+    """The same, under the condition of a line."""
+    said = f"only under the condition of line {line}"
+    pieces = tuple(replace(one, condition=one.condition or said) for one in text.pieces)
+    return replace(text, pieces=pieces)
+
+
+def dotted(node: ast.AST) -> str | None:
+    """`a.b.c` as it is written, `self` and `cls` alike; None for anything else."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute) and len(names) < 8:
+        names.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    names.append("self" if node.id == "cls" else node.id)
+    return ".".join(reversed(names))
+
+
+def last_name(node: ast.AST) -> str:
+    """The last name of what is called."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _constant(node: ast.expr) -> str | None:
+    return str(node.value) if isinstance(node, ast.Constant) else None
+
+
+def _straight(where: Sequence[int]) -> int | list[int]:
+    """One offset where the characters stand side by side."""
+    if where and where[-1] - where[0] == len(where) - 1:
+        return where[0]
+    return list(where)

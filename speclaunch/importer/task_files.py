@@ -1,0 +1,194 @@
+"""Any other YAML that holds commands: tasks of dstack and SkyPilot, CI jobs, playbooks, values.
+
+Their forms differ in names alone. A text is a script; a list below `commands`, `script` and the
+like is one, line by line; a list of words is a command. What stands beside them or around them
+gives the environment, the image and the GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import yaml
+
+from speclaunch.importer import nodes
+from speclaunch.importer.collected import Collected
+from speclaunch.importer.containers import image_of, listed, substituted, text_at
+from speclaunch.importer.declared_hardware import declared
+from speclaunch.importer.interface import Reading
+from speclaunch.importer.scope import Field
+from speclaunch.importer.source_text import Document
+from speclaunch.importer.wrappers import SERVER
+from speclaunch.patterns import lazy
+from speclaunch.record import record
+
+_ENVIRONMENTS = ("variables", "environment", "env", "envs")
+_SCRIPTS = frozenset(
+    {"commands", "script", "before_script", "after_script", "run", "setup", "cmds", "steps"}
+)
+"""Lists whose items one shell runs, one after the other."""
+_WORDS = ("entrypoint", "command", "cmd", "args", "extraArgs", "argv")
+"""Lists of words that make one command, in this order."""
+_PROSE = frozenset({"name", "description", "title", "help", "summary", "comment", "message"})
+_MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
+"""In the value of a variable: something that another program fills in."""
+_SEVERAL = frozenset({"nodes", "num_nodes"})
+"""More machines than one: what is said of GPUs is said of each."""
+
+
+@record
+class Around:
+    """What is said outside of a mapping and holds inside of it."""
+
+    env: tuple[tuple[str, Field], ...] = ()
+    passed: tuple[tuple[str, Field], ...] = ()
+    image: str | None = None
+    hardware: str | None = None
+
+
+def read_tasks(roots: Sequence[yaml.Node], document: Document) -> Reading:
+    """The server commands in documents of no kind that has a reader of its own."""
+    reading = Collected(document)
+    if "sglang" not in document.text:
+        return reading.reading()
+    for root in roots:
+        seen: set[int] = set()
+        waiting: list[tuple[yaml.Node, str, Around]] = [(root, "", Around())]
+        while waiting:
+            node, key, around = waiting.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            document.spend()
+            if isinstance(node, yaml.MappingNode):
+                keys = nodes.entries(node)
+                around = _inside(keys, around, document)
+                done = _command(keys, around, reading)
+                left = [(value, name, around) for name, value in keys.items() if name not in done]
+                waiting += reversed(left)
+            elif isinstance(node, yaml.SequenceNode):
+                waiting += [
+                    (one, key, around) for one in reversed(_list(node, key, around, reading))
+                ]
+            elif key not in _PROSE:
+                _script([node], around, reading)
+    return reading.reading()
+
+
+def _command(keys: Mapping[str, yaml.Node], around: Around, reading: Collected) -> set[str]:
+    """The command that the keys of a mapping make together; the keys that are read with it."""
+    parts = [name for name in _WORDS if name in keys]
+    words: list[Field] = []
+    for name in parts:
+        node = keys[name]
+        if isinstance(node, yaml.ScalarNode) and not words and "\n" in str(node.value).strip():
+            return set()  # a script
+        words += _words(node, reading.document)
+    if not any(isinstance(keys[name], yaml.SequenceNode) for name in parts):
+        return set()
+    before = len(reading.invocations)
+    with reading.within(around.image, around.hardware):
+        reading.command(words, dict(around.env), dict(around.passed), None, ())
+    return set(parts) if len(reading.invocations) > before else set()
+
+
+def _list(node: yaml.SequenceNode, key: str, around: Around, reading: Collected) -> list[yaml.Node]:
+    """Reads a list; the items that are still to be read."""
+    scalars = [item for item in node.value if isinstance(item, yaml.ScalarNode)]
+    words = [str(item.value) for item in scalars]
+    if any(word in ("-m", "sglang") for word in words):
+        fields = _words(node, reading.document)
+        with reading.within(around.image, around.hardware):
+            reading.command(fields, dict(around.env), dict(around.passed), None, ())
+        return []
+    if key in _SCRIPTS and scalars:
+        _script(scalars, around, reading)
+        return [item for item in node.value if not isinstance(item, yaml.ScalarNode)]
+    return list(node.value)
+
+
+def _script(lines: Sequence[yaml.Node], around: Around, reading: Collected) -> None:
+    texts = [line for line in lines if isinstance(line, yaml.ScalarNode)]
+    if any(SERVER.search(str(line.value)) for line in texts):
+        with reading.within(around.image, around.hardware):
+            reading.lines(texts, dict(around.env), dict(around.passed))
+
+
+def _words(node: yaml.Node, document: Document) -> list[Field]:
+    return [
+        substituted(nodes.source(item, document), {})
+        for item in listed(node)
+        if isinstance(item, yaml.ScalarNode)
+    ]
+
+
+def _inside(keys: Mapping[str, yaml.Node], around: Around, document: Document) -> Around:
+    env, passed = dict(around.env), dict(around.passed)
+    document.spend(1 + (len(env) + len(passed)) // 10)
+    for name in _ENVIRONMENTS:
+        for variable, value in _variables(keys.get(name), document):
+            known = value.text and not _MARK.search(value.text)
+            (env if known else passed)[variable] = value
+            (passed if known else env).pop(variable, None)
+    image = _image(keys, document) or around.image
+    hardware = _hardware(keys.get("resources")) or around.hardware
+    if keys.keys() & _SEVERAL:
+        hardware = None
+    return Around(tuple(env.items()), tuple(passed.items()), image, hardware)
+
+
+def _variables(node: yaml.Node | None, document: Document) -> Iterator[tuple[str, Field]]:
+    """The variables of a mapping, or of a list of `NAME=value`, `NAME` or `name:`, `value:`."""
+    for key, key_node, value in nodes.pairs(node):
+        if isinstance(value, yaml.ScalarNode) and nodes.text(value) is not None:
+            yield key, nodes.field(value, document)
+        elif isinstance(value, yaml.ScalarNode):
+            yield key, _nothing(key_node, document)
+    for item in nodes.items(node):
+        if isinstance(item, yaml.ScalarNode):
+            source = nodes.source(item, document)
+            name, equals, _ = source.text.partition("=")
+            if equals:
+                rest = source.part(len(name) + 1, len(source.text))
+                yield name, substituted(rest, {})
+            else:
+                yield name, _nothing(item, document)
+            continue
+        entry = nodes.entries(item)
+        found, given = nodes.text(entry.get("name")), entry.get("value")
+        if found is not None and isinstance(given, yaml.ScalarNode):
+            yield found, nodes.field(given, document)
+
+
+def _nothing(node: yaml.ScalarNode, document: Document) -> Field:
+    """A variable that whoever runs the file has to set: its text is its reference."""
+    return text_at(f"${{{node.value}}}", node, document)
+
+
+def _image(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
+    for name in ("image", "container", "image_id"):
+        node = keys.get(name)
+        if isinstance(node, yaml.MappingNode):
+            inner = nodes.entries(node)
+            repository, tag = nodes.text(inner.get("repository")), nodes.text(inner.get("tag"))
+            if repository and tag:
+                return f"{repository}:{tag}"
+            node = inner.get("image", inner.get("name"))
+        if isinstance(node, yaml.ScalarNode) and nodes.text(node):
+            return image_of(node, document).removeprefix("docker:")
+    resources = nodes.entries(keys.get("resources"))
+    return _image(resources, document) if "image_id" in resources else None
+
+
+def _hardware(resources: yaml.Node | None) -> str | None:
+    """The GPUs of `resources`: `gpu: H100:8` (dstack), `accelerators: H100:8` (SkyPilot)."""
+    keys = nodes.entries(resources)
+    node = keys.get("accelerators", keys.get("gpu"))
+    said = nodes.text(node)
+    if isinstance(node, yaml.MappingNode):
+        inner = nodes.entries(node)
+        name, count = nodes.text(inner.get("name")), nodes.text(inner.get("count"))
+        if len(inner) == 1 and name is None:  # {H100: 8}
+            name, count = next((key, nodes.text(value)) for key, value in inner.items())
+        said = f"{name}:{count}" if name and count else name
+    return declared(said)
