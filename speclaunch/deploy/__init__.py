@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from speclaunch.deploy.docker_compose import DockerComposeRenderer
 from speclaunch.deploy.interface import Renderer
+from speclaunch.deploy.kubernetes import KubernetesRenderer
+from speclaunch.deploy.leaderworkerset import LeaderWorkerSetRenderer
+from speclaunch.deploy.ray import RayRenderer
+from speclaunch.deploy.rolebasedgroup import RoleBasedGroupRenderer
 from speclaunch.deploy.shell import ShellRenderer
 from speclaunch.deploy.slime import SlimeRenderer
+from speclaunch.deploy.slurm import SlurmRenderer
+from speclaunch.deploy.srt_slurm import SrtSlurmRenderer
 
 RENDERERS: dict[str, type[Renderer]] = {
-    renderer.target: renderer for renderer in (ShellRenderer, SlimeRenderer)
+    renderer.target: renderer
+    for renderer in (
+        ShellRenderer,
+        SlimeRenderer,
+        DockerComposeRenderer,
+        KubernetesRenderer,
+        LeaderWorkerSetRenderer,
+        RoleBasedGroupRenderer,
+        SlurmRenderer,
+        SrtSlurmRenderer,
+        RayRenderer,
+    )
 }
 """Every target of `speclaunch render --to`, by name."""

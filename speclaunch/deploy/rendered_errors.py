@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from speclaunch.deploy.proof import read_back
 from speclaunch.errors import Place
 from speclaunch.facts.facts import Facts
-from speclaunch.importer.files import read_shell
 from speclaunch.plan.request import Given, Request, from_invocation
 from speclaunch.plan.resolve import resolve
 from speclaunch.rules.finding import Finding, Judgement
@@ -15,22 +16,28 @@ from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import judge
 
 
-def errors_of_form(text: str, own: Request) -> tuple[Finding, ...]:
-    """The errors of a rendered text that the recipe, asked as `own`, does not have by itself.
+def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Finding, ...]:
+    """The errors of a rendered text that the recipe does not have by itself.
 
-    No facts are looked up: those are the same for both. The findings stand at their places in the
-    recipe.
+    `own` are the recipe's requests, one for each command of the text, in its order. No facts are
+    looked up: those are the same for both. The findings stand at their places in the recipe, each
+    once.
     """
-    (invocation,) = read_shell(text, "rendered.sh").invocations
-    request = from_invocation(invocation, own.name, own.catalogue)
-    known = Counter(_what(finding, own) for finding in _judged(own).errors)
+    commands = read_back(text, suffix).invocations
     found: list[Finding] = []
+    for invocation, request in zip(commands, own, strict=True):
+        written = from_invocation(invocation, request.name, request.catalogue)
+        found += [one for one in _news(written, request) if one not in found]
+    return tuple(found)
+
+
+def _news(request: Request, own: Request) -> Iterator[Finding]:
+    known = Counter(_what(finding, own) for finding in _judged(own).errors)
     for finding in _judged(request).errors:
         what = _what(finding, request)
         known[what] -= 1
         if known[what] < 0:
-            found.append(replace(finding, place=_place(finding, request, own)))
-    return tuple(found)
+            yield replace(finding, place=_place(finding, request, own))
 
 
 def _judged(request: Request) -> Judgement:

@@ -23,13 +23,16 @@ class SlimeRenderer(Renderer):
     """A `SGLANG_ARGS=( … )` array, as slime's scripts have it."""
 
     target = "slime"
+    one_server = True
+    carries_speclaunch = False
 
     def render(self, deployment: Rendering) -> str:
         """The array, with the environment before it and what was left out as comments."""
-        arguments = deployment.spelling.arguments
+        (role,) = deployment.roles
+        arguments = role.spelling.arguments
         sizes = {a.name: int(a.values[0]) for a in arguments if a.name in _PARALLEL}
         gpus = sizes.get("tp_size", 1) * sizes.get("pp_size", 1)
-        lines = [f"# {deployment.title}", *(f"# {note}" for note in deployment.spelling.notes)]
+        lines = [f"# {deployment.title}", *(f"# {note}" for note in role.spelling.notes)]
         lines += [
             f"# left out: {argument.flag} ({SET_BY_SLIME[argument.name]})"
             for argument in arguments
@@ -42,7 +45,7 @@ class SlimeRenderer(Renderer):
             "# Add ${SGLANG_ARGS[@]} to slime's train.py. If rollouts fail, --debug-rollout-only,",
             "# an option of slime's own, runs them without training and offloading.",
         ]
-        environment = exports(deployment.env)
+        environment = exports(role.env)
         middle = [environment.rstrip()] if environment else []
         return "\n".join([*lines, *middle, *body, *tail]) + "\n"
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from speclaunch.deploy import RENDERERS
-from speclaunch.deploy.interface import Rendering
+from speclaunch.deploy.assemble import assemble
+from speclaunch.deploy.interface import Rendering, Role
 from speclaunch.deploy.proof import prove_rendering
 from speclaunch.deploy.rendered_errors import errors_of_form
 from speclaunch.deploy.shell import ShellRenderer
@@ -20,25 +21,29 @@ from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.fix.proof import UnprovenError
 from speclaunch.importer.files import read_shell
-from speclaunch.launch.prepare import prepare
+from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.compose import recipe_names
 from speclaunch.recipe.load import load
+from speclaunch.rules.examine import Lookup
 from tests import program
 
 STUB = "#!/bin/sh\npython3 -c 'import json,os,sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))' \"$@\"\n"
 
 
-def rendering(name: str, *overrides: str) -> Rendering:
-    prepared = prepare(load(name, overrides), dry_run=True)
+SCRIPTS = ("shell", "slime")
+"""The targets whose text is for a shell."""
+
+
+def alone(prepared: Prepared, *program: str) -> Rendering:
+    """A recipe of one role."""
+    role = Role("server", program or prepared.program, prepared.spelling, prepared.overlay)
     deployment = prepared.recipe.deployment
-    return Rendering(
-        deployment.name,
-        deployment.description,
-        prepared.program,
-        prepared.spelling,
-        prepared.overlay,
-    )
+    return Rendering(deployment.name, deployment.description, (role,))
+
+
+def rendering(name: str, *overrides: str, program: tuple[str, ...] = ()) -> Rendering:
+    return alone(prepare(load(name, overrides), dry_run=True), *program)
 
 
 @pytest.fixture(autouse=True)
@@ -49,17 +54,16 @@ def _no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(recipe_names()))
 def test_a_rendered_script_runs_the_command_that_a_launch_runs(name: str, tmp_path: Path) -> None:
-    wanted = rendering(name)
     program = tmp_path / "engine"
     program.write_text(STUB)
     program.chmod(0o755)
-    script = RENDERERS["shell"]().render(
-        Rendering(wanted.name, wanted.description, (str(program),), wanted.spelling, wanted.env)
-    )
+    wanted = rendering(name, program=(str(program),))
+    (role,) = wanted.roles
+    script = RENDERERS["shell"]().render(wanted)
     done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
     argv, env = json.loads(done.stdout)
-    assert argv == [token for argument in wanted.spelling.arguments for token in argument.tokens]
-    for variable, value in wanted.env.items():
+    assert tuple(argv) == role.words
+    for variable, value in role.env.items():
         if variable not in ("PATH", "PYTHONPATH"):
             assert env.get(variable) == value
 
@@ -72,10 +76,11 @@ def test_a_slime_array_holds_every_argument_that_slime_takes(name: str) -> None:
     script = f"{text}\nprintf '%s\\0' \"${{SGLANG_ARGS[@]}}\""
     done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
     words = done.stdout.split("\0")[:-1]
-    gpus = wanted.spelling.value("tp_size") or "1"
+    (role,) = wanted.roles
+    gpus = role.spelling.value("tp_size") or "1"
     assert words[:2] == ["--rollout-num-gpus-per-engine", gpus]
     expected: list[str] = []
-    for argument in wanted.spelling.arguments:
+    for argument in role.spelling.arguments:
         if argument.name in SET_BY_SLIME:
             assert f"# left out: {argument.flag} (" in text
         elif argument.name != "tp_size":
@@ -86,7 +91,7 @@ def test_a_slime_array_holds_every_argument_that_slime_takes(name: str) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("target", sorted(RENDERERS))
+@pytest.mark.parametrize("target", SCRIPTS)
 def test_secrets_are_asked_for_and_odd_values_are_quoted(target: str) -> None:
     wanted = rendering(
         "ngram_qwen7b",
@@ -107,9 +112,7 @@ def test_slime_gets_the_gpus_of_an_engine_at_every_version(version: str, tmp_pat
     recipe = tmp_path / "mine.yaml"
     recipe.write_text("defaults: [base]\nargs: {model_path: x, tp_size: 4, pp_size: 2}\n")
     prepared = prepare(load(str(recipe)), version, dry_run=True)
-    text = RENDERERS["slime"]().render(
-        Rendering("mine", "", prepared.program, prepared.spelling, prepared.overlay)
-    )
+    text = RENDERERS["slime"]().render(alone(prepared))
     assert "--rollout-num-gpus-per-engine 8\n" in text
     assert "tensor-parallel" not in text and "--sglang-tp" not in text
     assert text.count("--sglang-p") == 1  # slime reads the pipeline from it
@@ -144,24 +147,25 @@ def test_a_text_that_is_another_deployment_is_refused(
         "args: {model_path: x, tp_size: 4, mem_fraction_static: 0.5, api_key: sk-1}\n"
     )
     prepared = prepare(load(str(recipe)), "0.5.14", dry_run=True)
-    wanted = Rendering("mine", "", prepared.program, prepared.spelling, prepared.overlay)
-    for target, renderer in RENDERERS.items():
-        prove_rendering(target, renderer().render(wanted), wanted, prepared.catalogue)
+    wanted = alone(prepared)
+    for renderer in RENDERERS.values():
+        if not renderer().refuses(wanted):
+            prove_rendering(renderer(), renderer().render(wanted), wanted, prepared.catalogue)
     with pytest.raises(UnprovenError):
-        prove_rendering("x", broken(wanted), wanted, prepared.catalogue)
+        prove_rendering(ShellRenderer(), broken(wanted), wanted, prepared.catalogue)
 
 
 def test_slime_has_the_negation_before_its_prefix(tmp_path: Path) -> None:
     recipe = tmp_path / "mine.yaml"
     recipe.write_text("defaults: [base]\nargs: {model_path: x, enable_tf32_matmul: false}\n")
     prepared = prepare(load(str(recipe)), "0.5.23", dry_run=True)
-    wanted = Rendering("mine", "", prepared.program, prepared.spelling, prepared.overlay)
+    wanted = alone(prepared)
     text = SlimeRenderer().render(wanted)
     assert "   --no-sglang-enable-tf32-matmul\n" in text
-    prove_rendering("slime", text, wanted, prepared.catalogue)
+    prove_rendering(SlimeRenderer(), text, wanted, prepared.catalogue)
     wrong = text.replace("--no-sglang-", "--sglang-no-")
     with pytest.raises(UnprovenError):
-        prove_rendering("slime", wrong, wanted, prepared.catalogue)
+        prove_rendering(SlimeRenderer(), wrong, wanted, prepared.catalogue)
 
 
 def _run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -212,7 +216,7 @@ def test_a_new_error_of_a_known_rule_is_noticed(own: str, form: str, news: list[
 
     (invocation,) = read_shell(text(own), "own.sh").invocations
     request = from_invocation(invocation, "own", load_catalogue("0.5.23"))
-    found = errors_of_form(text(form), request)
+    found = errors_of_form(text(form), ".sh", [request])
     assert len(found) == len(news)
     assert all(one in finding.message for one, finding in zip(news, found, strict=True))
 
@@ -221,7 +225,13 @@ def test_a_new_error_of_a_known_rule_is_noticed(own: str, form: str, news: list[
 @pytest.mark.parametrize("target", sorted(RENDERERS))
 @pytest.mark.parametrize("name", sorted(recipe_names()))
 def test_no_recipe_is_refused_in_any_form(name: str, target: str) -> None:
-    prepared = prepare(load(name), dry_run=True)
-    wanted = rendering(name)
-    text = RENDERERS[target]().render(wanted)
-    assert not errors_of_form(text, prepared.request({}))
+    renderer, recipe = RENDERERS[target](), load(name)
+    for role in [one.role for one in recipe.roles] if renderer.one_server else [None]:
+        assembled = assemble(recipe, None, Lookup(), role=role, carries_speclaunch=False)
+        wanted = assembled.rendering
+        if renderer.refuses(wanted):
+            assert name.startswith("cpu_") or wanted.roles[0].nodes > 1
+            continue
+        of_roles = dict(zip((one.name for one in wanted.roles), assembled.prepared, strict=True))
+        own = [of_roles[one.role.name].request({}) for one in renderer.commands(wanted)]
+        assert not errors_of_form(renderer.render(wanted), renderer.suffix, own)

@@ -1,0 +1,215 @@
+"""From a loaded recipe to the Rendering that every target gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from speclaunch.deploy.interface import (
+    DeployOptions,
+    Needs,
+    Rendering,
+    Role,
+    RouterOptions,
+    SpeclaunchFrom,
+)
+from speclaunch.deploy.own_recipe import own_recipe
+from speclaunch.engine.images import official_image
+from speclaunch.errors import InputError, Problem
+from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.facts.hardware_choice import choose_hardware
+from speclaunch.launch.agreement.group import is_left_alone
+from speclaunch.launch.prepare import Prepared, prepare
+from speclaunch.plan.placement import gpus_needed
+from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.resolve import resolve
+from speclaunch.plan.start_time import start_time, weight_files
+from speclaunch.recipe.load import Recipe
+from speclaunch.recipe.select_role import select_role
+from speclaunch.record import record
+from speclaunch.rules.examine import Lookup
+
+SERVER = "server"
+"""The role of a recipe that has none."""
+_GIB = 1 << 30
+_OF_A_PROCESS = 6 * _GIB
+"""Bytes of host memory of one scheduler with torch, CUDA's context and its pinned buffers."""
+_OF_A_SERVER = 8 * _GIB
+"""Bytes of host memory of tokenizer, detokenizer, HTTP server."""
+_SHM_OF_A_RANK = 2 * _GIB
+"""Bytes of /dev/shm: NCCL's rings and the buffers of the all-reduce among ranks of a host."""
+_LEAST_SHM = 8 * _GIB
+
+
+@record
+class Assembled:
+    """What is rendered, and the recipes that it comes from, role by role."""
+
+    rendering: Rendering
+    prepared: tuple[Prepared, ...]
+
+
+def assemble(
+    recipe: Recipe,
+    engine: str | None,
+    lookup: Lookup,
+    *,
+    role: str | None = None,
+    bare: bool = False,
+    carries_speclaunch: bool = True,
+    program: tuple[str, ...] | None = None,
+) -> Assembled:
+    """Spell every role (or the one that is named) for one version, and work out what its nodes
+    need.
+
+    `bare`: the engine alone, whatever the recipe says; without `carries_speclaunch`, because the
+    target starts nothing else. `program` is the engine's entry point where
+    it is not that of this machine. Raises InputError, and LaunchError.
+    """
+    parts = chosen(recipe, role)
+    prepared = tuple(prepare(one, engine, dry_run=True) for one in parts)
+    _require_one_version(prepared)
+    roles = tuple(_role(one, lookup, program) for one in prepared)
+    deployment = recipe.deployment
+    asked = deployment.router if len(parts) == len(recipe.roles) else None
+    rendering = Rendering(
+        deployment.name,
+        deployment.description,
+        roles,
+        RouterOptions(asked.args, asked.port, asked.replicas) if asked is not None else None,
+        _options(recipe),
+        has_roles=bool(recipe.parts),
+    )
+    if rendering.options.speclaunch is not None and not bare and carries_speclaunch:
+        roles = tuple(
+            replace(role, starts=_starts(one)) for role, one in zip(roles, prepared, strict=True)
+        )
+        rendering = replace(rendering, roles=roles, recipe=own_recipe(recipe, prepared))
+    return Assembled(rendering, prepared)
+
+
+def chosen(recipe: Recipe, role: str | None) -> tuple[Recipe, ...]:
+    """The role of that name, or all. Raises InputError for one that the recipe does not have."""
+    return recipe.roles if role is None else (select_role(recipe, role),)
+
+
+def _starts(prepared: Prepared) -> int:
+    deployment = prepared.recipe.deployment
+    off = is_left_alone(deployment) or deployment.recovery.policy == "off"
+    return 1 if off else deployment.recovery.max_attempts
+
+
+def _require_one_version(prepared: Sequence[Prepared]) -> None:
+    versions = dict.fromkeys(one.version for one in prepared)
+    if len(versions) > 1:
+        listed = ", ".join(f"{one.recipe.role}: {one.version}" for one in prepared)
+        raise InputError(
+            Problem(
+                f"the roles are for different versions of SGLang ({listed})",
+                help="name the one to render for: --engine VERSION",
+            )
+        )
+
+
+def _options(recipe: Recipe) -> DeployOptions:
+    said = recipe.deployment.deploy
+    return DeployOptions(
+        image=said.image,
+        speclaunch=SpeclaunchFrom(said.speclaunch) if said.speclaunch else None,
+        speclaunch_source=said.speclaunch_source,
+        namespace=said.namespace,
+        rdma=said.rdma,
+        model_cache=said.model_cache,
+        jit_cache=said.jit_cache,
+        shared_dir=said.shared_dir,
+        drain_seconds=said.drain_seconds,
+        slurm=said.slurm,
+    )
+
+
+def _role(prepared: Prepared, lookup: Lookup, program: tuple[str, ...] | None) -> Role:
+    recipe = prepared.recipe
+    deployment = recipe.deployment
+    plan = _plan(prepared, lookup)
+    cpu = prepared.cpu is not None or deployment.args.get("device") == "cpu"
+    hardware = plan.facts.hardware
+    vendor = Vendor.CPU if cpu else hardware.vendor if hardware is not None else Vendor.NVIDIA
+    gpus = 0 if vendor is Vendor.CPU else _gpus(plan)
+    around = recipe.surroundings
+    replicas = around.replicas if around is not None else None
+    return Role(
+        name=recipe.role or SERVER,
+        program=program or prepared.program,
+        spelling=prepared.spelling,
+        env=prepared.overlay,
+        replicas=int(replicas.value) if replicas is not None and replicas.known else 1,
+        nodes=_nodes(plan),
+        gpus_per_node=gpus,
+        vendor=vendor.value,
+        gpu=hardware.name if hardware is not None and gpus else None,
+        image=deployment.deploy.image or _official(prepared, vendor, hardware),
+        port=prepared.address.port,
+        tls=prepared.address.tls,
+        grace_seconds=round(deployment.launch.grace_seconds),
+        ready_seconds=round(deployment.launch.ready_timeout_seconds),
+        own_engine=prepared.cpu is not None,
+        needs=_needs(plan, gpus),
+    )
+
+
+def _official(prepared: Prepared, vendor: Vendor, hardware: Hardware | None) -> str | None:
+    if prepared.cpu is not None or prepared.version != prepared.catalogue.version:
+        return None
+    name = hardware.name if hardware is not None else ""
+    return official_image(prepared.version, vendor=vendor.value, gpu=name)
+
+
+def _plan(prepared: Prepared, lookup: Lookup) -> Plan:
+    """The plan on the hardware that is named; what this machine has is nobody's business here."""
+    name = prepared.recipe.deployment.hardware.name
+    chosen = choose_hardware(lookup.hardware, name, None, cpu=prepared.cpu is not None)
+    request = prepared.request({})
+    return resolve(request, replace(lookup, hardware=chosen.hardware).facts(request))
+
+
+def _gpus(plan: Plan) -> int:
+    try:
+        return gpus_needed(plan)
+    except UnknownValueError:
+        return 1
+
+
+def _nodes(plan: Plan) -> int:
+    try:
+        return max(1, int(plan.value("nnodes") or 1))
+    except (UnknownValueError, ValueError):
+        return 1
+
+
+def _needs(plan: Plan, gpus: int) -> Needs:
+    ranks = max(1, gpus)
+    shm = max(_LEAST_SHM, ranks * _SHM_OF_A_RANK)
+    own = _OF_A_SERVER + ranks * (_OF_A_PROCESS + _in_the_host(plan)) + shm
+    try:
+        time, size = start_time(plan), weight_files(plan)
+    except UnknownValueError as error:
+        return Needs(memory_bytes=own, shm_bytes=shm, cpus=4 * ranks, unknown=str(error))
+    return Needs(
+        start_seconds=time.seconds,
+        start_why=time.why,
+        memory_bytes=own + (size if gpus == 0 else 0),
+        shm_bytes=shm,
+        cpus=4 * ranks,
+        weight_bytes=size,
+    )
+
+
+def _in_the_host(plan: Plan) -> int:
+    """Bytes that each rank keeps in the host's memory besides: offloaded weights, HiCache."""
+    found = 0
+    for name in ("cpu_offload_gb", "hicache_size"):
+        try:
+            found += int(plan.value(name) or 0) * _GIB
+        except UnknownValueError:
+            continue
+    return found

@@ -1,0 +1,248 @@
+"""An sbatch script: one job, one `srun` for each server, a task a host.
+
+How Slurm ends a step (tried with 22.05): `srun` that gets SIGTERM kills its tasks; `scancel`, a
+requeue and the time limit send SIGTERM to every process of a step at once. The engine's processes
+then take each other for crashed. So they ignore SIGTERM from the start on, and the engine's parent
+alone takes it up again with a handler of its own, finishes its requests and ends its children. What
+does not end is killed: after the grace time by the script, and by Slurm (`KillWait`).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import ClassVar
+
+from speclaunch.deploy.interface import RenderedCommand, Renderer, Rendering, Role, RouterOptions
+from speclaunch.deploy.launching import ALONE, WITHIN
+from speclaunch.deploy.ranks import (
+    RECIPE,
+    given_to,
+    grace_of,
+    launches_of,
+    own_refusals,
+    task,
+    variables,
+)
+from speclaunch.deploy.rendezvous import DIST_PORT
+from speclaunch.deploy.routers import (
+    PROGRAM,
+    bootstrap_port,
+    is_disaggregated,
+    own_words,
+    router_refusals,
+    start_words,
+)
+from speclaunch.deploy.shell_words import ShellDialect
+from speclaunch.deploy.slurm_options import directives, modules, option_problems
+from speclaunch.deploy.volumes import RECIPE_DIR, RECIPE_FILE
+from speclaunch.deploy.words import Given
+from speclaunch.errors import Problem
+from speclaunch.patterns import lazy
+
+_RANK, _HEAD = "$SLURM_PROCID", "SERVER_HEAD"
+_MORE_S = 5
+"""Beyond the servers' own grace time, for Slurm to pass a signal on."""
+_QUOTE = "'\"'\"'"
+"""How `shlex.quote` writes an apostrophe."""
+_SRUN = lazy(r'^ *(?:SERVER_HEAD="(?P<head>[^"]*)" )?srun .*?^\' &$', re.M | re.S)
+_DELIMITER = "END_OF_RECIPE"
+_RECIPE = lazy(rf"^cat > .* <<'{_DELIMITER}'\n(?P<text>.*?)^{_DELIMITER}$", re.M | re.S)
+
+_BEGIN = """\
+mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+servers=()
+
+# Slurm passes SIGTERM to the servers; what has not ended after {grace} s is killed.
+finish() {{
+  trap '' TERM INT
+  timeout 5 scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null || true
+  (sleep {grace}; kill -0 $$ && scancel --signal=KILL "$SLURM_JOB_ID") 2>/dev/null &
+  killer=$!
+  wait "${{servers[@]}}" || true
+  kill -KILL "$killer" || true  # else it would end this job after a requeue
+  exit "$1"
+}}
+trap 'finish 143' TERM INT
+"""
+_END = """\
+# All serve until the job is told to end. Where one of them ends, the job does.
+status=0
+wait -n "${servers[@]}" || status=$?
+echo "a server ended with $status" >&2
+finish "$status"
+"""
+
+
+class SlurmRenderer(Renderer):
+    """A script for `sbatch`. The job's hosts are divided among the servers, in the roles' order."""
+
+    target = "slurm"
+    suffix: ClassVar[str] = ".sbatch"
+
+    def refuses(self, deployment: Rendering) -> Sequence[Problem]:
+        """What cannot be said to Slurm."""
+        found = [*option_problems(deployment.options), *own_refusals(deployment, self.target)]
+        found += [*router_refusals(deployment), *one_router(deployment)]
+        options = deployment.options
+        if deployment.runs_speclaunch and options.image and not options.shared_dir:
+            message = "in a container speclaunch finds its recipe in a directory that all hosts see"
+            found.append(Problem(message, help="name it: deploy.shared_dir"))
+        return found
+
+    def render(self, deployment: Rendering) -> str:
+        """The script."""
+        grace = grace_of(deployment) + _MORE_S
+        head = [
+            "#!/usr/bin/env bash",
+            *(f"#SBATCH --{one}" for one in directives(deployment, grace)),
+            f"# {' '.join(deployment.title.split())}",
+            *(f"# {note}" for note in deployment.notes),
+            f"# {WITHIN if deployment.runs_speclaunch else ALONE}",
+            "set -euo pipefail",
+            *(f"module load {name}" for name in modules(deployment.options)),
+        ]
+        parts = ["\n".join(head) + "\n", _BEGIN.format(grace=grace)]
+        if deployment.recipe is not None:
+            parts.append(_recipe(deployment, deployment.recipe))
+        at = 0
+        for role in deployment.roles:
+            parts.append(_servers(deployment, role, at))
+            at += role.nodes * role.replicas
+        if deployment.router is not None:
+            parts.append(_router(deployment, deployment.router))
+        return "\n".join([*parts, _END])
+
+    def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
+        """A command a role: its servers are alike."""
+        found: list[RenderedCommand] = []
+        at = 0
+        for role in deployment.roles:
+            head = _head(role, at)
+            env = variables(deployment, role)
+            if role.nodes > 1:
+                env[_HEAD] = head
+            found.append(RenderedCommand(role, given_to(role, _RANK, head), env))
+            at += role.nodes * role.replicas
+        return tuple(found)
+
+    def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
+        """The words of each `speclaunch launch`."""
+        path = f"{RECIPE_DIR}/{RECIPE_FILE}"
+        return tuple(
+            words
+            for one in _SRUN.finditer(text)
+            for words in launches_of(one[0].replace(_QUOTE, "'"), path, {_HEAD: one["head"] or ""})
+        )
+
+    def recipe_in(self, text: str) -> str | None:
+        """The recipe that the script brings with it."""
+        found = _RECIPE.search(text)
+        return found["text"] if found is not None else None
+
+
+def one_router(deployment: Rendering) -> list[Problem]:
+    """Why the job cannot have its router: it runs once, on the first host, beside a server."""
+    router, first = deployment.router, deployment.roles[0]
+    if router is None:
+        return []
+    found = []
+    if router.replicas > 1:
+        found.append(Problem("a job has one router", help="set router.replicas to 1"))
+    if router.port == first.port:
+        message = f"the router and {first.name} listen on port {router.port} of one host"
+        found.append(Problem(message, help="set router.port to another"))
+    return found
+
+
+def _first(role: Role, at: int) -> str:
+    """Where the hosts of a server begin: a number, or the loop's variable."""
+    return str(at) if role.replicas == 1 else "first"
+
+
+def _head(role: Role, at: int) -> str:
+    return f"${{hosts[{_first(role, at)}]}}:{DIST_PORT}"
+
+
+def _recipe(deployment: Rendering, text: str) -> str:
+    folder = deployment.options.shared_dir
+    where = shlex.quote(folder) if folder else '"$SLURM_SUBMIT_DIR"'
+    return (
+        f'export {RECIPE}={where}/"speclaunch-$SLURM_JOB_ID.yaml"\n'
+        f"cat > \"${RECIPE}\" <<'{_DELIMITER}'\n{text.rstrip()}\n{_DELIMITER}\n"
+    )
+
+
+def _servers(deployment: Rendering, role: Role, at: int) -> str:
+    """The servers of a role: one srun, or one in a loop."""
+    first = _first(role, at)
+    hosts = "1 host" if role.nodes == 1 else f"{role.nodes} hosts"
+    servers = "1 server" if role.replicas == 1 else f"{role.replicas} servers, each"
+    step = shlex.join(["srun", *_step(deployment, role)])
+    relative = first if role.replicas == 1 else '"$first"'
+    head = f'{_HEAD}="{_head(role, at)}" ' if role.nodes > 1 else ""
+    given: Given = given_to(role, _RANK, f"${_HEAD}")
+    ignored = 'trap "" TERM  # the handler that the program sets counts'
+    script = shlex.quote(f"\n{ignored}{task(deployment, role, given)}")
+    body = [f"{head}{step} --relative={relative} bash -c {script} &", 'servers+=("$!")']
+    lines = [f"# {role.name}: {servers} on {hosts}"]
+    if role.replicas == 1:
+        return "\n".join([*lines, *body]) + "\n"
+    starts = " ".join(str(at + number * role.nodes) for number in range(role.replicas))
+    return "\n".join([*lines, f"for first in {starts}; do", *body, "done"]) + "\n"
+
+
+def _step(deployment: Rendering, role: Role) -> list[str]:
+    most = max(one.gpus_per_node for one in deployment.roles)
+    return [
+        f"--nodes={role.nodes}",
+        f"--ntasks={role.nodes}",
+        "--kill-on-bad-exit=1",
+        "--label",
+        *([f"--gpus-per-node={role.gpus_per_node}"] if role.gpus_per_node != most else []),
+        *_container(deployment),
+    ]
+
+
+def _container(deployment: Rendering) -> list[str]:
+    """Options of pyxis, which gives srun containers; without an image the hosts' own Python."""
+    options = deployment.options
+    if options.image is None:
+        return []
+    folders = [options.model_cache, options.jit_cache, options.shared_dir]
+    folders += [options.speclaunch_source] if deployment.runs_speclaunch else []
+    mounts = [f"{one}:{one}" for one in dict.fromkeys(folders) if one]
+    found = [f"--container-image=docker://{options.image}"]
+    return [*found, *([f"--container-mounts={','.join(mounts)}"] if mounts else [])]
+
+
+def _router(deployment: Rendering, router: RouterOptions) -> str:
+    """The router, on the first host, beside a server."""
+    dialect = ShellDialect()
+    words = [*PROGRAM, *start_words(deployment, router)]
+    lines = [
+        shlex.join([*words, *(["--pd-disaggregation"] if is_disaggregated(deployment) else [])])
+    ]
+    plain: list[str] = []
+    at = 0
+    for role in deployment.roles:
+        for number in range(role.replicas):
+            url = f'"http://${{hosts[{at + number * role.nodes}]}}:{role.port}"'
+            if role.mode == "prefill":
+                lines.append(f"--prefill {url} {bootstrap_port(role)}")
+            elif role.mode == "decode":
+                lines.append(f"--decode {url}")
+            else:
+                plain.append(url)
+        at += role.nodes * role.replicas
+    if plain:
+        lines.append(f"--worker-urls {' '.join(plain)}")
+    lines += [
+        " ".join(part) for part in (dialect.api_key(deployment), own_words(router, dialect)) if part
+    ]
+    step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--relative=0", "--label"]
+    command = " \\\n  ".join(
+        [f"{shlex.join([*step, *_container(deployment)])} {lines[0]}", *lines[1:]]
+    )
+    return f'# router, on the first host\n{command} &\nservers+=("$!")\n'
