@@ -29,6 +29,7 @@ from speclaunch.fix.planned_migration import (
     unset,
 )
 from speclaunch.fix.source_version import origin, refused
+from speclaunch.fix.yaml_edits import NotFixableError, Yaml, removed_key, set_value
 from speclaunch.importer import nodes
 from speclaunch.importer.interface import Invocation, Reading, Word
 from speclaunch.importer.sglang_yaml import read_sglang_yaml
@@ -112,10 +113,10 @@ def _is_the_targets(message: str, to: str) -> bool:
 def _changes(
     file: _File, words: tuple[Word, ...], planned: PlannedMigration, migration: Migration
 ) -> Iterator[Change]:
-    document = Document(file.text, file.path)
-    root = nodes.load(document)[0]
+    found = Yaml(Document(file.text, file.path))
+    root = found.root()
     pairs: Mapping[Place, _Pair] = {
-        nodes.place(key, document): (key, value)
+        nodes.place(key, found.document): (key, value)
         for key, value in (root.value if isinstance(root, yaml.MappingNode) else ())
         if isinstance(key, yaml.ScalarNode)
     }
@@ -124,9 +125,9 @@ def _changes(
             continue
         place = words[said.item.index].place
         pair = pairs.get(place)
-        changes = (
-            _edit(said, pair, document, bool(getattr(root, "flow_style", False))) if pair else None
-        )
+        changes = None
+        if pair is not None and isinstance(root, yaml.MappingNode):
+            changes = _edit(said, pair, found, root)
         written = said.token.removeprefix("--")
         new = (said.verdict.flag or "").removeprefix("--")
         if changes is None:
@@ -151,35 +152,31 @@ def _value(said: MigratedArgument) -> str:
 
 
 def _edit(
-    said: MigratedArgument, pair: _Pair, document: Document, flow: bool
+    said: MigratedArgument, pair: _Pair, found: Yaml, mapping: yaml.MappingNode
 ) -> list[Change] | None:
     """The edits of one key; None where it has to be done by hand."""
     key, value = pair
-    at = nodes.place(key, document)
-    lines = document.text.split("\n")
-    written = lines[at.line - 1][at.column - 1 : at.column - 1 + at.length]
-    if not said.verdict.removed:
-        new = (said.verdict.flag or "").removeprefix("--")
+    at = nodes.place(key, found.document)
+    try:
+        if said.verdict.removed:
+            start, _ = nodes.offsets(key, found.document)
+            _, end = nodes.offsets(value, found.document)
+            if mapping.flow_style or "&" in found.document.text[start:end]:
+                return None
+            why = f"# removed {said.token.removeprefix('--')}: {said.verdict.why}"
+            return [Insertion(at.line, why), *removed_key(found, mapping, key)]
+        written = found.lines[at.line - 1][at.column - 1 : at.column - 1 + at.length]
         if str(key.value) not in written:
             return None
+        new = (said.verdict.flag or "").removeprefix("--")
         changes: list[Change] = [
             Edit(at.line, at.column, at.length, written.replace(str(key.value), new, 1))
         ]
         if said.verdict.values is not None:
-            there = nodes.place(value, document)
-            one_line = value.start_mark.line == value.end_mark.line == key.start_mark.line
-            if not isinstance(value, yaml.ScalarNode) or not one_line or value.style:
-                return None
-            changes.append(Edit(there.line, there.column, there.length, _value(said)))
+            changes += set_value(found, key, value, _value(said))
         return changes
-    start, end = nodes.offsets(key, document)[0], nodes.offsets(value, document)[1]
-    raw = document.text[start:end]
-    if flow or "&" in raw or lines[at.line - 1][: at.column - 1].strip():
+    except NotFixableError:
         return None
-    last = value.end_mark.line + (1 if value.end_mark.column else 0)
-    why = f"# removed {said.token.removeprefix('--')}: {said.verdict.why}"
-    whole = [Edit(n, 1, len(lines[n - 1]), "") for n in range(at.line, max(last, at.line) + 1)]
-    return [Insertion(at.line, why), *(one for one in whole if one.length)]
 
 
 def _judge(

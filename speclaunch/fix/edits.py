@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -40,9 +41,10 @@ def apply(text: str, changes: Iterable[Change]) -> str:
     continuation that led to it if it was the last one. Raises ValueError when edits overlap.
     """
     lines = lines_of(text)
+    changes = list(dict.fromkeys(changes))
     edits = sorted(
-        {change for change in changes if isinstance(change, Edit)},
-        key=lambda edit: (edit.line, edit.column),
+        (change for change in changes if isinstance(change, Edit)),
+        key=lambda edit: (edit.line, edit.column, edit.length),
     )
     for before, after in pairwise(edits):
         if before.line == after.line and before.column + before.length > after.column:
@@ -53,10 +55,11 @@ def apply(text: str, changes: Iterable[Change]) -> str:
         start = edit.column - 1
         if start + edit.length > len(line.rstrip("\r\n")):
             raise ValueError(f"line {edit.line} is shorter than the edit")
-        rest = line[start + edit.length :]
-        if not edit.new:
+        head, rest = line[:start], line[start + edit.length :]
+        if not edit.new and edit.length:
             rest = rest.removeprefix(" ")
-        lines[edit.line - 1] = line[:start] + edit.new + rest
+            head = head if rest.strip() else head.rstrip(" ")
+        lines[edit.line - 1] = head + edit.new + rest
         if not edit.new and lines[edit.line - 1].strip() in ("", "\\", "-"):
             emptied.add(edit.line)
     _drop_emptied(lines, emptied)
@@ -134,7 +137,8 @@ def write_together(texts: Mapping[Path, str]) -> None:
             done.append((path, old))
     except OSError as error:
         for temporary in beside.values():
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # it may be the name itself that cannot be
+                temporary.unlink()
         for changed, old in done:
             if old is not None:
                 changed.write_bytes(old)

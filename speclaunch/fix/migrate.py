@@ -125,10 +125,17 @@ def migrate_commands(
             migration.problems += found.problems
             migration.steps += [step for step in found.steps if step not in migration.steps]
             migration.also += [one for one in found.also if one not in migration.also]
+    for job in jobs:
+        _branches(job, migration)
     migration.problems += conflicts([job.rewritings[0] for job in jobs])
     migration.problems = list(dict.fromkeys(migration.problems))
     if not migration.problems:
         migration.text = _proven(text, reading, jobs, to, strays)
+        if migration.text != text and jobs:  # branches that said the same no longer do
+            again = _read(migration.text, jobs[0].invocation.place.path)
+            for invocation, job in zip(again.invocations, jobs, strict=True):
+                _branches(replace(job, invocation=invocation), migration)
+            migration.text = text if migration.problems else migration.text
     return migration
 
 
@@ -177,6 +184,19 @@ def _job(
     job = _Job(invocation, start, planned, ways)
     _spec_v2(job, target, migration)
     return job
+
+
+def _branches(job: _Job, migration: Migration) -> None:
+    """What other branches of the script give the command is written elsewhere, and stays."""
+    word = next((word for word in job.invocation.words if word.has_alternatives), None)
+    if word is None:
+        return
+    if any(way.edits for way in job.rewritings):
+        said = "the arguments differ between branches of the script: one alone would be changed"
+        migration.problems.append(Problem(said, word.place, "change each branch by hand"))
+    else:
+        note = "other branches of the script may add other arguments: they were not read"
+        migration.steps.append(MigrationStep(word.place, note))
 
 
 def _image(invocation: Invocation) -> str | None:

@@ -100,9 +100,16 @@ def _texts(words: Mapping[str, Word]) -> dict[str, str]:
 
 
 def unproven_text(
-    before: str, after: str, shown: str, touched: Collection[int], inserted: Collection[str]
+    before: str,
+    after: str,
+    shown: str,
+    touched: Collection[int],
+    inserted: Collection[str],
+    *,
+    more: int = 0,
 ) -> Iterator[str]:
-    """In what the rest of a file is not as it was. `touched` are lines that may differ."""
+    """In what the rest of a file is not as it was. `touched` are lines that may differ, `inserted`
+    new ones; in YAML, there may be `more` values."""
     untouched = [
         line.rstrip("\r\n")
         for number, line in enumerate(lines_of(before), 1)
@@ -119,11 +126,13 @@ def unproven_text(
     if emptied:
         yield f"the definition of {', '.join(sorted(emptied))} is empty"
     if Path(shown).suffix.lower() in _YAML:
-        yield from unproven_yaml(before, after, touched)
+        yield from unproven_yaml(before, after, touched, more)
 
 
-def unproven_yaml(before: str, after: str, touched: Collection[int]) -> Iterator[str]:
-    """In what YAML is not as it was: every scalar on other lines at its depth, nothing added.
+def unproven_yaml(
+    before: str, after: str, touched: Collection[int], more: int = 0
+) -> Iterator[str]:
+    """In what YAML is not as it was: every scalar on other lines at its depth, `more` added.
 
     A quoted or plain scalar may go over several lines; a change in any of them is one of it.
     """
@@ -140,7 +149,7 @@ def unproven_yaml(before: str, after: str, touched: Collection[int]) -> Iterator
     rest = iter([scalar for _, scalar in new])
     if any(all(scalar != other for other in rest) for scalar in kept):
         yield "its structure changed"
-    if len(new) > len(old):
+    if len(new) > len(old) + more:
         yield "it has more values than before"
 
 

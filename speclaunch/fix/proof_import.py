@@ -28,6 +28,7 @@ from speclaunch.recipe.schema import Deployment
 _IN_SHELL = re.compile(
     r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?[-?+=][^{}]*)?\}|\(([A-Za-z_]\w*)\))"
 )
+_BARE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 _DEFAULT = re.compile(r"\$\{[A-Za-z_]\w*:?-([^{}$]*)\}")
 _IN_RECIPE = re.compile(r"\$\{(?:oc\.env|env_or):\s*([A-Za-z_]\w*)\s*([,}])")
 _OPEN = re.compile(r"\?\?\?(?=\s|$)")
@@ -150,9 +151,10 @@ def _plain(value: Any) -> Any:
     """A text with its variables replaced as the composition replaces them."""
     if not isinstance(value, str):
         return value
-    text = _DEFAULT.sub(r"\1", value)
-    text = _IN_SHELL.sub(lambda found: _stand_in(found[1] or found[2] or found[3]), text)
-    return _DEFAULT.sub(r"\1", text)
+    text, before = _BARE.sub(lambda found: _stand_in(found[1] or found[2]), value), None
+    while text != before:  # from within: a default may hold another
+        text, before = _DEFAULT.sub(r"\1", text), text
+    return _IN_SHELL.sub(lambda found: _stand_in(found[1] or found[2] or found[3]), text)
 
 
 def _stand_in(name: str) -> str:

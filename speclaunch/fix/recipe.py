@@ -30,6 +30,8 @@ from speclaunch.recipe.source import read_positions
 from speclaunch.record import record
 
 _GONE = object()
+_Key = tuple[str | None, str]
+"""The role that says an argument (None: what all share), and its key."""
 
 
 @record(frozen=False)
@@ -40,10 +42,12 @@ class _Work:
     target: Catalogue
     migration: Migration
     changes: list[Change] = field(default_factory=list)
-    becomes: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    """Key of an argument to its new key and value; `_GONE` for one that is taken away."""
-    pin: str | None = None
-    """The new `engine.version`."""
+    becomes: dict[_Key, tuple[str, Any]] = field(default_factory=dict)
+    """An argument to its new key and value; `_GONE` for one that is taken away."""
+    role: str | None = None
+    """Whose arguments are carried over; None: those that all share."""
+    pins: dict[str | None, str] = field(default_factory=dict)
+    """The new `engine.version`, by the role that says it."""
 
 
 def is_recipe(text: str) -> bool:
@@ -67,12 +71,9 @@ def migrate_recipe(path: Path, shown: str, to: str) -> Migration:
     work = _Work(Document(text, shown), load_catalogue(to), Migration(text))
     roots = nodes.load(work.document)
     keys = nodes.entries(roots[0]) if roots else {}
-    args = keys.get("args")
-    if isinstance(args, yaml.MappingNode):
-        for key, value in args.value:
-            if isinstance(key, yaml.ScalarNode):
-                _argument(key, value, bool(args.flow_style), work)
-    _pin(nodes.entries(keys.get("engine")).get("version"), work)
+    _section(None, keys, work)
+    for role, said in nodes.entries(keys.get("roles")).items():
+        _section(role, nodes.entries(said), work)
     if not work.migration.problems:
         made = apply(text, work.changes)
         _prove(text, made, work)
@@ -80,6 +81,17 @@ def migrate_recipe(path: Path, shown: str, to: str) -> Migration:
         if not work.migration.problems:
             work.migration.text = made
     return work.migration
+
+
+def _section(role: str | None, keys: Mapping[str, yaml.Node], work: _Work) -> None:
+    """The arguments and the pin of the recipe, or of one of its roles."""
+    work.role = role
+    args = keys.get("args")
+    if isinstance(args, yaml.MappingNode):
+        for key, value in args.value:
+            if isinstance(key, yaml.ScalarNode):
+                _argument(key, value, bool(args.flow_style), work)
+    _pin(nodes.entries(keys.get("engine")).get("version"), work)
 
 
 def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -> None:
@@ -119,7 +131,7 @@ def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -
         reason = "it was off" if off else _why(name, target, past.last)
         work.changes.append(Edit(place.line, place.column, 0, "# "))
         work.changes.append(Insertion(place.line, f"# removed {name}: {reason}"))
-        work.becomes[name] = (name, _GONE)
+        work.becomes[work.role, name] = (name, _GONE)
         work.migration.steps.append(MigrationStep(place, f"removed {name}: {reason}"))
         return
     work.migration.problems.append(Problem(why, place, "change it by hand"))
@@ -134,7 +146,7 @@ def _renamed(name: str, new: str, place: Place, work: _Work) -> None:
     line = work.document.text.split("\n")[place.line - 1]
     written = line[place.column - 1 : place.column - 1 + place.length]
     work.changes.append(Edit(place.line, place.column, place.length, written.replace(name, new, 1)))
-    work.becomes[name] = (new, None)
+    work.becomes[work.role, name] = (new, None)
     work.migration.steps.append(MigrationStep(place, f"{name} is {new} now"))
 
 
@@ -144,7 +156,7 @@ def _converted(name: str, new: str, value: Any, at: tuple[Place, yaml.Node], wor
     text = "true" if value is True else str(value)
     work.changes.append(Edit(place.line, place.column, place.length, new))
     work.changes.append(Edit(there.line, there.column, there.length, text))
-    work.becomes[name] = (new, value)
+    work.becomes[work.role, name] = (new, value)
     work.migration.steps.append(MigrationStep(place, f"{name} is {new}: {text} now"))
 
 
@@ -172,8 +184,8 @@ def _pin(node: yaml.Node | None, work: _Work) -> None:
     written = line[place.column - 1 : place.column - 1 + place.length]
     new = written.replace(wanted.pinned, to, 1)
     work.changes.append(Edit(place.line, place.column, place.length, new))
-    work.pin = str(node.value).replace(wanted.pinned, to, 1)
-    work.migration.steps.append(MigrationStep(place, f"engine.version is {work.pin} now"))
+    pin = work.pins[work.role] = str(node.value).replace(wanted.pinned, to, 1)
+    work.migration.steps.append(MigrationStep(place, f"engine.version is {pin} now"))
 
 
 def _prove(before: str, made: str, work: _Work) -> None:
@@ -193,19 +205,33 @@ def _prove(before: str, made: str, work: _Work) -> None:
 
 
 def _unlike(old: dict[str, Any], new: Any, work: _Work) -> Iterator[str]:
+    wanted = _wanted(old, new or {}, None, work)
+    if isinstance(old.get("roles"), dict):
+        after = (new or {}).get("roles") or {}
+        wanted["roles"] = {
+            role: _wanted(said, after.get(role) or {}, role, work) if said else said
+            for role, said in old["roles"].items()
+        }
+    for key in dict.fromkeys((*wanted, *(new or {}))):
+        if (new or {}).get(key) != wanted.get(key):
+            yield f"{key} is not as announced"
+
+
+def _wanted(
+    old: dict[str, Any], new: Mapping[str, Any], role: str | None, work: _Work
+) -> dict[str, Any]:
+    """The recipe, or a role, as it was announced."""
     wanted = dict(old)
     if isinstance(old.get("args"), dict):
         args: dict[Any, Any] = {}
         for name, value in old["args"].items():
-            key, becomes = work.becomes.get(name, (name, None))
+            key, becomes = work.becomes.get((role, name), (name, None))
             if becomes is not _GONE:
                 args[key] = value if becomes is None else becomes
-        wanted["args"] = args or (new or {}).get("args")
-    if work.pin is not None:
-        wanted["engine"] = {**old["engine"], "version": work.pin}
-    for key in dict.fromkeys((*wanted, *(new or {}))):
-        if (new or {}).get(key) != wanted.get(key):
-            yield f"{key} is not as announced"
+        wanted["args"] = args or new.get("args")
+    if role in work.pins:
+        wanted["engine"] = {**old["engine"], "version": work.pins[role]}
+    return wanted
 
 
 def _secrets(data: Any) -> list[str]:
@@ -215,7 +241,16 @@ def _secrets(data: Any) -> list[str]:
         env = engine.get("env") if isinstance(engine, dict) else None
         found += _hidden(data.get("args"), is_secret_argument)
         found += _hidden(env, is_secret_variable)
+        for one in _roles(data).values():
+            found += _secrets(one)
     return [str(value) for value in found if value]
+
+
+def _roles(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The roles of a recipe that say something."""
+    roles = data.get("roles")
+    pairs = roles.items() if isinstance(roles, dict) else ()
+    return {str(name): one for name, one in pairs if isinstance(one, dict)}
 
 
 def _hidden(values: Any, is_secret: Callable[[str], bool]) -> list[Any]:
@@ -224,23 +259,34 @@ def _hidden(values: Any, is_secret: Callable[[str], bool]) -> list[Any]:
 
 
 def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
-    """What the version would refuse of the whole recipe, its groups included."""
+    """What the version would refuse of the whole recipe, its groups and roles included."""
     data = yaml.safe_load(made)
-    own: Mapping[str, Any] = data.get("args") or {} if isinstance(data, dict) else {}
-    args = {**_inherited(path, own, work), **own}
-    known = {n: v for n, v in args.items() if not _open(v)}
-    spelling = spell(known, {}, work.target)
+    own = data if isinstance(data, dict) else {}
+    said: list[tuple[str | None, dict[str, Any]]] = [(None, own), *_roles(own).items()]
+    shared = own.get("args") or {}
+    inherited = _inherited(path, shared, work)
     places = read_positions(path, work.document.shown)
-    back = {new: old for old, (new, _) in work.becomes.items()}
-    return [
-        Problem(
-            problem.message,
-            places.get(("args", back.get(problem.name, problem.name)))
-            or Place(work.document.shown),
-            problem.help,
-        )
-        for problem in (*spelling.problems, *check_values(spelling, work.target))
-    ]
+    found: list[Problem] = []
+    for role, one in said:
+        args = one.get("args") or {}
+        same = {canonical(str(name)) for name in args}
+        base = {**inherited, **shared} if role is not None else inherited
+        kept = {name: value for name, value in base.items() if canonical(name) not in same}
+        known = {n: v for n, v in {**kept, **args}.items() if not _open(v)}
+        spelling = spell(known, {}, work.target)
+        back = {new: old for (whose, old), (new, _) in work.becomes.items() if whose == role}
+        at = ("args",) if role is None else ("roles", role, "args")
+        found += [
+            Problem(
+                problem.message,
+                places.get((*at, back.get(problem.name, problem.name)))
+                or places.get(("args", problem.name))
+                or Place(work.document.shown),
+                problem.help,
+            )
+            for problem in (*spelling.problems, *check_values(spelling, work.target))
+        ]
+    return list(dict.fromkeys(found))
 
 
 def _open(value: Any) -> bool:
@@ -259,6 +305,6 @@ def _inherited(path: Path, own: Mapping[str, Any], work: _Work) -> Mapping[str, 
         said = f"its groups were not checked: {error.problems[0].message}"
         work.migration.steps.append(MigrationStep(Place(work.document.shown), said))
         return {}
-    mine = {canonical(name) for name in own} | {canonical(name) for name in work.becomes}
+    mine = {canonical(name) for name in own} | {canonical(name) for _, name in work.becomes}
     found = composed if isinstance(composed, dict) else {}
     return {name: value for name, value in found.items() if canonical(name) not in mine}

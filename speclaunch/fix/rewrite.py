@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from dataclasses import field
 
 from speclaunch.errors import Place, Problem
 from speclaunch.fix.edits import Edit, Insertion, apply, lines_of
+from speclaunch.fix.list_lines import lines_of_a_list
 from speclaunch.fix.planned_migration import MigratedArgument, PlannedMigration
 from speclaunch.fix.proof import empties
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
@@ -49,7 +51,11 @@ def rewrite(
         word = invocation.words[said.item.index]
         written = said.token.partition("=")[0]
         name = _shown(written, invocation)
-        if becomes.removed:
+        if invocation.read_only is not None and (becomes.removed or becomes.flag is not None):
+            what = f"{name} is {becomes.flag} now" if becomes.flag else f"{name} was removed"
+            why = f"{what}: {becomes.why}; nothing is edited here, because {invocation.read_only}"
+            done.problems.append(Problem(why, word.place, "change it by hand"))
+        elif becomes.removed:
             gone = _removal(invocation, said, planned, text, uses=uses)
             name = _shown(said.name, invocation)
             if gone is None:
@@ -135,12 +141,27 @@ def _removal(
     uses: bool,
 ) -> list[Edit] | None:
     """The words taken away; None where that would leave a definition without a value."""
-    leaving = {index for one in planned.said if one.verdict.removed for index in one.indices}
+    leaving = [index for one in planned.said if one.verdict.removed for index in one.indices]
     words = invocation.words
-    edits: list[Edit] = []
-    for index in said.indices:
-        word = words[index]
-        together = [at for at, one in enumerate(words) if one.used_at == word.used_at]
+    gone, all_gone = ([words[index] for index in some] for some in (said.indices, leaving))
+    return removal(words, gone, all_gone, text, uses=uses)
+
+
+def removal(
+    words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str, *, uses: bool
+) -> list[Edit] | None:
+    """The edits that take words of a command away; None where that cannot be done, or would leave
+    a definition without a value.
+
+    `all_gone` are those that leave it altogether. With `uses`, a word out of a variable goes where
+    the variable is used, if nothing else comes out of it there.
+    """
+    leaving = {id(word) for word in all_gone}
+    edits, done = lines_of_a_list(gone, lines_of(text))
+    for word in gone:
+        if id(word) in done:
+            continue
+        together = {id(one) for one in words if one.used_at == word.used_at}
         if uses and word.used_at is not None and leaving.issuperset(together):
             edit = _whole(text, word.used_at, None)
         else:
@@ -168,6 +189,9 @@ def _whole(text: str, place: Place, word: Word | None) -> Edit | None:
     item = _ITEM.fullmatch(line)
     if item is not None and item["text"] == source:  # the quotes go with it, and a comment
         return Edit(place.line, item.start("item") + 1, len(line) - item.start("item"), "")
+    around = line[place.column - 2 : place.column - 1]
+    if place.column > 1 and around in ("'", '"') and line[end : end + 1] == around:
+        return Edit(place.line, place.column - 1, place.length + 2, "")
     return Edit(place.line, place.column, place.length, "") if _balanced(source) else None
 
 
@@ -175,7 +199,17 @@ def _is_word(source: str, word: Word) -> bool:
     if not word.evaluated:
         return True
     inner = source.strip("\"'")
-    return word.text in (inner, bare(inner)) or _split(source) == [word.text] or "$" in source
+    unescaped = (inner, bare(inner), source.replace("''", "'"), _of_json(source))
+    return word.text in unescaped or _split(source) == [word.text] or "$" in source
+
+
+def _of_json(source: str) -> str | None:
+    """A text in double quotes of JSON or YAML, of which the place leaves out the quotes."""
+    try:
+        found = json.loads(f'"{source}"')
+    except ValueError:
+        return None
+    return found if isinstance(found, str) else None
 
 
 def _balanced(source: str) -> bool:

@@ -218,3 +218,46 @@ def test_a_switch_that_was_off_does_not_come_on(tmp_path: Path) -> None:
         "# enable_breakable", ""
     )
     assert "it was off" in migration.text and not migration.problems
+
+
+NEW = "--cuda-graph-max-bs-decode"
+OLD = "--cuda-graph-max-bs"
+COMMAND = f"python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B {OLD} 16"
+WORDS = '"python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-8B"'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Dockerfile", f'FROM a\nCMD [{WORDS}, \\\n # c\n "{OLD}", "16"]\n'),
+        ("Dockerfile", f'FROM a\nENTRYPOINT [{WORDS}]\nCMD ["{OLD}", "16"]\nFROM b\nCMD {COMMAND}\n'),
+        ("x.md", f"Use `{COMMAND}`.\n\n```yaml\nservices:\n  s:\n    command: {COMMAND}\n```\n\n{COMMAND}\n"),
+        ("x.md", f"> ```dockerfile\n> FROM a\n> CMD [{WORDS}, \"{OLD}\", \"16\"]\n> ```\n"),
+        ("x.rst", f".. code-block:: sh\n\n   {COMMAND}\n"),
+        ("x.html", f"<pre>{COMMAND.replace('Qwen/', '&quot;Qwen&quot;/')}</pre>\n"),
+        ("x.ipynb", f'{{"cells": [{{"cell_type": "code", "source": ["!{COMMAND} \\\\\\n", " --tp 1"]}}]}}\n'),
+        ("x.sh", f'cat > run.sh <<EOF\n{COMMAND} --port \\$PORT\nEOF\nsbatch --wrap="{COMMAND}"\n'),
+        ("x.sh", f"python -m sglang_router.launch_server --dp 4 {OLD} 16 --router-policy random\n"),
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_every_form_is_changed_in_its_own_way(name: str, text: str) -> None:
+    done = migrate(text, "0.5.23", "0.5.9", name)
+    assert not done.problems
+    assert done.text == text.replace(OLD, NEW)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"A=()\nif x; then A+=({OLD} 16); else A+=({OLD} 32); fi\npython3 -m sglang.launch_server ${{A[@]}}\n",
+        f"A=()\nif x; then A+=({OLD} 16); else A+=({OLD} 16); fi\npython3 -m sglang.launch_server ${{A[@]}}\n",
+        f'C="{COMMAND[:-3]}"\nif x; then C="$C 16"; else C="$C 32"; fi\n$C\n',
+        f'C="python3 -m sglang.launch_server"\nif x; then C="$C {OLD} 16"; else C="$C {OLD} 32"; fi\n$C\n',
+    ],
+    ids=range(4),
+)
+def test_branches_that_differ_are_left_to_the_reader(text: str) -> None:
+    done = migrate(text, "0.5.23", "0.5.9")
+    assert "between branches" in done.problems[0].message
+    assert done.text == text

@@ -80,3 +80,18 @@ def test_an_argument_that_was_lost_is_seen() -> None:
         broken = replace(found, args=lost)
         with pytest.raises(UnprovenError):
             prove_import(invocation, broken, broken.recipe("x.sh"))
+
+
+@pytest.mark.parametrize(
+    ("default", "recipe"),
+    [
+        ("$B", '${env_or:A,"${oc.env:B}"}'),
+        ("${B:-x}", '${env_or:A,"${env_or:B,x}"}'),
+        ("a/$B/c", '${env_or:A,"a/${oc.env:B}/c"}'),
+    ],
+)
+def test_a_default_that_is_another_variable(default: str, recipe: str) -> None:
+    text = f"python3 -m sglang.launch_server --model-path ${{A:-{default}}}\n"
+    invocation, found = imported(text)
+    assert f"model_path: {recipe}\n" in found.recipe("x.sh")
+    prove_import(invocation, found, found.recipe("x.sh"))

@@ -1,0 +1,277 @@
+"""A fix as edits of keys: a recipe's `args:` and `engine.env:`, and a file for `--config`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, product
+from typing import Any
+
+import yaml
+
+from speclaunch.engine.argv import parse_argv
+from speclaunch.engine.canonical import canonical
+from speclaunch.engine.catalogue import Catalogue
+from speclaunch.engine.renames import other_names
+from speclaunch.errors import Place
+from speclaunch.fix.command_env import env_ways
+from speclaunch.fix.command_fix import Ways
+from speclaunch.fix.command_words import Text
+from speclaunch.fix.edits import Edit
+from speclaunch.fix.wanted import Wanted, WantedArgument
+from speclaunch.fix.yaml_edits import (
+    NotFixableError,
+    Yaml,
+    added_key,
+    dumped,
+    removed_key,
+    set_value,
+)
+from speclaunch.importer import nodes
+from speclaunch.importer.effective_words import effective
+from speclaunch.importer.interface import Invocation, InvocationKind
+from speclaunch.importer.source_text import Document
+
+_MOST_WAYS = 40
+
+
+def config_ways(
+    invocation: Invocation, wanted: Wanted, catalogue: Catalogue, text: str
+) -> Iterator[list[Edit]]:
+    """The ways to make a file for `--config`, or a role of an srt-slurm recipe, what is wanted.
+
+    Raises NotFixableError.
+    """
+    is_config = invocation.kind is InvocationKind.CONFIG
+    if is_config and any(wanted.env[name] is not None for name in wanted.env):
+        raise NotFixableError("a --config file sets no environment variables")
+    found = Yaml(Document(text, invocation.place.path), Text(text).end)
+    read = effective(invocation, catalogue)
+    parsed = parse_argv([word.text for word in read.words], catalogue, whole=False)
+    places = {canonical(item.dest): read.words[item.index].place for item in parsed.parsed}
+    mappings = [
+        node
+        for root in nodes.load(found.document)
+        for node in nodes.walk(root)
+        if isinstance(node, yaml.MappingNode)
+    ]
+    own = _holding(mappings, places.values(), found.document) or (mappings[0] if mappings else None)
+    if own is None:
+        raise NotFixableError("it contains no keys")
+    off = {  # a switch that is false is no word
+        canonical(spelled.dest): nodes.place(key, found.document)
+        for key, _ in own.value
+        if (spelled := catalogue.by_name(str(key.value).replace("-", "_"))) is not None
+    }
+    steps: list[Ways] = []
+    new: dict[str, str] = {}
+    underscored = any("_" in str(key.value) for key, _ in own.value)
+    for name, argument in wanted.arguments.items():
+        key, value = _in_config(argument)
+        place = places.get(name) or off.get(name)
+        mapping = _holding(mappings, [place], found.document) if place is not None else None
+        if place is not None and mapping is None:
+            raise NotFixableError(f"{key} comes from elsewhere")
+        if mapping is not None:
+            pair = next(p for p in mapping.value if nodes.place(p[0], found.document) == place)
+            steps.append(_one_key(found, mapping, pair, value))
+        elif value is not None:
+            new[key.replace("-", "_") if underscored else key] = value
+    if new:
+        steps.append([added_key(found, own, new)])
+    if not is_config:
+        steps += [env_ways(invocation, name, said, text) for name, said in wanted.env.items()]
+    for chosen in islice(product(*(step for step in steps if step != [[]])), _MOST_WAYS):
+        yield [edit for edits in chosen for edit in edits]
+
+
+def _holding(
+    mappings: Iterable[yaml.MappingNode], places: Iterable[Place | None], document: Document
+) -> yaml.MappingNode | None:
+    """The mapping with most of the keys at some places, the innermost of equal ones."""
+    wanted = set(places)
+    best: tuple[int, yaml.MappingNode | None] = (0, None)
+    for mapping in mappings:
+        count = sum(nodes.place(key, document) in wanted for key, _ in mapping.value)
+        if count and count >= best[0]:
+            best = (count, mapping)
+    return best[1]
+
+
+def _one_key(
+    found: Yaml,
+    mapping: yaml.MappingNode,
+    pair: tuple[yaml.Node, yaml.Node],
+    value: str | None,
+) -> Ways:
+    if value is None:
+        return [removed_key(found, mapping, pair[0])]
+    return [set_value(found, pair[0], pair[1], value)]
+
+
+def _in_config(argument: WantedArgument) -> tuple[str, str | None]:
+    """The key, and the value as YAML; None where it has to go."""
+    if argument.is_removed:
+        return argument.own.replace("_", "-"), None
+    flag, *values = argument.words
+    key, equals, tail = flag.removeprefix("--").partition("=")
+    if equals:
+        values = [tail]
+    if not values:
+        return key, "true"
+    natural = [_natural(one) for one in values]
+    listed = isinstance(argument.value, list | tuple) or len(values) > 1
+    return key, dumped(natural) if listed else dumped(natural[0])
+
+
+def _natural(text: str) -> Any:
+    value = yaml.safe_load(text) if text.strip() else text
+    return value if isinstance(value, int | float) and str(value) == text else text
+
+
+def recipe_ways(
+    wanted: Wanted,
+    composed: Mapping[str, Any],
+    env: Mapping[str, str | None],
+    catalogue: Catalogue,
+    document: Document,
+    end: str,
+    role: str | None = None,
+) -> Iterator[list[Edit]]:
+    """The ways to make a recipe what is wanted, in its own file. Raises NotFixableError.
+
+    `composed` and `env` are its arguments and variables, those of its groups included: what a group
+    says is said otherwise in the recipe, for a group belongs to others, too. `role`: only that one
+    is changed, by what it says over what is shared.
+    """
+    found = Yaml(document, end)
+    root = _root(found, role)
+    sections = {key.value: (key, value) for key, value in root.value}
+    given = {canonical(name): name for name, value in composed.items() if value is not None}
+    args = {
+        given.get(name) or _name_for(name, argument, catalogue): (
+            None if argument.is_removed and argument.value is None else dumped(argument.value)
+        )
+        for name, argument in wanted.arguments.items()
+        if name in given or not argument.is_removed
+    }
+    variables = {
+        name: None if value is None else _text(value)
+        for name, value in wanted.env.items()
+        if value is not None or env.get(name) is not None
+    }
+    own = _sections(found, root, sections.get("args"), ("args",), args)
+    # a new section goes behind what is added to the last one
+    steps, later = (own, []) if "args" in sections else ([], own)
+    if variables and "engine" not in sections:
+        later += _sections(found, root, None, ("engine", "env"), variables)
+    elif variables:
+        steps += _variables(found, sections["engine"], variables)
+    for chosen in islice(product(*steps, *later), _MOST_WAYS):
+        yield [edit for edits in chosen for edit in edits]
+
+
+def _root(found: Yaml, role: str | None) -> yaml.MappingNode:
+    """The mapping that has the sections: the recipe, or one of its roles."""
+    root = found.root()
+    for key in () if role is None else ("roles", role):
+        pairs = root.value if isinstance(root, yaml.MappingNode) else ()
+        root = next((value for name, value in pairs if name.value == key), None)
+    if role is not None and not (isinstance(root, yaml.MappingNode) and root.value):
+        raise NotFixableError(f"the role {role} is not written as `key: value` lines in this file")
+    if not isinstance(root, yaml.MappingNode) or (root.flow_style and role is None):
+        raise NotFixableError("it is not written as `key: value` lines")
+    return root
+
+
+def _variables(
+    found: Yaml, engine: tuple[yaml.Node, yaml.Node], variables: Mapping[str, str | None]
+) -> list[Ways]:
+    """The steps that give a recipe's `engine.env` its values."""
+    key, inner = engine
+    pairs = inner.value if isinstance(inner, yaml.MappingNode) else ()
+    section = next((pair for pair in pairs if pair[0].value == "env"), None)
+    if section is not None and isinstance(inner, yaml.MappingNode):
+        return _sections(found, inner, section, ("engine", "env"), variables)
+    if isinstance(inner, yaml.MappingNode) and inner.value:
+        return [[_new_section(found, inner, ("env",), _null(variables))]]
+    return [[set_value(found, key, inner, f"{{env: {{{_flow(_null(variables))}}}}}")]]
+
+
+def _text(value: str) -> str:
+    text = dumped(value, text=True)
+    return text if text[:1] == '"' else f'"{text}"'
+
+
+def _name_for(name: str, argument: WantedArgument, catalogue: Catalogue) -> str:
+    """The name under which a version has an argument."""
+    for one in (name, *other_names(name)):
+        known = catalogue.by_name(one)
+        if known is not None and not known.deprecated:
+            return one
+    return argument.own
+
+
+def _null(values: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: "null" if value is None else value for name, value in values.items()}
+
+
+def _sections(
+    found: Yaml,
+    root: yaml.MappingNode,
+    section: tuple[yaml.Node, yaml.Node] | None,
+    path: tuple[str, ...],
+    values: Mapping[str, str | None],
+) -> list[Ways]:
+    """The steps that give the keys of a section their values; None takes one away."""
+    if not values:
+        return []
+    if section is None:
+        return [[_new_section(found, root, path, _null(values))]]
+    key, mapping = section
+    empty = isinstance(mapping, yaml.ScalarNode) and mapping.value in ("", "null", "~")
+    if empty or (isinstance(mapping, yaml.MappingNode) and not mapping.value):
+        new = _null(values)
+        return [[set_value(found, key, mapping, f"{{{_flow(new)}}}")]]
+    if not isinstance(mapping, yaml.MappingNode):
+        raise NotFixableError(f"its {'.'.join(path)} is not written as `key: value` lines")
+    steps: list[Ways] = []
+    new = {}
+    for name, value in values.items():
+        pair = next((pair for pair in mapping.value if pair[0].value == name), None)
+        if pair is None:
+            new[name] = "null" if value is None else value
+        elif value is not None:
+            steps.append([set_value(found, pair[0], pair[1], value)])
+        else:
+            steps.append(_removals(found, mapping, pair))
+    if new:
+        steps.append([added_key(found, mapping, new)])
+    return steps
+
+
+def _removals(found: Yaml, mapping: yaml.MappingNode, pair: tuple[yaml.Node, yaml.Node]) -> Ways:
+    """A key taken away, or null where a group would say it then."""
+    ways: Ways = []
+    try:
+        ways.append(removed_key(found, mapping, pair[0]))
+        return [*ways, set_value(found, pair[0], pair[1], "null")]
+    except NotFixableError:
+        return ways or [set_value(found, pair[0], pair[1], "null")]
+
+
+def _flow(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {value}" for name, value in values.items())
+
+
+def _new_section(
+    found: Yaml, root: yaml.MappingNode, path: tuple[str, ...], values: Mapping[str, str]
+) -> list[Edit]:
+    if root.flow_style:
+        head = "".join(f"{name}: {{" for name in path[1:])
+        tail = "}" * (len(path) - 1)
+        return added_key(found, root, {path[0]: f"{{{head}{_flow(values)}{tail}}}"})
+    key, value = root.value[-1]
+    indent = " " * root.value[0][0].start_mark.column
+    lines = [f"{indent}{'  ' * depth}{name}:" for depth, name in enumerate(path)]
+    lines += [f"{indent}{'  ' * len(path)}{name}: {value}" for name, value in values.items()]
+    return [found.after(found.last_line(key, value), lines)]

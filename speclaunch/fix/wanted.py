@@ -1,0 +1,73 @@
+"""What a fix asks of a deployment, spelled for its engine version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from speclaunch.engine.argv import parse_argv
+from speclaunch.engine.canonical import canonical
+from speclaunch.engine.catalogue import Catalogue
+from speclaunch.engine.command import spell
+from speclaunch.fix.yaml_edits import NotFixableError
+from speclaunch.record import record
+from speclaunch.rules.finding import Fix
+
+
+@record
+class WantedArgument:
+    """An argument as it has to be: `words` on a command line, empty where it has to go.
+
+    `name` is the newest engine's, `own` that of the version, `stored` what its parser stores.
+    """
+
+    name: str
+    own: str
+    value: Any
+    words: tuple[str, ...]
+    stored: Any = None
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values among the words."""
+        if len(self.words) == 1 and "=" in self.words[0]:
+            return (self.words[0].partition("=")[2],)
+        return self.words[1:]
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the command must not name it."""
+        return not self.words
+
+
+@record
+class Wanted:
+    """The arguments and variables of a deployment that a fix names, as they have to be."""
+
+    arguments: Mapping[str, WantedArgument]
+    env: Mapping[str, str | None]
+
+
+def wanted(fix: Fix, catalogue: Catalogue) -> Wanted:
+    """What a fix asks of a deployment of one version. Raises NotFixableError."""
+    found = {canonical(name): _argument(name, value, catalogue) for name, value in fix.set.items()}
+    return Wanted(found, dict(fix.env))
+
+
+def _argument(name: str, value: Any, catalogue: Catalogue) -> WantedArgument:
+    key = canonical(name)
+    if value is None:
+        return WantedArgument(key, name, None, ())
+    spelled = spell({name: value}, {}, catalogue)
+    if spelled.problems:
+        raise NotFixableError(spelled.problems[0].message)
+    if not spelled.arguments:  # a switch that is off
+        return WantedArgument(key, name, value, ())
+    words = spelled.arguments[0].tokens
+    parsed = parse_argv(words, catalogue, whole=False)
+    refused = [problem for problem in parsed.problems if problem.index is not None]
+    if refused or len(parsed.parsed) != 1:
+        said = refused[0].message if refused else f"`{' '.join(words)}` is not understood"
+        raise NotFixableError(f"SGLang {catalogue.version} refuses it: {said}")
+    (item,) = parsed.parsed
+    return WantedArgument(key, item.name, value, words, item.stored)
