@@ -12,14 +12,12 @@ import contextlib
 import functools
 import json
 import os
-import stat
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from speclaunch import __version__, resources
+from speclaunch.entry_files import EntryFiles
 from speclaunch.home import speclaunch_home
 from speclaunch.reads import Reads
 from speclaunch.reads.now import Now
@@ -38,10 +36,6 @@ _MOST_BYTES = 1 << 18
 """Of an entry; a larger one is not kept."""
 _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 60, 240 << 10
 """Of one of the 256 folders, when it is looked at: all have 64 MiB, and 20,000 entries."""
-_TRIMMED_EACH = "0"
-"""A folder is looked at when the name of a new entry ends so: one in sixteen."""
-_ABANDONED_SECONDS = 3600
-"""A file that was not finished by then never will be."""
 
 _BROKEN = (
     *(OSError, ValueError, TypeError, LookupError, AttributeError),
@@ -54,8 +48,8 @@ class Cache:
     """The entries in one folder, for one set of circumstances."""
 
     def __init__(self, folder: str, circumstances: str, now: Now) -> None:
-        self._folder, self._circumstances, self._now = folder, circumstances, now
-        self._is_broken = False
+        self._files = EntryFiles(folder, _MOST_BYTES, _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER)
+        self._circumstances, self._now = circumstances, now
         self.shipped = _shipped()
 
     def name(self, *parts: bytes) -> str:
@@ -66,9 +60,8 @@ class Cache:
     def get(self, name: str) -> Any:
         """The value of an entry that still holds; None where there is none."""
         with contextlib.suppress(*_BROKEN):
-            data = _read(self._path(name))
-            told, _, text = data.partition(b"\n")
-            if told != digest(text).encode():
+            text = self._files.get(name)
+            if text is None:
                 return None
             document = json.loads(text)
             if all(self._now.holds(kind, path, state) for kind, path, state in document["reads"]):
@@ -86,23 +79,12 @@ class Cache:
 
         `is_safe`: whether a text may be written down.
         """
-        if self._is_broken or not looked.repeatable:
+        if not looked.repeatable:
             return
         seen = [[kind, path, state] for (kind, path), state in looked.seen.items()]
         said = json.dumps({"value": value, "reads": seen}, separators=(",", ":"))
-        text = said.encode()
-        if len(text) > _MOST_BYTES or not is_safe(said):
-            return
-        path = self._path(name)
-        try:
-            _write(path, digest(text).encode() + b"\n" + text)
-            if name.endswith(_TRIMMED_EACH):
-                _trim(os.path.dirname(path))
-        except OSError:  # full, read-only, somebody else's: every lint is the first one
-            self._is_broken = True
-
-    def _path(self, name: str) -> str:
-        return f"{self._folder}/{name[:2]}/{name[2:]}"
+        if is_safe(said):
+            self._files.put(name, said.encode())
 
 
 def opened(
@@ -155,53 +137,3 @@ def _stamps(directory: str) -> Iterator[str]:
 
 def _shipped() -> tuple[str, ...]:
     return tuple(f"{directory}{os.sep}" for directory in resources.shipped())
-
-
-def _read(path: str) -> bytes:
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise OSError("not an entry of this user")
-        return file.read(2 * _MOST_BYTES)
-
-
-def _write(path: str, data: bytes) -> None:
-    """Whole or not at all, also when this process is killed; for this user alone."""
-    folder, name = os.path.split(path)
-    beside = f"{folder}/.{name}.{os.getpid()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    try:
-        handle = os.open(beside, flags, 0o600)
-    except FileNotFoundError:
-        Path(folder).parent.mkdir(0o700, parents=True, exist_ok=True)
-        Path(folder).mkdir(0o700, exist_ok=True)
-        handle = os.open(beside, flags, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(beside, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
-
-
-def _trim(folder: str) -> None:
-    """Take the oldest entries away where there are too many."""
-    entries: list[tuple[int, int, str]] = []
-    with os.scandir(folder) as found:
-        for entry in found:
-            with contextlib.suppress(OSError):
-                seen = entry.stat(follow_symlinks=False)
-                age = time.time() - seen.st_mtime
-                if not entry.name.startswith("."):
-                    entries.append((seen.st_mtime_ns, seen.st_size, entry.path))
-                elif age > _ABANDONED_SECONDS:
-                    os.unlink(entry.path)
-    size = 0
-    for number, (_, bytes_, path) in enumerate(sorted(entries, reverse=True)):
-        size += bytes_
-        if number >= _MOST_IN_FOLDER or size > _MOST_BYTES_IN_FOLDER:
-            with contextlib.suppress(OSError):
-                os.unlink(path)

@@ -13,14 +13,16 @@ from speclaunch.rules.registry import all_rules
 def codes(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
     """The codes (or beginnings) that an option names. Raises InputError for an unknown one."""
     codes = [code.strip().upper() for text in given or () for code in text.split(",")]
-    known = [*(rule.code for rule in all_rules()), *(notice.code for notice in FILE_CODES)]
     for code in codes:
-        if not code or not any(one.startswith(code) for one in known):
-            raise InputError(
-                Problem(
-                    f"unknown rule code {code!r}",
-                    Place(COMMAND_LINE, text=f"{option} {','.join(given or ())}"),
-                    suggest(code, known) or "`speclaunch rules` lists them",
-                )
-            )
+        known_code(code, Place(COMMAND_LINE, text=f"{option} {','.join(given or ())}"))
     return tuple(codes)
+
+
+def known_code(code: str, place: Place) -> None:
+    """Raises InputError, at `place`, for what is neither a code nor the beginning of one."""
+    known = [*(rule.code for rule in all_rules()), *(notice.code for notice in FILE_CODES)]
+    if not code or not any(one.startswith(code) for one in known):
+        help_ = (
+            suggest(code, {one[: len(code)] for one in known}) or "`speclaunch rules` lists them"
+        )
+        raise InputError(Problem(f"unknown rule code {code!r}", place, help_))

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.importer.files import looks_like_yaml, read_text
-from speclaunch.importer.follow import followed
+from speclaunch.importer.files import looks_like_yaml, read_template, read_whole
 from speclaunch.importer.interface import Invocation
+from speclaunch.importer.placeholders import is_template
 from speclaunch.importer.suffixes import MAX_BYTES, YAML_SUFFIXES
 from speclaunch.importer.templates import template_of
 from speclaunch.lint.ignores import Extent
-from speclaunch.lint.paths import STDIN, FoundFile, find_files
+from speclaunch.lint.paths import STDIN, STDIN_SHOWN, FoundFile, find_files
 from speclaunch.lint.unread_files import PROSE, starts_a_server
 from speclaunch.patterns import lazy
 from speclaunch.record import record
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from speclaunch.recipe.load import Recipe
 
-STDIN_SHOWN = "<stdin>"
 _PACKAGE = lazy(r"^#\s*@package\b", re.M)
 
 
@@ -55,7 +54,8 @@ class LintedFile:
     @property
     def commands(self) -> tuple[Extent, ...]:
         """The lines of each command."""
-        return tuple(_extent(invocation, self.path) for invocation in self.invocations)
+        own = (one for one in self.invocations if one.place.path == self.path)
+        return tuple(_extent(invocation, self.path) for invocation in own)
 
 
 def collect(
@@ -100,6 +100,12 @@ def _file(path: str, config_dirs: Sequence[Path]) -> LintedFile:
         return LintedFile(path, problems=(Problem(f"cannot read {path}: {error.strerror}"),))
 
 
+def read_buffer(path: str, data: bytes, config_dirs: Sequence[Path] = ()) -> LintedFile | None:
+    """What an editor has for a file; None where nothing is in it. See `reads.instead`."""
+    source = _read(path, data, config_dirs, Path(path))
+    return source if _has_something(source) else None
+
+
 def _has_something(source: LintedFile) -> bool:
     found = source.recipe or source.rest or source.invocations
     told = source.problems or source.remarks or source.misread
@@ -119,7 +125,8 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
         text, file, is_yaml=looks_like_yaml(text, file.suffix.lower() if file else "")
     )
     if template is not None:
-        return LintedFile(path, text, template=template)
+        found = read_template(text, path, _kind(path)).invocations
+        return LintedFile(path, text, None, found, template=None if found else template)
     try:
         if _is_recipe(text, Path(path).suffix):
             if file is None:
@@ -127,7 +134,7 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
             recipe, refused = _recipe(path, config_dirs)
             sound, rest = (None, recipe) if refused else (recipe, None)
             return LintedFile(path, text, sound, problems=refused, rest=rest)
-        reading = followed(read_text(data, path), file)
+        reading = read_whole(data, path, file)
     except InputError as error:
         return LintedFile(path, text, problems=error.problems)
     nothing = not (reading.invocations or reading.unread or reading.problems or reading.misread)
@@ -141,6 +148,12 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
         misread=reading.misread,
         not_read=nothing and Path(path).suffix.lower() not in PROSE and starts_a_server(text),
     )
+
+
+def _kind(path: str) -> str:
+    """The suffix of what a template makes: `.sh` of `run.sh.j2`."""
+    name = Path(path)
+    return (Path(name.stem).suffix if is_template(path) else name.suffix).lower()
 
 
 def _is_recipe(text: str, suffix: str) -> bool:

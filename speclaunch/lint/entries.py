@@ -1,6 +1,6 @@
 """What is told of a file as JSON and back: for what is remembered, and between processes.
 
-Of a fix only its sentence is kept: no report shows more. Whatever is not of this form is refused.
+Whatever is not of this form is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from speclaunch.errors import Place
 from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.lint.report import FileReport, KnownCheckpoint, ToldFile
-from speclaunch.rules.finding import Finding, Fix, Severity, Unjudged
+from speclaunch.rules.finding import DeploymentPlace, Finding, Fix, Severity, Unjudged
 
 T = TypeVar("T")
 
@@ -44,11 +44,13 @@ def _report(report: FileReport) -> list[Any]:
         report.skipped,
         report.unreadable,
         report.template,
+        report.note,
     ]
 
 
 def _report_from(said: Any) -> FileReport:
-    path, engine, findings, unjudged, checkpoints, unknown, count, skipped, unread, template = said
+    path, engine, findings, unjudged, checkpoints, unknown, count, *more = said
+    skipped, unread, template, note = more
     reasons, rules = unjudged
     _list(reasons)
     return FileReport(
@@ -68,42 +70,76 @@ def _report_from(said: Any) -> FileReport:
         _text(skipped),
         _is(bool, unread),
         _is(bool, template),
+        _text(note),
     )
 
 
 def _finding(one: Finding) -> list[Any]:
-    place = one.place
     return [
         one.code,
         one.rule,
         one.severity.value,
         one.message,
         one.why,
-        None if one.fix is None else one.fix.text,
-        [place.path, place.line, place.column, place.length, place.text, place.hidden],
+        None if one.fix is None else _fix(one.fix),
+        _place(one.place),
         one.engine,
+        [_place(other) for other in one.others],
+        [[_place(other.place), other.name] for other in one.deployments],
     ]
 
 
+def _fix(fix: Fix) -> list[Any]:
+    if fix.applicability is None:
+        return [fix.text]
+    return [fix.text, fix.safe, dict(fix.set), dict(fix.env), fix.rename]
+
+
+def _fix_from(said: Any) -> Fix:
+    text, *edits = _list(said)
+    if not edits:
+        return Fix(_is(str, text))
+    safe, values, variables, rename = edits
+    env = {name: _text(value) for name, value in _is(dict, variables).items()}
+    renamed = None
+    if rename is not None:
+        wrong, right = rename
+        renamed = (_is(str, wrong), _is(str, right))
+    return Fix(_is(str, text), _is(dict, values), env, safe=_is(bool, safe), rename=renamed)
+
+
+def _place(place: Place) -> list[Any]:
+    return [place.path, place.line, place.column, place.length, place.text, place.hidden]
+
+
+def _place_from(said: Any) -> Place:
+    path, line, column, length, text, hidden = said
+    return Place(
+        _is(str, path),
+        _is(int, line),
+        _is(int, column),
+        _is(int, length),
+        _text(text),
+        _is(bool, hidden),
+    )
+
+
 def _finding_from(said: Any) -> Finding:
-    code, rule, severity, message, why, fix, place, engine = said
-    path, line, column, length, text, hidden = place
+    code, rule, severity, message, why, fix, place, engine, others, deployments = said
     return Finding(
         _is(str, code),
         _is(str, rule),
         Severity(severity),
         _is(str, message),
         _is(str, why),
-        None if fix is None else Fix(_is(str, fix)),
-        Place(
-            _is(str, path),
-            _is(int, line),
-            _is(int, column),
-            _is(int, length),
-            _text(text),
-            _is(bool, hidden),
-        ),
+        None if fix is None else _fix_from(fix),
+        _place_from(place),
         _is(str, engine),
+        tuple(_place_from(one) for one in _list(others)),
+        tuple(
+            DeploymentPlace(_place_from(place), _is(str, name))
+            for place, name in _list(deployments)
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Findings about files and their ignores rather than about a deployment."""
+"""Findings that no rule makes: about files, about their ignores, and those of an engine."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class FileCode:
 
 
 UNREADABLE = FileCode("SPL000", "unreadable-file", Severity.ERROR)
+REFUSES = FileCode("SPL090", "engine-refuses", Severity.ERROR)
 UNUSED = FileCode("SPL091", "unused-ignore", Severity.WARNING)
 INVALID = FileCode("SPL092", "invalid-ignore", Severity.WARNING)
 NOT_UNDERSTOOD = FileCode("SPL093", "not-understood", Severity.WARNING)
 PLACEHOLDER = FileCode("SPL016", "placeholder-in-script", Severity.ERROR)
-FILE_CODES = (UNREADABLE, PLACEHOLDER, UNUSED, INVALID, NOT_UNDERSTOOD)
+FILE_CODES = (UNREADABLE, PLACEHOLDER, REFUSES, UNUSED, INVALID, NOT_UNDERSTOOD)

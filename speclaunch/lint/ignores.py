@@ -2,24 +2,31 @@
 
 At the end of a line it holds for that line; on a line of its own for the next line that is not a
 comment, and for the whole command where one begins there. `ignore-file[…]` holds for the file.
+In the prose of a document it is `<!-- speclaunch: ignore[SPL203] reason -->`. What only looks like
+a comment (in a string, in prose, in a here-document that no shell is given) is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
-from speclaunch.errors import Place
-from speclaunch.lint.file_codes import INVALID, UNUSED, FileCode
+from speclaunch import reads
+from speclaunch.errors import COMMAND_LINE, Place, from_here
+from speclaunch.lint.file_codes import INVALID, REFUSES, UNUSED, FileCode
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 from speclaunch.rules.finding import Finding
 
 _COMMENT = lazy(
-    r"#\s*speclaunch:\s*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?[ \t]*(?P<reason>.*)"
+    r"(?P<mark>#|<!--)\s*speclaunch:\s*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?[ \t]*"
+    r"(?P<reason>.*)"
 )
+_NOTHING = lazy(r"\s*(?:#|<!--|`{3}|~{3}|\.\. code|\Z)")
+"""Lines between a comment and what it holds for: comments, and the fence of a document's code."""
 _CODE = lazy(r"SPL\d{0,3}\Z")
 
 
@@ -54,18 +61,37 @@ def read_ignores(text: str, path: str, commands: Sequence[Extent] = ()) -> list[
     """The ignore comments of a file, in order. `commands`: the lines of each command in it."""
     if "speclaunch:" not in text:
         return []
-    lines = text.splitlines()
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     found: list[Ignore] = []
-    for number, line in enumerate(lines, 1):
-        matched = _COMMENT.search(line)
-        if matched is None:
-            continue
+    for number, matched in _real_comments(lines, path):
+        line = lines[number - 1]
         codes = tuple(c.strip().upper() for c in (matched["codes"] or "").split(",") if c.strip())
-        place = Place(path, number, matched.start() + 1, len(matched[0].rstrip()))
+        reason = matched["reason"]
+        if matched["mark"] != "#":
+            reason = reason.partition("--")[0]
+        length = len(matched[0].rstrip())
+        place = Place(path, number, matched.start() + 1, length)
         own_line = not line[: matched.start()].strip()
         covered = None if matched["file"] else _covered(lines, number, own_line, commands)
-        found.append(Ignore(place, codes, matched["reason"].strip(), covered))
+        found.append(Ignore(place, codes, reason.strip(), covered))
     return found
+
+
+def _real_comments(lines: Sequence[str], path: str) -> Iterator[tuple[int, re.Match[str]]]:
+    """The ignore comments, each with the number of its line, in their order."""
+    from speclaunch.importer.comments import comments_of  # noqa: PLC0415  few files have any
+
+    is_comment = comments_of("\n".join(lines), path)
+    start = 0
+    for number, line in enumerate(lines, 1):
+        matched = _COMMENT.search(line) if "speclaunch:" in line else None
+        while matched is not None:
+            at = start + matched.start()
+            if is_comment(at) if is_comment is not None else matched["mark"] == "#":
+                yield number, matched
+                break
+            matched = _COMMENT.search(line, matched.start() + 1)
+        start += len(line) + 1
 
 
 def _covered(
@@ -74,17 +100,12 @@ def _covered(
     if not own_line:
         return range(number, number + 1)
     following = number + 1
-    while following <= len(lines) and _is_comment(lines[following - 1]):
+    while following <= len(lines) and _NOTHING.match(lines[following - 1]):
         following += 1
     for first, last in commands:
         if first <= following <= last:
             return range(following, last + 1) if first == following else range(following, first + 1)
     return range(following, following + 1)
-
-
-def _is_comment(line: str) -> bool:
-    stripped = line.strip()
-    return not stripped or stripped.startswith("#")
 
 
 def kept(findings: Iterable[Finding], ignores: Sequence[Ignore]) -> list[Finding]:
@@ -93,12 +114,21 @@ def kept(findings: Iterable[Finding], ignores: Sequence[Ignore]) -> list[Finding
 
 
 def unsilenced(findings: Iterable[Finding], path: Path) -> list[Finding]:
-    """The findings that no comment in the file at `path` silences."""
+    """The findings on the recipe at `path` that no comment in it, or in its groups, silences;
+    those in a group of ours where it chooses that."""
+    from speclaunch.lint.shipped_groups import at_the_choice  # noqa: PLC0415  recipes alone
+
+    some = list(findings)
+    names = (one.place.path for one in some if one.place.path != COMMAND_LINE)
+    shown = next(
+        (name for name in names if Path(name).resolve() == path.resolve()), from_here(path)
+    )
     try:
         text = path.read_text(encoding="utf-8")
     except OSError:  # it was read a moment ago; without its text there are no ignores
         text = ""
-    return kept(findings, read_ignores(text, str(path)))
+    some = list(at_the_choice(some, shown))
+    return kept(some, [*read_ignores(text, shown), *read_elsewhere(some, shown)])
 
 
 def _silenced(finding: Finding, ignores: Sequence[Ignore]) -> bool:
@@ -108,12 +138,12 @@ def _silenced(finding: Finding, ignores: Sequence[Ignore]) -> bool:
 
 
 def complaints(
-    ignores: Iterable[Ignore], known: Sequence[str], *, all_asked: bool
+    ignores: Iterable[Ignore], known: Sequence[str], *, asked: Collection[str] | None = None
 ) -> Iterator[tuple[FileCode, Place, str, str]]:
     """What is wrong with ignore comments: notice, place, message, why.
 
-    `known` are the codes that there are. Unused ones are told only where `all_asked`: with
-    `--select` or `--ignore` their rules may not have been asked.
+    `known` are the codes that there are, `asked` those whose rules were asked (None: all). What
+    an unused comment would silence was asked, or nobody knows.
     """
     for ignore in ignores:
         if not ignore.codes:
@@ -128,10 +158,37 @@ def complaints(
         for code in ignore.codes:
             if not _CODE.match(code) or not any(one.startswith(code) for one in known):
                 yield INVALID, ignore.place, f"unknown rule code {code}", "it silences nothing"
-            elif code not in ignore.used and all_asked:
+            elif code not in ignore.used and _was_asked(code, known, asked):
                 yield (
                     UNUSED,
                     ignore.place,
                     f"no finding with the code {code} here",
                     ("it would silence the next finding of that code unnoticed"),
                 )
+
+
+def _was_asked(code: str, known: Sequence[str], asked: Collection[str] | None) -> bool:
+    if code == REFUSES.code:  # whether an engine can be asked differs from machine to machine
+        return False
+    return asked is None or all(one in asked for one in known if one.startswith(code))
+
+
+def read_elsewhere(findings: Iterable[Finding], path: str) -> list[Ignore]:
+    """The comments of the files, other than that at `path`, in which findings stand: groups of a
+    recipe, what a script follows."""
+    found: list[Ignore] = []
+    for other in dict.fromkeys(one.place.path for one in findings):
+        if other in (path, COMMAND_LINE):
+            continue
+        found += read_ignores(_with_comments(other), other)
+    return found
+
+
+@reads.remembered(1024)
+def _with_comments(path: str) -> str:
+    """The text of a file that may hold comments of ours; empty where it does not."""
+    try:
+        text = reads.read_text(path)
+    except (OSError, ValueError):  # its findings are told
+        return ""
+    return text if "speclaunch:" in text else ""

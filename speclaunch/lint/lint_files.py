@@ -12,12 +12,12 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch import reads
 from speclaunch.importer.suffixes import MAX_BYTES
 from speclaunch.lint.cache import Cache
+from speclaunch.lint.configuration import FileSettings
 from speclaunch.lint.entries import told_from, told_json
 from speclaunch.lint.paths import STDIN, FoundFile, find_files
 from speclaunch.lint.report import FileReport, Report, ToldFile
@@ -26,7 +26,9 @@ from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 if TYPE_CHECKING:
+    from speclaunch.lint.left_out import LeftOut
     from speclaunch.lint.run import CheckedFile, Options
+    from speclaunch.rules.finding import Finding
 
 _FIRST = 16
 """Files that are checked before processes are made: what they import and read, all have."""
@@ -51,22 +53,29 @@ class Outcome:
 class Files:
     """The files to lint, and how.
 
-    `options` is asked once a file has to be checked; `before_checking` is called before that and
-    before the modules that check are imported. `jobs` None: as many processes as pay.
+    `settings` is asked for every file before one is checked, `options` once one has to be;
+    `installed` tells the engine on this machine, and is asked before the modules that check are
+    imported. `jobs` None: as many processes as pay.
     """
 
     paths: Sequence[str]
     stdin: bytes
-    config_dirs: tuple[Path, ...]
-    options: Callable[[], Options]
+    settings: Callable[[str], FileSettings]
+    options: Callable[[FileSettings], Options]
     cache: Cache | None = None
     jobs: int | None = None
-    before_checking: Callable[[], object] = lambda: None
+    installed: Callable[[], object] = lambda: None
+    left_out: Callable[[], LeftOut] | None = None
+    only_deployments: bool = False
+    """Leave out named files, too, in which nothing is."""
 
     def outcomes(self) -> Iterator[Outcome]:
         """What is known of each, in their order."""
-        found = list(find_files(self.paths))
-        known = [self._remembered(file) for file in found]
+        found = list(find_files(self.paths, self.left_out, only_deployments=self.only_deployments))
+        for file in found:  # a configuration that is wrong is told before anything is checked
+            self.settings(file.path)
+        groups = self._groups(found)
+        known = [groups.get(file.path) or self._remembered(file) for file in found]
         missing = [file for file, outcome in zip(found, known, strict=True) if outcome is None]
         with contextlib.closing(self._checked(missing)) as checked:
             for outcome in known:
@@ -79,10 +88,10 @@ class Files:
         if compared:
             from speclaunch.lint.run import compare, reported  # noqa: PLC0415
 
-            compare(compared, self.options())
+            compare(compared)
             for one in all_:
                 if one.checked is not None:
-                    one.told = reported(one.checked, self.options())
+                    one.told = reported(one.checked)
         done: set[str] = set()
         files: list[FileReport] = []
         for one in all_:
@@ -91,6 +100,57 @@ class Files:
                 files += one.told.without_complaints if shown in done else one.told.reports
                 done.add(shown)
         return Report(tuple(files), tuple(one.path for one in all_ if one.is_not_read))
+
+    def _groups(self, found: Sequence[FoundFile]) -> dict[str, Outcome]:
+        """What is known of the files of groups, through the recipes: of those that were named;
+        of those below a directory whether their comments silence anything."""
+        asked = [file for file in found if _may_be_group(file)]
+        if not asked:
+            return {}
+        from speclaunch.lint import groups  # noqa: PLC0415  nearly never
+
+        others = {file.path for file in found}
+        outcomes: dict[str, Outcome] = {}
+        for file in filter(groups.is_group, asked):
+            dirs = lambda path: self.settings(path).config_dirs  # noqa: E731
+            recipes = list(groups.recipes_with(file.path, dirs, self.left_out))
+            left = [one for one in recipes if one.path not in others]
+            has_ignores = bool(recipes) and groups.has_ignores(file.path)
+            if recipes and not left and not has_ignores:
+                continue  # all of them are linted, and tell of it
+            more: tuple[Finding, ...] = ()
+            if has_ignores:
+                checked = [one for one in map(self._checked_again, recipes) if one is not None]
+                options = self.options(self.settings(file.path))
+                more = groups.unused_in(file.path, checked, options)
+            if not file.is_named and not more:
+                continue
+            others_tell = left or recipes if file.is_named else []
+            told = groups.told_of_group(file.path, map(self._told_of, others_tell), more)
+            outcomes[file.path] = Outcome(file.path, told)
+        return outcomes
+
+    def _checked_again(self, file: FoundFile) -> CheckedFile | None:
+        """A file as it was checked, with what its comments silenced."""
+        from speclaunch.lint.collect import read_found  # noqa: PLC0415
+        from speclaunch.lint.run import check, reported  # noqa: PLC0415
+
+        settings = self.settings(file.path)
+        source = read_found(file, self.stdin, settings.config_dirs)
+        if source is None or source.not_read:
+            return None
+        checked = check(source, self.options(settings))
+        reported(checked)
+        return checked
+
+    def _told_of(self, file: FoundFile) -> ToldFile:
+        """What is told of a file that is not linted for itself."""
+        outcome = self._remembered(file) or self._check(file)
+        if outcome.checked is None:
+            return outcome.told or ToldFile()
+        from speclaunch.lint.run import reported  # noqa: PLC0415
+
+        return reported(outcome.checked)
 
     def _remembered(self, file: FoundFile) -> Outcome | None:
         if file.is_unread:
@@ -112,12 +172,13 @@ class Files:
         if data is None:
             return None
         path = file.path.encode("utf-8", "surrogateescape")
-        return self.cache.name(b"file", path, str(file.is_named).encode(), data)
+        said = self.settings(file.path).said.encode("utf-8", "surrogateescape")
+        return self.cache.name(b"file", path, str(file.is_named).encode(), data, said)
 
     def _checked(self, files: Sequence[FoundFile]) -> Generator[Outcome, None, None]:
-        if files:
-            self.before_checking()
-        processes = self._processes(len(files))
+        if not all(self.settings(file.path).versions for file in files):
+            self.installed()
+        processes = self.processes(len(files), first=_FIRST)
         first = files if processes == 1 else files[:_FIRST]
         for file in first:
             yield self._check(file)
@@ -129,14 +190,15 @@ class Files:
                 value = None if answer is None else json.loads(answer)
                 yield self._check(file) if value is None else _outcome(file, value)
 
-    def _processes(self, files: int) -> int:
+    def processes(self, files: int, each: int = _FILES_A_PROCESS, first: int = 0) -> int:
+        """How many processes share so many files, of which one should have `each` to pay; the
+        `first` ones are nobody else's."""
         if sys.platform != "linux":
             return 1
-        most = max(1, files - _FIRST)
         if self.jobs is not None:
-            return min(self.jobs, most)
+            return min(self.jobs, max(1, files - first))
         at_hand = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
-        return max(1, min(at_hand, files // _FILES_A_PROCESS))
+        return max(1, min(at_hand, files // each))
 
     def _answer(self, file: FoundFile) -> bytes:
         """What another process says of a file; `null` where it has to be compared with others."""
@@ -157,16 +219,16 @@ class Files:
         from speclaunch.lint.collect import read_found  # noqa: PLC0415
         from speclaunch.lint.run import check, reported  # noqa: PLC0415
 
-        source = read_found(file, self.stdin, self.config_dirs)
+        settings = self.settings(file.path)
+        source = read_found(file, self.stdin, settings.config_dirs)
         if source is None:
             return Outcome(file.path), []
         if source.not_read:
             return Outcome(source.path, is_not_read=True), []
-        options = self.options()
-        checked = check(source, options)
+        checked = check(source, self.options(settings))
         if checked.is_compared:
             return Outcome(file.path, checked=checked), []
-        return Outcome(file.path, reported(checked, options)), checked.secrets
+        return Outcome(file.path, reported(checked)), checked.secrets
 
 
 def _value(outcome: Outcome) -> list[Any]:
@@ -180,6 +242,12 @@ def _outcome(file: FoundFile, value: Any) -> Outcome:
     if not isinstance(not_read, bool):
         raise TypeError("not an outcome")
     return Outcome(file.path, None if told is None else told_from(told), not_read)
+
+
+def _may_be_group(file: FoundFile) -> bool:
+    """Whether it may be a group's file of which something is to be told."""
+    data = (_data(file.path) or b"") if file.path.endswith(".yaml") else b""
+    return b"@package" in data and (file.is_named or b"speclaunch:" in data)
 
 
 def _data(path: str) -> bytes | None:

@@ -4,16 +4,37 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from speclaunch.importer.suffixes import MAX_BYTES, TEMPLATE_SUFFIXES, YAML_SUFFIXES
+from speclaunch.importer.suffixes import (
+    KUSTOMIZATIONS,
+    MAX_BYTES,
+    MAX_PROGRAM_BYTES,
+    NOTEBOOK_SUFFIX,
+    PYTHON_SUFFIX,
+    TEMPLATE_SUFFIXES,
+    YAML_SUFFIXES,
+    is_dockerfile,
+    starts_a_program,
+)
 from speclaunch.lint.unread_files import PROSE, unread
 from speclaunch.record import record
 
+if TYPE_CHECKING:
+    from speclaunch.lint.left_out import Below, LeftOut
+
 STDIN = "-"
-_SUFFIXES = YAML_SUFFIXES | {".sh", ".bash", ".zsh", ".md", ".json", ".service", ""}
+STDIN_SHOWN = "<stdin>"
+_SUFFIXES = (
+    YAML_SUFFIXES
+    | {".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".json", ".service", "", NOTEBOOK_SUFFIX}
+    | {".md", ".markdown", ".mdx", ".qmd", ".rst"}
+)
 _READ = _SUFFIXES | TEMPLATE_SUFFIXES
+_ONLY_PROSE = PROSE - _READ
 _SKIPPED = frozenset(
     [
         *("node_modules", "__pycache__", "venv", "site-packages", "dist", "build"),
@@ -23,8 +44,12 @@ _SKIPPED = frozenset(
     ]
 )
 """Directories that programs fill; the other hidden ones (`.github`, `.gitlab`) hold people's."""
-_OF_INTEREST = re.compile(rb"sglang|model_path|model-path|speculative|^(defaults|args):", re.M)
+_OF_INTEREST = re.compile(
+    rb"sglang|model_path|model-path|speculative|speclaunch: ignore|^(defaults|args):", re.M
+)
+_PACKAGE = re.compile(rb"^#\s*@package\b", re.M)
 _HEAD = 8192
+_GITIGNORE = ".gitignore"
 
 
 @record
@@ -39,38 +64,91 @@ class FoundFile:
     """It starts a server, and is of a kind that has no reader."""
 
 
-def find_files(paths: Sequence[str]) -> Iterator[FoundFile]:
+def find_files(
+    paths: Sequence[str],
+    left_out: Callable[[], LeftOut] | None = None,
+    *,
+    only_deployments: bool = False,
+) -> Iterator[FoundFile]:
     """Every path: files as they are, directories with what lies below them.
 
-    Below a directory only what mentions a server counts.
+    Below a directory only what mentions a server counts, and not what is left out. With
+    `only_deployments` that goes for named files, too, but for what Git ignores: for tools that name
+    every file that changed.
     """
     for path in paths:
-        if path != STDIN and Path(path).is_dir():
-            yield from _below(path)
+        if path == STDIN:
+            yield FoundFile(path, is_named=True)
+        elif Path(path).is_dir():
+            from speclaunch.lint.left_out import LeftOut  # noqa: PLC0415  not needed for a file
+
+            yield from _below(path, (left_out or LeftOut)().below(path))
+        elif only_deployments and Path(path).is_file():
+            if left_out is None or not left_out().is_excluded(path):
+                yield from (
+                    [FoundFile(path, is_named=True)] if _is_option(path) else _of_interest(path)
+                )
         else:
             yield FoundFile(path, is_named=True)
 
 
-def _below(path: str) -> Iterator[FoundFile]:
+def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
     for directory, names, files in os.walk(path):
-        names[:] = sorted(name for name in names if name not in _SKIPPED)
-        for name in sorted(files):
-            file = Path(directory) / name
-            if not file.is_file():
-                continue
-            if file.suffix.lower() not in _READ:
-                if file.suffix.lower() not in PROSE and unread(file):
-                    yield FoundFile(str(file), is_unread=True)
-            elif _mentions_a_server(file):
-                yield FoundFile(str(file))
+        wanted, there = left_out.filtered(
+            directory,
+            [name for name in names if name not in _SKIPPED],
+            [name for name in files if _suffix(name) not in _ONLY_PROSE or name == _GITIGNORE],
+        )
+        names[:] = sorted(wanted)
+        base = "" if directory in (".", "./") else str(Path(directory, "x"))[:-1]
+        for name in sorted(there):
+            yield from _of_interest(f"{base}{name}")
 
 
-def _mentions_a_server(file: Path) -> bool:
+def _of_interest(file: str) -> Iterator[FoundFile]:
+    """A file that nobody named, where it is of a kind that is read, and mentions a server."""
     try:
-        if file.stat().st_size > MAX_BYTES:
-            return False
-        data = file.read_bytes()
-        is_program = b"\0" in data[:_HEAD]  # a compiled one can mention a server, too
-        return not is_program and _OF_INTEREST.search(data) is not None
+        found = os.stat(file)  # noqa: PTH116  a path takes longer than the look
     except OSError:
-        return True  # the reader says why
+        return
+    if not stat.S_ISREG(found.st_mode):
+        return
+    suffix = _suffix(file)
+    if suffix == PYTHON_SUFFIX:
+        if found.st_size <= MAX_PROGRAM_BYTES and starts_a_program(_data(file)):
+            yield FoundFile(file)
+    elif suffix not in _READ and not is_dockerfile(file):
+        if suffix not in PROSE and unread(Path(file)):
+            yield FoundFile(file, is_unread=True)
+    elif found.st_size <= MAX_BYTES and (
+        file.rpartition("/")[2] in KUSTOMIZATIONS or mentions_a_server(_data(file))
+    ):
+        yield FoundFile(file)
+
+
+def _is_option(file: str) -> bool:
+    """Whether it is an option of a group, which mentions no server itself."""
+    return file.endswith(".yaml") and _PACKAGE.search(_data(file)) is not None
+
+
+def mentions_a_server(data: bytes) -> bool:
+    """Whether a file can have anything to do with a server."""
+    is_program = b"\0" in data[:_HEAD]  # a compiled one can mention a server, too
+    return not is_program and _OF_INTEREST.search(data) is not None
+
+
+def _suffix(name: str) -> str:
+    """As `Path.suffix`, in lower case."""
+    name = name[name.rfind("/") + 1 :]
+    dot = name.rfind(".")
+    return name[dot:].lower() if 0 < dot < len(name) - 1 else ""
+
+
+def _data(file: str) -> bytes:
+    """What is in a file; where it cannot be read, what makes the reader say why."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb", 0) as stream:
+            return stream.readall()
+    except OSError:
+        return b"sglang.launch_server"

@@ -35,6 +35,8 @@ class FileReport:
     unreadable: bool = False
     template: bool = False
     """Skipped because it is a template, whatever the version."""
+    note: str | None = None
+    """Why it was judged for another version than the one that it names."""
 
 
 @record
@@ -57,12 +59,25 @@ class ToldFile:
 
 
 @record
+class KnownFinding:
+    """A finding that the baseline knows: its path counts from the baseline's directory."""
+
+    code: str
+    path: str
+    message: str
+
+
+@record
 class Report:
     """The reports of all files, in the order of the paths."""
 
     files: tuple[FileReport, ...] = ()
     not_read: tuple[str, ...] = ()
     """Files that start a server in a way that no reader knows."""
+    known: int = 0
+    """Findings that are left out, because the baseline knows them."""
+    gone: tuple[KnownFinding, ...] = ()
+    """What the baseline knows, and was not found again."""
 
     def count(self, severity: Severity) -> int:
         """How many findings of a severity."""
@@ -77,3 +92,9 @@ class Report:
     def deployments(self) -> int:
         """How many deployments were checked, each version counted."""
         return sum(file.deployments for file in self.files)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing to check in any of the paths."""
+        told = any(file.findings or (file.skipped and not file.template) for file in self.files)
+        return not (self.deployments or self.unreadable or told)

@@ -2,49 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from speclaunch import reads
-from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
+from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.engine.secrets import literals
 from speclaunch.errors import Place, Problem, SpeclaunchError
 from speclaunch.facts.declared_gpus import AUTO
-from speclaunch.facts.engines import declared
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware_choice import choose_hardware
-from speclaunch.importer.images import image_version
-from speclaunch.importer.interface import Invocation
 from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.file_codes import FILE_CODES, NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE, FileCode
-from speclaunch.lint.ignores import Ignore, complaints, kept, read_ignores
+from speclaunch.lint.ignores import Ignore, complaints, kept, read_elsewhere, read_ignores
 from speclaunch.lint.installed import installed_engine
+from speclaunch.lint.judged_for import Judged, Part, for_version, is_for, parts
 from speclaunch.lint.report import FileReport, KnownCheckpoint, Report, ToldFile
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.record import record
-from speclaunch.rules.examine import Lookup, examine, examine_together, is_compared
-from speclaunch.rules.finding import Finding, Fix, Unjudged
+from speclaunch.rules.examine import Examined, Lookup, examine, examine_together, is_compared
+from speclaunch.rules.finding import Finding, Fix, Unjudged, in_order
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import secrets_of
 
+if TYPE_CHECKING:
+    from speclaunch.asking.asker import Asker
+    from speclaunch.recipe.load import Recipe
+
 
 @record
 class Options:
-    """How to lint. `versions` empty: each file's own, see `_parts`."""
+    """How to lint. `versions` empty: each file's own, see `judged_for.parts`."""
 
     lookup: Lookup
     rules: tuple[Rule, ...]
     versions: tuple[str, ...] = ()
-    all_asked: bool = True
-    """Whether no rule was left out (else nobody knows which ignores are unused)."""
+    asked: frozenset[str] | None = None
+    """The codes that are asked, where not all are (else nobody knows which ignores are unused)."""
     installed: Callable[[], str | None] = installed_engine
     """Tells the catalogue of the engine on this machine."""
+    asker: Asker | None = None
+    """Asks the engines themselves; None: nobody is asked."""
 
 
 def lint(sources: Iterable[LintedFile], options: Options) -> Report:
@@ -55,11 +60,11 @@ def lint(sources: Iterable[LintedFile], options: Options) -> Report:
         read.append(source)
         if not source.not_read:
             checked.append(check(source, options))
-    compare(checked, options)
+    compare(checked)
     done: set[str] = set()
     files: list[FileReport] = []
     for one in checked:
-        told = reported(one, options)
+        told = reported(one)
         files += told.reports if one.path not in done else told.without_complaints
         done.add(one.path)
     return Report(tuple(files), tuple(source.path for source in read if source.not_read))
@@ -74,6 +79,7 @@ class CheckedFile:
     ignores: list[Ignore]
     is_compared: bool
     """Whether what is said of it depends on the other files."""
+    options: Options
 
     @property
     def secrets(self) -> list[str]:
@@ -91,31 +97,57 @@ def check(given: LintedFile, options: Options) -> CheckedFile:
     source = replace(given, recipe=given.recipe or given.rest)
     ignores = read_ignores(source.text, source.path, source.commands)
     try:
-        parts = _parts(source, options)
+        found = parts(source, options)
     except SpeclaunchError as error:  # the engine that a recipe declares cannot be read
-        parts = [(_unread(source, error), held_versions()[-1])]
-    tasks = [_checked(part, version, options) for part, version in parts]
+        found = [Part(_unread(source, error))]
+    tasks = [_checked(part.source, part.judged, options) for part in found]
     plans = [plan for task in tasks for plan in task.plans]
-    return CheckedFile(source.path, tasks, ignores, any(map(is_compared, plans)))
+    if any(plan.request.surroundings is not None for plan in plans):
+        _compare_parts(tasks, options)
+    ignores += read_elsewhere((one for task in tasks for one in task.findings), source.path)
+    return CheckedFile(source.path, tasks, ignores, any(map(is_compared, plans)), options)
 
 
-def compare(files: Iterable[CheckedFile], options: Options) -> None:
-    """Ask the rules that look across files; what they find is added to its file."""
-    _compare([task for file in files if file.is_compared for task in file.tasks], options)
+def compare(files: Iterable[CheckedFile]) -> None:
+    """Ask the rules that look across files; what they find is added to its file, as far as the
+    rule was asked for it."""
+    compared = [file for file in files if file.is_compared]
+    rules = {
+        rule.code: rule
+        for file in compared
+        for rule in file.options.rules
+        if not rule.of_deployments  # each file was asked by itself
+    }
+    asked = {
+        id(task): {rule.code for rule in file.options.rules}
+        for file in compared
+        for task in file.tasks
+    }
+    _compare([task for file in compared for task in file.tasks], tuple(rules.values()), asked)
 
 
-def reported(file: CheckedFile, options: Options) -> ToldFile:
+def reported(file: CheckedFile) -> ToldFile:
     """What is told of a file once it was compared."""
     reports = [_report(task, file.ignores) for task in file.tasks]
     # ignores are judged once per file, after every version had its say
-    said = complaints(file.ignores, _known_codes(), all_asked=options.all_asked)
-    more = tuple(
-        _noticed(notice, Problem(message, place), file.path, reports[0].engine, why)
-        for notice, place, message, why in said
-    )
+    own = [one for one in file.ignores if one.place.path == file.path]
+    more = tuple(complaints_of(own, file.options, file.path, reports[0].engine))
     if more:
         reports[0] = replace(reports[0], findings=(*reports[0].findings, *more))
     return ToldFile(tuple(reports), len(more))
+
+
+def complaints_of(
+    ignores: Iterable[Ignore], options: Options, path: str, engine: str
+) -> Iterator[Finding]:
+    """What is wrong with comments, as findings."""
+    for notice, place, message, why in complaints(ignores, _known_codes(), asked=options.asked):
+        if _is_told(notice, options):
+            yield _noticed(notice, Problem(message, place), path, engine, why)
+
+
+def _is_told(notice: FileCode, options: Options) -> bool:
+    return options.asked is None or notice.code in options.asked
 
 
 @cache
@@ -140,117 +172,124 @@ class _Task:
     unjudged: list[Unjudged]
     unknown: list[UnknownFact]
     skipped: str | None = None
+    note: str | None = None
 
 
-def _checked(source: LintedFile, version: str, options: Options) -> _Task:
-    task = _Task(source, version, [], [], [], [])
+def _checked(given: LintedFile, judged: Judged, options: Options) -> _Task:
+    version = judged.version
+    source = for_version(given, version)
+    task = _Task(source, version, [], [], [], [], note=judged.note)
     for problem in source.problems:
         task.findings.append(_noticed(UNREADABLE, problem, source.path, version))
-    for problem in source.remarks:
+    for problem in source.remarks if _is_told(NOT_UNDERSTOOD, options) else ():
         task.findings.append(_noticed(NOT_UNDERSTOOD, problem, source.path, version))
-    for problem in source.misread:
+    for problem in source.misread if _is_told(PLACEHOLDER, options) else ():
         task.findings.append(_noticed(PLACEHOLDER, problem, source.path, version))
     if source.template is not None:
         task.skipped = source.template
         return task
-    if source.recipe is not None:
-        wanted = source.recipe.deployment.engine
-        if not wanted.specifier.contains(version):
-            task.skipped = f"it is for SGLang {wanted.version}"
-            return task
-    lookup = _lookup(source, options.lookup)
-    for request in _requests(source, load_catalogue(version)):
+    if source.recipe is not None and not is_for(source, version):
+        task.skipped = f"it is for SGLang {source.recipe.deployment.engine.version}"
+        return task
+    for number, (request, named) in enumerate(_requests(source, load_catalogue(version))):
+        lookup = _lookup(named, options.lookup)
         examined = examine(request, lookup, options.rules)
         task.plans.append(examined.plan)
-        task.findings += examined.judgement.findings
+        findings = examined.judgement.findings
+        if judged.others and examined.judgement.errors:
+            from speclaunch.lint.other_releases import Asker, with_other_releases  # noqa: PLC0415
+
+            asker = Asker(partial(_request, source, number), lookup, options.rules)
+            findings = tuple(with_other_releases(findings, judged.others, asker))
+        if options.asker is not None:
+            findings += _asked(task, examined, options.asker, is_named=not judged.others)
+        if source.recipe is None and any(w.condition for w in source.invocations[number].words):
+            from speclaunch.lint.conditions import with_conditions  # noqa: PLC0415  scripts alone
+
+            findings = tuple(with_conditions(findings, source.invocations[number]))
+        if source.recipe is not None and any(f.place.path != source.path for f in findings):
+            from speclaunch.lint.shipped_groups import at_the_choice  # noqa: PLC0415  recipes alone
+
+            findings = tuple(at_the_choice(findings, source.path))
+        task.findings += findings
         task.unjudged += examined.judgement.unjudged
         task.unknown += examined.plan.facts.unknown
     return task
 
 
-def _lookup(source: LintedFile, lookup: Lookup) -> Lookup:
-    """With the hardware that a recipe names, unless it was said otherwise."""
-    named = source.recipe.deployment.hardware.name if source.recipe is not None else AUTO
+def _asked(task: _Task, examined: Examined, asker: Asker, *, is_named: bool) -> tuple[Finding, ...]:
+    """What the engine itself adds. Raises NoJudgeError where it must be asked, and cannot be."""
+    from speclaunch.lint.second_opinion import second_opinion  # noqa: PLC0415  asked by few
+
+    opinion = asker.opinion(examined.plan)
+    if opinion is None:
+        return ()
+    if not opinion.is_lasting:
+        reads.unrepeatable()
+    found = second_opinion(opinion, examined.plan, examined.judgement.findings, is_named=is_named)
+    task.unjudged += found.unjudged
+    return found.findings
+
+
+def _lookup(named: str, lookup: Lookup) -> Lookup:
+    """With the hardware that the file names, unless it was said otherwise."""
     return replace(lookup, hardware=choose_hardware(lookup.hardware, named, None).hardware)
 
 
-def _requests(source: LintedFile, catalogue: Catalogue) -> list[Request]:
+def _request(source: LintedFile, number: int, version: str) -> Request:
+    return _requests(source, load_catalogue(version))[number][0]
+
+
+def _requests(source: LintedFile, catalogue: Catalogue) -> list[tuple[Request, str]]:
+    """What each deployment asks, and the hardware that it is for."""
     if source.recipe is not None:
-        deployment = source.recipe.deployment
-        spelling = spell(deployment.args, deployment.engine.env, catalogue)
-        return [from_recipe(source.recipe, spelling, catalogue)]
+        return [_of_recipe(role, catalogue) for role in source.recipe.roles]
     return [
-        from_invocation(invocation, invocation.name or recipe_name(source.path), catalogue)
+        (
+            from_invocation(invocation, invocation.name or recipe_name(source.path), catalogue),
+            invocation.hardware or AUTO,
+        )
         for invocation in source.invocations
     ]
 
 
-def _parts(source: LintedFile, options: Options) -> list[tuple[LintedFile, str]]:
-    """What a file holds by the version that it is judged for: those asked for, else the file's own.
-
-    Commands in a container are judged for the release of their image, so that one file can have
-    several.
-    """
-    if source.template is not None:  # told once
-        return [(source, (options.versions or (_version(source, options),))[0])]
-    if options.versions:
-        first, *others = options.versions
-        if not (source.recipe or source.invocations):
-            return [(source, first)]
-        told = _told(source)
-        return [(source, first), *((told, version) for version in others)]
-    if source.recipe is not None or not source.invocations:
-        return [(source, _version(source, options))]
-    by_version: dict[str, list[Invocation]] = {}
-    for invocation in source.invocations:
-        version = image_version(invocation.image) or _version(source, options)
-        by_version.setdefault(version, []).append(invocation)
-    parts = [
-        (replace(source, invocations=tuple(found)), version)
-        for version, found in by_version.items()
-    ]
-    return parts[:1] + [(_told(part), version) for part, version in parts[1:]]
+def _of_recipe(recipe: Recipe, catalogue: Catalogue) -> tuple[Request, str]:
+    deployment = recipe.deployment
+    spelling = spell(deployment.args, deployment.engine.env, catalogue)
+    return from_recipe(recipe, spelling, catalogue), deployment.hardware.name
 
 
-def _told(source: LintedFile) -> LintedFile:
-    """Without what could not be read: whatever the version, it is told once."""
-    return replace(source, problems=(), remarks=(), misread=())
-
-
-def _version(source: LintedFile, options: Options) -> str:
-    """The file's own version: the recipe's pin, the installed engine where it fits, the newest
-    that fits."""
-    if source.recipe is not None:
-        wanted = source.recipe.deployment.engine
-        if wanted.catalogue is not None:
-            near = source.recipe.path.parent
-            return declared(wanted.catalogue, wanted.python, wanted.pinned, near)
-        if wanted.pinned is not None:
-            return resolve_version(wanted.pinned).held
-        installed = reads.engine(options.installed())
-        if installed is not None and wanted.specifier.contains(installed):
-            return installed
-        fitting = list(wanted.specifier.filter(held_versions()))
-        return fitting[-1] if fitting else held_versions()[-1]
-    return reads.engine(options.installed()) or held_versions()[-1]
-
-
-def _compare(tasks: Sequence[_Task], options: Options) -> None:
+def _compare(
+    tasks: Sequence[_Task], rules: Sequence[Rule], asked: Mapping[int, Container[str]]
+) -> None:
     """The rules that look across the deployments of all files of one version."""
     by_path = {task.source.path: task for task in reversed(tasks)}
     for version in {task.version for task in tasks}:
         here = [task for task in tasks if task.version == version]
         plans = [plan for task in here for plan in task.plans]
         owners = {id(plan): task for task in here for plan in task.plans}
-        for plan, finding in examine_together(plans, options.rules):
+        for plan, finding in examine_together(plans, rules):
             owner = owners.get(id(plan)) or by_path[finding.place.path]
-            owner.findings.append(finding)
+            if finding.code in asked[id(owner)]:
+                owner.findings.append(finding)
+
+
+def _compare_parts(tasks: Sequence[_Task], options: Options) -> None:
+    """The rules about the parts of one deployment, which may be judged for several versions: each
+    for that of its image. Where versions were asked for, all parts are judged for each."""
+    rules = tuple(rule for rule in options.rules if rule.of_deployments)
+    together = [tasks] if not options.versions else [[task] for task in tasks]
+    for some in together:
+        plans = [plan for task in some for plan in task.plans]
+        owners = {id(plan): task for task in some for plan in task.plans}
+        for plan, finding in examine_together(plans, rules):
+            owners[id(plan)].findings.append(finding)
 
 
 def _report(task: _Task, ignores: Sequence[Ignore]) -> FileReport:
     findings = sorted(
-        {(f.place, f.code, f.message): f for f in kept(task.findings, ignores)}.values(),
-        key=lambda f: (f.place.path, f.place.line, f.place.column, f.code),
+        _with_roles(_together(kept(task.findings, ignores)), task),
+        key=in_order,
     )
     return FileReport(
         task.source.path,
@@ -263,7 +302,36 @@ def _report(task: _Task, ignores: Sequence[Ignore]) -> FileReport:
         task.skipped,
         bool(task.source.problems),
         task.source.template is not None,
+        task.note,
     )
+
+
+def _together(findings: Iterable[Finding]) -> Iterable[Finding]:
+    """What is said of several deployments at one place is said once."""
+    found: dict[tuple[Place, str, str], Finding] = {}
+    for one in findings:
+        key = one.place, one.code, one.message
+        before = found.get(key)
+        if before is not None and before.fix == one.fix:
+            about = tuple(dict.fromkeys((*before.deployments, *one.deployments)))
+            others = tuple(dict.fromkeys((*before.others, *one.others)))
+            found[key] = replace(one, deployments=about, others=others)
+        else:
+            found[key] = one
+    return found.values()
+
+
+def _with_roles(findings: Iterable[Finding], task: _Task) -> Iterator[Finding]:
+    """Findings of a recipe with roles: what holds for some of them says for which."""
+    recipe = task.source.recipe
+    names = {} if recipe is None else {one.deployment.name: str(one.role) for one in recipe.parts}
+    for one in findings:
+        about = [names[place.name] for place in one.deployments if place.name in names]
+        if not about or len(about) == len(names) or any(name in one.message for name in about):
+            yield one
+        else:
+            said = f"of {', '.join(about)}"
+            yield replace(one, why=f"{said}: {one.why}" if one.why else said)
 
 
 def _known(plans: Iterable[Plan]) -> tuple[KnownCheckpoint, ...]:

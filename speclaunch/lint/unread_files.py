@@ -15,7 +15,7 @@ _MOST_BYTES = 1 << 20
 """What is larger is data."""
 _HEAD = 8192
 _START = lazy(
-    r"\bsglang\.launch_server\b|\bsglang_router\.launch_server\b"
+    r"\bsglang\.launch_server\b|\bdynamo\.sglang\b|\bsglang_router\.launch_server\b"
     r"|\bsglang[\"']?,?\s+[\"']?serve\b|\b(?:sgl|sglang)\.Engine\("
 )
 _NO_START = lazy(r"\s*(?:#|//|;|\"\"\"|\*)|.*\b(?:pkill|pgrep|grep|killall|echo|printf)\b")

@@ -32,7 +32,7 @@ def place(tmp_path: Path) -> Place:
     write("values.yaml", "sglang: {image: x}\n")
     write("start.py", "import os\nos.system('python3 -m sglang.launch_server')\n")
     write("roles/prefill.sh", SERVER.format(model="r1", more="--disaggregation-mode prefill"))
-    decode = "--disaggregation-mode decode --speculative-algorithm NGRAM"
+    decode = "--disaggregation-mode decode --speculative-algorithm EAGLE"
     write("roles/decode.sh", SERVER.format(model="r1", more=decode))
     write("models/own/config.json", config())
     return place

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch import entry_files
+from speclaunch.entry_files import trim_entries
 from speclaunch.lint import cache as cache_module
 from speclaunch.lint import lint_files
 from speclaunch.reads import Reads, states
@@ -100,6 +102,20 @@ CHANGES: dict[str, Callable[[Place], object]] = {
         '[assume]\n"org/model" = "Qwen/Qwen3-8B"\n'
     ),
     "speclaunch.toml is wrong": lambda p: p.write("speclaunch.toml", "[assumed]\n"),
+    "rules are chosen": lambda p: p.write("speclaunch.toml", 'ignore = ["SPL1"]\n'),
+    "rules are chosen, in pyproject.toml": lambda p: p.write(
+        "recipes/pyproject.toml", '[tool.speclaunch]\nignore = "SPL1"\n'
+    ),
+    "hardware": lambda p: p.write("roles/speclaunch.toml", 'hardware = "t4"\n'),
+    "versions of some files": lambda p: p.write(
+        "speclaunch.toml", '[[overrides]]\npaths = ["*.sh"]\nengine = "0.5.12,0.5.20"\n'
+    ),
+    "an extended file": lambda p: [
+        p.write("other.toml", ""),
+        p.write("speclaunch.toml", 'extend = "other.toml"\n'),
+        p.lint(*ALL),
+        p.write("other.toml", 'select = "SPL0"\n'),
+    ],
     "an entry of .speclaunch/models": lambda p: p.write(
         ".speclaunch/models/org/model.json",
         '{"format": 1, "model": "org/model", "kind": "disk", "source": "s", "read": "2026-01-01",'
@@ -136,7 +152,8 @@ def test_a_change_is_noticed(place: Place, change: Callable[[Place], object]) ->
 def test_most_of_the_changes_make_a_difference(place: Place) -> None:
     """So that the test above can fail."""
     before = place.fresh(*ALL)
-    for name in ("a group", "a checkpoint appears", "a followed file", "a chart"):
+    changed = ("a group", "a checkpoint appears", "a followed file", "a chart")
+    for name in (*changed, "hardware", "versions of some files", "an extended file"):
         CHANGES[name](place)
         after = place.fresh(*ALL)
         assert after != before, name
@@ -267,7 +284,7 @@ def test_a_full_disk(place: Place) -> None:
         def refuse(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        cache_module._write = refuse  # type: ignore[assignment]
+        entry_files.write_entry = refuse  # type: ignore[assignment]
 
     assert place.lint(*ALL, before=full) == place.fresh(*ALL)
     assert not place.entries
@@ -323,7 +340,11 @@ def test_the_oldest_entries_go(tmp_path: Path) -> None:
     abandoned.write_text("")
     os.utime(abandoned, (1, 1))
     before = len(list(folder.glob("00/*")))
-    cache_module._trim(str(folder / mine[0][:2]))
+    trim_entries(
+        str(folder / mine[0][:2]),
+        cache_module._MOST_IN_FOLDER,
+        cache_module._MOST_BYTES_IN_FOLDER,
+    )
     left = [name for name in mine if kept.get(name) == ["x"]]
     assert before <= cache_module._MOST_IN_FOLDER + 60
     assert len([n for n in left if n[:2] == mine[0][:2]]) <= cache_module._MOST_IN_FOLDER

@@ -38,13 +38,18 @@ def test_a_directory_gives_what_holds_a_deployment(tmp_path: Path) -> None:
 DOCKER = 'FROM lmsysorg/sglang\nCMD ["python3", "-m", "sglang.launch_server", "--tp", "two"]\n'
 
 
+@pytest.mark.parametrize("name", ["Dockerfile", "app.dockerfile", "Dockerfile.cu126"])
+def test_dockerfiles_below_a_directory_are_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(DOCKER)
+    (found,) = collect([str(tmp_path)])
+    assert [word.text for word in found.invocations[0].words] == ["--tp", "two"]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "named"),
     [
-        ("Dockerfile", DOCKER, True),
-        ("app.dockerfile", DOCKER, True),
-        ("serve.py", f'import os\nos.system("{COMMAND.strip()}")\n', True),
-        ("engine.py", "import sglang as sgl\nllm = sgl.Engine(model_path='m')\n", True),
+        ("serve.py", f'import os\nos.system("{COMMAND.strip()}"\n', True),
+        ("engine.py", "llm = sgl.Engine(**sglang_arguments())\n)\n", True),
         ("launch.json", '{"module": "sglang.launch_server", "args": ["--tp", "two"]}', True),
         ("serve.toml", 'command = ["sglang", "serve", "m"]\n', True),
         ("stop.sh", "pkill -f sglang.launch_server\n", False),

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
+
 import pytest
 
 from speclaunch.errors import Place
 from speclaunch.lint.ignores import Extent, complaints, kept, read_ignores
 from speclaunch.rules.finding import Finding, Severity
+from tests.lint.linting import ENGINE, GROUP, RECIPE, SERVER
+from tests.lint.linting import Place as Folder
 
 KNOWN = ["SPL203", "SPL211", "SPL801"]
 
@@ -18,10 +23,10 @@ def left(text: str, *found: Finding, commands: tuple[Extent, ...] = ()) -> list[
     return [f"{f.code}:{f.place.line}" for f in kept(found, ignores)]
 
 
-def said(text: str, *found: Finding, all_asked: bool = True) -> list[str]:
+def said(text: str, *found: Finding, asked: Collection[str] | None = None) -> list[str]:
     ignores = read_ignores(text, "a.yaml")
     kept(found, ignores)
-    return [f"{n.code} {m}" for n, _, m, _ in complaints(ignores, KNOWN, all_asked=all_asked)]
+    return [f"{n.code} {m}" for n, _, m, _ in complaints(ignores, KNOWN, asked=asked)]
 
 
 def test_at_the_end_of_a_line_it_holds_for_that_line() -> None:
@@ -75,8 +80,139 @@ def test_complaints(comment: str, complaint: str) -> None:
 
 
 def test_nothing_is_called_unused_when_not_every_rule_was_asked() -> None:
-    assert said("a: 1  # speclaunch: ignore[SPL203] x\n", all_asked=False) == []
+    text = "a: 1  # speclaunch: ignore[SPL203] x\n"
+    assert said(text, asked=["SPL211"]) == []
+    assert said(text, asked=["SPL203"]) == ["SPL091 no finding with the code SPL203 here"]
+    assert said(text.replace("203", "2"), asked=["SPL203"]) == []  # SPL211 was not
 
 
 def test_codes_in_small_letters_and_with_spaces() -> None:
     assert left("a: 1 #speclaunch:ignore[ spl211 ,spl203 ] x", finding("SPL211", 1)) == []
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\x85", "\x0c"])
+def test_lines_end_at_line_feeds_alone(end: str) -> None:
+    text = f"# a{end}b\r\nhost: x  # speclaunch: ignore[SPL801] why\r\n"
+    (ignore,) = read_ignores(text, "x.yaml")
+    assert (ignore.place.line, ignore.lines, ignore.reason) == (2, range(2, 3), "why")
+
+
+UNUSED = "# speclaunch: ignore[SPL702] we know\n"
+USED = "# speclaunch: ignore[SPL001] we know\n"
+WRONG = SERVER.format(model="m", more="--no-such 1")
+
+
+def codes(folder: Folder, *words: str) -> list[str]:
+    """The codes that are found, each finding once, in order."""
+    words = words if "--engine" in words else ("--engine", ENGINE, *words)
+    said = json.loads(folder.lint(*words, "--output-format", "json").out)
+    found = {(f["path"], f["line"], f["code"]) for file in said["files"] for f in file["findings"]}
+    return [code for _, _, code in sorted(found)]
+
+
+FORMS = {
+    "serve.sh": "{comment}{command}",
+    "README.md": "# Serving\n\n```bash\n{comment}{command}```\n",
+    "compose.yaml": "services:\n  a:\n    image: sglang:1\n    {comment}    command: {command}",
+    "pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers:\n"
+    "  - name: a\n    image: sglang:1\n    command: [bash, -c]\n    args:\n    - |\n"
+    "      {comment}      {command}",
+}
+
+
+FILE = "# speclaunch: ignore-file[SPL001] we know"
+LOOKS = {
+    "notes.sh": ("cat > notes.txt <<EOF\n{looks}\nEOF\n{command}", FILE),
+    "said.sh": ("echo '{looks}'\n{command}", FILE),
+    "start.py": ('import os\nX = """\n{looks}\n"""\nos.system("""{command}""")\n', FILE),
+    "README.md": ("Write `{looks}`.\n\n```bash\n{command}```\n", FILE),
+    "HEAD.md": ("{looks}\n\n```bash\n{command}```\n", FILE),
+    "compose.yaml": ("x-note: '{looks}'\nservices:\n  a:\n    command: {command}", FILE),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_what_only_looks_like_a_comment_silences_nothing(place: Folder, name: str) -> None:
+    """It is the text of a string, of prose, of a file that is written."""
+    text, looks = LOOKS[name]
+    place.write(f"looks/{name}", text.format(looks=looks, command=WRONG))
+    assert codes(place, f"looks/{name}") == ["SPL001"]
+
+
+def test_a_comment_in_prose_is_html(place: Folder) -> None:
+    text = f"# Serving\n\n<!-- {USED[2:-1]} -->\n\n```bash\n{WRONG}```\n"
+    place.write("README.md", text)
+    assert codes(place, "README.md") == []
+    place.write("README.md", f"<!-- {USED[2:-1].replace('ignore', 'ignore-file')} -->\n" + text)
+    assert codes(place, "README.md") == []
+    place.write("README.md", f"Run `{WRONG.strip()}` <!-- {USED[2:-1]} -->\n")
+    assert codes(place, "README.md") == []
+    place.write("README.md", text.replace(WRONG, WRONG.replace("--no-such 1", "")))
+    assert codes(place, "README.md") == ["SPL091"]
+    place.write("README.md", text.replace(" we know", ""))
+    assert codes(place, "README.md") == ["SPL092"]
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("engines", [ENGINE, "0.5.8,0.5.18,0.5.23"])
+def test_in_every_form_and_with_several_versions(place: Folder, name: str, engines: str) -> None:
+    path = f"forms/{name}"
+    for comment, wanted in (("# x\n", ["SPL001"]), (USED, []), (UNUSED, ["SPL001", "SPL091"])):
+        place.write(path, FORMS[name].format(comment=comment, command=WRONG))
+        assert sorted(codes(place, path, "--engine", engines)) == wanted, comment
+
+
+def test_what_one_of_the_versions_needs_is_used(place: Folder) -> None:
+    text = SERVER.format(model="m", more="--cuda-graph-max-bs 8")
+    place.write("x.sh", "# speclaunch: ignore[SPL002] until 0.5.19\n" + text)
+    for engines, wanted in (("0.5.18", ["SPL005", "SPL091"]), ("0.5.18,0.5.23", ["SPL005"])):
+        assert sorted(codes(place, "x.sh", "--engine", engines)) == wanted
+
+
+def test_with_rules_left_out_for_a_path(place: Folder) -> None:
+    place.write("old/x.sh", USED.replace("SPL001", "SPL001, SPL702") + WRONG)
+    place.write("speclaunch.toml", '[[overrides]]\npaths = "old/"\nignore = "SPL001"\n')
+    assert codes(place, "old") == ["SPL091"]  # of SPL702; SPL001 was not asked
+    place.write("speclaunch.toml", '[[overrides]]\npaths = "old/"\nignore = ["SPL0"]\n')
+    assert codes(place, "old") == []  # SPL091 is left out itself
+    assert codes(place, "old", "--no-config", "--ignore", "SPL091") == []
+
+
+def test_with_a_baseline(place: Folder) -> None:
+    place.write("x.sh", USED + WRONG)
+    place.write("y.sh", UNUSED + WRONG)
+    place.lint("x.sh", "y.sh", "--engine", ENGINE, "--write-baseline", "known.json")
+    known = json.loads((place.folder / "known.json").read_text())["findings"]
+    assert [(one["path"], one["code"]) for one in known] == [("y.sh", "SPL001"), ("y.sh", "SPL091")]
+    assert codes(place, "x.sh", "y.sh", "--baseline", "known.json") == []
+    place.write("x.sh", UNUSED.replace("702", "703") + USED + WRONG)
+    assert codes(place, "x.sh", "y.sh", "--baseline", "known.json") == ["SPL091"]
+
+
+def test_in_a_group(place: Folder) -> None:
+    name = "conf/speculation/mine.yaml"
+    (place.folder / ".git").mkdir()
+    place.write("speclaunch.toml", 'config-dir = "conf"\n')
+    text = RECIPE.format(name="a", engine=ENGINE, model="org/model", tp=1)
+    place.write("serving/a.yaml", text)
+    place.write("serving/b.yaml", text.replace("name: a", "name: b"))
+    comment = "  # speclaunch: ignore[SPL101] a plugin adds it\n"
+    other = "conf/serving/open.yaml"
+    place.write(other, "# @package args\nhost: 0.0.0.0  # speclaunch: ignore[SPL801] closed\n")
+    place.write(
+        "conf/serving/odd.yaml", "# @package args\nport: 31000  # speclaunch: ignore[SPL801] x\n"
+    )
+    assert codes(place, "conf") == []  # no recipe chooses them
+    place.write("serving/c.yaml", text.replace("speculation: mine", "override serving: open"))
+    assert "SPL801" not in codes(place, "serving") and codes(place, "conf") == []
+    place.write(other, "# @package args\nhost: 127.0.0.1  # speclaunch: ignore[SPL801] closed\n")
+    assert codes(place, "conf") == ["SPL091"] and place.lint("conf").code == 0
+    (place.folder / "serving/c.yaml").unlink()
+    for algorithm, found in (("NO_SUCH", []), ("NGRAM", ["SPL091"])):
+        wrong = GROUP.format(algorithm=algorithm).replace("\nspec", "\nspec", 1)
+        lines = wrong.splitlines()
+        place.write(name, "\n".join([lines[0], lines[1] + comment.rstrip(), *lines[2:]]) + "\n")
+        assert "SPL101" not in codes(place, "serving")
+        for named in (name, "conf"):  # by itself, or below a directory
+            said = [code for code in codes(place, named) if code in ("SPL101", "SPL091")]
+            assert said == found, named

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from speclaunch import reads, resources
-from speclaunch.facts import gather, project_settings
+from speclaunch.facts import gather, project_file, project_settings
+from speclaunch.lint import ignores
 from speclaunch.lint.collect import read_found
 from speclaunch.lint.paths import find_files
 from speclaunch.lint.run import Options, check, reported
@@ -90,7 +91,9 @@ def unknown(heard: list[str], recorded: Reads, file: str) -> set[str]:
 def forget() -> None:
     """What this process remembers is as old as it is."""
     gather._found.cache_clear()
-    project_settings.assumed_above.cache_clear()
+    project_settings.read_settings.cache_clear()
+    project_file.nearest_file.cache_clear()
+    ignores._with_comments.cache_clear()
 
 
 def recorded_lint(heard: list[str], path: str, options: Options, dirs: tuple[Path, ...]) -> None:
@@ -101,7 +104,7 @@ def recorded_lint(heard: list[str], path: str, options: Options, dirs: tuple[Pat
             try:
                 source = read_found(found, b"", dirs)
                 if source is not None and not source.not_read:
-                    reported(check(source, options), options)
+                    reported(check(source, options))
             finally:
                 _IS_HEARD[0] = False
         if looked.repeatable:

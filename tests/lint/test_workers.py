@@ -73,7 +73,7 @@ def test_what_stops_a_lint_stops_it_with_processes_too(place: Place) -> None:
     place.write("recipes/speclaunch.toml", "[assumed]\n")
     fresh = place.fresh("--jobs", "1", *ALL)
     assert fresh.code == 2
-    assert "unknown table" in fresh.err
+    assert "unknown key" in fresh.err
     assert place.lint("--jobs", "3", *ALL, before=few_first) == fresh
 
 
@@ -108,7 +108,8 @@ def test_an_interrupt_ends_all(place: Place) -> None:
 
 def test_few_files_are_checked_in_one_process() -> None:
     def processes(files: int, jobs: int | None = None) -> int:
-        return lint_files.Files((), b"", (), lambda: None, jobs=jobs)._processes(files)  # type: ignore[arg-type,return-value]
+        lint = lint_files.Files((), b"", (), lambda: None, jobs=jobs)  # type: ignore[arg-type,return-value]
+        return lint.processes(files, first=lint_files._FIRST)
 
     assert [processes(files) for files in (0, 1, 10, 149, 299)] == [1] * 5
     assert processes(10_000) <= min(8, len(os.sched_getaffinity(0)))

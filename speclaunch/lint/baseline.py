@@ -1,0 +1,176 @@
+"""Findings that a repository knows of: a file of them, so that only new ones are told.
+
+The file stands in the repository; its paths count from its directory, and its findings are known
+by their fingerprints (`fingerprints.py`). What cannot be read (SPL000) is never known: nobody knows
+what it hides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from speclaunch.errors import InputError, Place, Problem
+from speclaunch.facts.project_file import shown_path
+from speclaunch.lint.file_codes import UNREADABLE
+from speclaunch.lint.fingerprints import fingerprints, path_from
+from speclaunch.lint.paths import STDIN
+from speclaunch.lint.report import KnownFinding, Report
+from speclaunch.record import record
+from speclaunch.rules.finding import Finding
+
+VERSION = 1
+_MOST_BYTES = 64 << 20
+_TEXTS = ("code", "path", "message", "fingerprint")
+
+
+@record
+class Covered:
+    """What a lint looked at: the paths that were named, and whether a rule was asked for a path."""
+
+    paths: tuple[str, ...]
+    is_asked: Callable[[str, str], bool] = lambda _code, _path: True
+
+    @property
+    def inside(self) -> list[str]:
+        """A path in each of them, whether or not a file is there."""
+        return [str(Path(one, "x")) if Path(one).is_dir() else one for one in self.paths]
+
+    def holds(self, one: KnownFinding, folder: str) -> bool:
+        """Whether a known finding would have been found again, were it still there."""
+        path = os.path.join(folder, one.path)  # noqa: PTH118
+        for named in self.paths:
+            if named == STDIN:
+                continue
+            whole = os.path.abspath(named)  # noqa: PTH100
+            if path == whole or path.startswith(whole.rstrip(os.sep) + os.sep):
+                return self.is_asked(one.code, path)
+        return False
+
+
+def without_known(
+    report: Report, baseline_of: Callable[[str], Path | None], covered: Covered
+) -> Report:
+    """A report without what the baseline of each linted file knows; it says how many these were,
+    and which are no longer found. Raises InputError for a baseline that cannot be read."""
+    known, gone = 0, list[KnownFinding]()
+    files = list(report.files)
+    of_paths = (baseline_of(path) for path in covered.inside)  # there may be nothing any more
+    numbers: dict[Path, list[int]] = {path: [] for path in of_paths if path is not None}
+    for number, file in enumerate(files):
+        path = baseline_of(file.path)
+        if path is not None:
+            numbers.setdefault(path, []).append(number)
+    for path, some in numbers.items():
+        entries = read_baseline(path)
+        folder = _folder(path)
+        named = _named([f for n in some for f in files[n].findings], folder)
+        hidden = {one: entries[one] for one in named.values() if one in entries}
+        known += len(hidden)
+        gone += [
+            one
+            for mark, one in entries.items()
+            if mark not in hidden and covered.holds(one, folder)
+        ]
+        for n in some:
+            left = [f for f in files[n].findings if named.get(id(f)) not in hidden]
+            files[n] = replace(files[n], findings=tuple(left))
+    return replace(report, files=tuple(files), known=known, gone=tuple(gone))
+
+
+def read_baseline(path: Path) -> dict[str, KnownFinding]:
+    """The findings of a file by their fingerprints. Raises InputError with the place."""
+    shown = shown_path(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        why = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        help_ = f"write it: speclaunch lint --write-baseline {shown}"
+        raise InputError(Problem(f"the baseline {shown}: {why}", help=help_)) from None
+    line, column, why = 1, 1, "not a baseline of findings"
+    try:
+        if len(data) > _MOST_BYTES:
+            raise ValueError("too large")
+        document = json.loads(data)
+        if document["version"] != VERSION:
+            why = f"a baseline of format {document['version']!r:.20}; this reads {VERSION}"
+            raise ValueError(why)
+        return dict(map(_known, document["findings"]))
+    except json.JSONDecodeError as error:
+        line, column, why = error.lineno, error.colno, f"not JSON: {error.msg}"
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    raise InputError(Problem(f"the baseline {shown}: {why}", Place(shown, line, column)))
+
+
+def write_baseline(path: Path, findings: Iterable[Finding], covered: Covered) -> int:
+    """Write the findings of a lint, and what the file had of other paths; how many they are.
+
+    The file is written whole or not at all. Raises InputError.
+    """
+    folder = _folder(path)
+    found = list(findings)
+    marks = _named(found, folder)
+    kept = read_baseline(path) if path.exists() else {}
+    entries = {mark: one for mark, one in kept.items() if not covered.holds(one, folder)}
+    for one in found:
+        if id(one) in marks:
+            where = path_from(one.place.path, folder)
+            entries[marks[id(one)]] = KnownFinding(one.code, where, one.message)
+    ordered = sorted(entries.items(), key=lambda item: (item[1].path, item[1].code, item[0]))
+    lines = [
+        json.dumps(dict(zip(_TEXTS, (*_texts(one), mark), strict=True)), ensure_ascii=False)
+        for mark, one in ordered
+    ]
+    body = "".join(f"\n  {line}," for line in lines)[:-1]
+    text = f'{{\n "version": {VERSION},\n "findings": [{body}\n ]\n}}\n'
+    _write(path, text.encode("utf-8", "backslashreplace"))
+    return len(entries)
+
+
+def _texts(one: KnownFinding) -> tuple[str, str, str]:
+    return one.code, one.path, one.message
+
+
+def _named(findings: Sequence[Finding], folder: str) -> Mapping[int, str]:
+    """The fingerprints of findings by the objects' identities."""
+    named = [one for one in findings if one.code != UNREADABLE.code]
+    return {id(one): mark for one, mark in zip(named, fingerprints(named, folder), strict=True)}
+
+
+def _folder(path: Path) -> str:
+    return os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120
+
+
+def _known(entry: Any) -> tuple[str, KnownFinding]:
+    code, path, message, mark = (entry[name] for name in _TEXTS)
+    if not all(isinstance(one, str) for one in (code, path, message, mark)):
+        raise TypeError("not a text")
+    return mark, KnownFinding(code, path, message)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """A file of a repository: with the rights that the old one, or a new one, has."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+        with contextlib.suppress(OSError):
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from None
+
+
+def all_findings(report: Report) -> Iterator[Finding]:
+    """Those of all files."""
+    return (finding for file in report.files for finding in file.findings)

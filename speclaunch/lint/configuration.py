@@ -1,0 +1,228 @@
+"""How each file is linted: what the command line says, else what the repository's file says.
+
+The values of `speclaunch.toml` and `[tool.speclaunch]` are checked here as a whole: one that holds
+for no linted file is still wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speclaunch.errors import InputError, Place, Problem
+from speclaunch.facts.project_settings import (
+    Override,
+    ProjectSettings,
+    Said,
+    SettingsFrom,
+    read_settings,
+)
+from speclaunch.lint.paths import STDIN
+from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.asking.asker import Asker
+    from speclaunch.lint.patterns import Patterns
+    from speclaunch.lint.run import Options
+
+
+@record
+class Given:
+    """What the command line says of it; None and empty: nothing."""
+
+    versions: tuple[str, ...] = ()
+    hardware: str | None = None
+    models: tuple[Path, ...] = ()
+    config_dirs: tuple[Path, ...] = ()
+    assume: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    online: bool = False
+    baseline: Path | None = None
+
+
+@record
+class FileSettings:
+    """How one file is linted. `models` and `assume` are the command line's: those of the
+    repository are facts, which every verb looks up (rules/examine.py)."""
+
+    versions: tuple[str, ...] = ()
+    hardware: str | None = None
+    config_dirs: tuple[Path, ...] = ()
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    baseline: Path | None = None
+    given: Given = Given()
+    project: SettingsFrom = SettingsFrom()
+
+    @property
+    def said(self) -> str:
+        """What an entry of the cache is named by: all of it, but what is left out later on."""
+        parts = (self.versions, self.hardware, self.config_dirs, self.select, self.ignore)
+        return repr((*parts, self.given.models, self.given.assume, self.project))
+
+    def asks(self, code: str) -> bool:
+        """Whether a rule is asked, as `rules.registry.selected` has it."""
+        longest = [
+            max((len(one) for one in codes if code.startswith(one)), default=-1)
+            for codes in (self.select or ("",), self.ignore)
+        ]
+        return longest[0] > longest[1]
+
+
+class Configuration:
+    """The settings of each file. `say` is told what is to be known of a version."""
+
+    def __init__(
+        self,
+        given: Given | None = None,
+        project: SettingsFrom | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._given, self.project, self._say = given or Given(), project or SettingsFrom(), say
+        self._of_folder: dict[str, tuple[Path, ProjectSettings]] = {}
+        self._checked: dict[Path, ProjectSettings] = {}
+        self._held = cache(self._resolve)
+        self._made = cache(self._make)
+
+    def of(self, path: str) -> FileSettings:
+        """The settings of a linted file. Raises InputError with every problem of the file that
+        configures it."""
+        folder, name = os.path.split("" if path == STDIN else path)
+        whole, project = self.above(folder)
+        matching = [one for one in project.overrides if _matches(one, whole / name)]
+        return self._made(project, tuple(matching))
+
+    def above(self, folder: str) -> tuple[Path, ProjectSettings]:
+        """A folder without links, and what the file for it says. Raises InputError."""
+        found = self._of_folder.get(folder)
+        if found is None:
+            whole = Path(os.path.realpath(folder or "."))
+            file = self.project.file_for(whole)
+            if file is not None and file not in self._checked:
+                self._checked[file] = self._read(file)
+            project = ProjectSettings() if file is None else self._checked[file]
+            found = self._of_folder[folder] = (whole, project)
+        return found
+
+    def _make(self, project: ProjectSettings, overrides: tuple[Override, ...]) -> FileSettings:
+        engine, hardware, select = project.engine, project.hardware, project.select
+        ignore = list(project.ignore)
+        for one in overrides:
+            engine = engine if one.engine is None else one.engine
+            hardware = hardware if one.hardware is None else one.hardware
+            select = select if one.select is None else one.select
+            ignore += one.ignore
+        given = self._given
+        held = (self._held(one.text) for one in engine)
+        return FileSettings(
+            given.versions or tuple(dict.fromkeys(held)),
+            given.hardware or (hardware.text if hardware is not None else None),
+            (*given.config_dirs, *(Path(one.text) for one in project.config_dirs)),
+            given.select or tuple(one.text.upper() for one in select),
+            given.ignore or tuple(one.text.upper() for one in ignore),
+            given.baseline or (Path(project.baseline.text) if project.baseline else None),
+            given,
+            self.project,
+        )
+
+    def _resolve(self, text: str) -> str:
+        from speclaunch.facts.engines import named  # noqa: PLC0415
+
+        found = named(text)
+        if found.note:
+            self._say(found.note)
+        return found.held
+
+    def _read(self, file: Path) -> ProjectSettings:
+        """Raises InputError with everything that is wrong, in the order of the file."""
+        project, problems = read_settings(file)
+        problems = (*problems, *self._wrong(project))
+        if problems:
+            raise InputError(sorted(problems, key=lambda one: one.position))
+        return project
+
+    def _wrong(self, project: ProjectSettings) -> Iterator[Problem]:
+        overrides = project.overrides
+        engines = [one for part in overrides for one in part.engine or ()]
+        yield from _refused((*project.engine, *engines), self._held)
+        named = (project.hardware, *(one.hardware for one in overrides))
+        yield from _refused((one for one in named if one is not None), _declared)
+        codes = [one for part in overrides for one in (*(part.select or ()), *part.ignore)]
+        yield from _refused((*project.select, *project.ignore, *codes), _known_code)
+        excluded = project.exclude.patterns if project.exclude is not None else ()
+        paths = [one for part in overrides for one in part.paths]
+        yield from _refused((*excluded, *paths), _pattern)
+
+
+def options(
+    settings: FileSettings,
+    installed: Callable[[], str | None],
+    asker: Asker | None = None,
+) -> Options:
+    """What checking takes: rules, where facts come from, who asks engines. Raises InputError."""
+    from speclaunch.facts.declared_gpus import declare  # noqa: PLC0415  not needed for a known file
+    from speclaunch.facts.project_settings import assumption  # noqa: PLC0415
+    from speclaunch.lint.file_codes import FILE_CODES, REFUSES  # noqa: PLC0415
+    from speclaunch.lint.run import Options  # noqa: PLC0415
+    from speclaunch.rules.examine import Lookup  # noqa: PLC0415
+    from speclaunch.rules.registry import selected  # noqa: PLC0415
+
+    given = settings.given
+    hardware = declare(settings.hardware) if settings.hardware is not None else None
+    assumed = tuple(assumption(one) for one in given.assume)
+    lookup = Lookup(given.models, given.online, assumed, hardware, project=settings.project)
+    rules = selected(settings.select, settings.ignore)
+    # what lint says of files and comments is left out by --ignore alone
+    notices = (one.code for one in FILE_CODES if not one.code.startswith(settings.ignore))
+    asked = frozenset((*(rule.code for rule in rules), *notices))
+    everything = not (settings.select or settings.ignore)
+    return Options(
+        lookup,
+        rules,
+        settings.versions,
+        None if everything else asked,
+        installed,
+        asker if settings.asks(REFUSES.code) else None,
+    )
+
+
+def _matches(one: Override, path: Path) -> bool:
+    return _patterns(one.folder, tuple(said.text for said in one.paths)).match(str(path))
+
+
+@cache
+def _patterns(folder: Path, texts: tuple[str, ...]) -> Patterns:
+    from speclaunch.lint.patterns import Patterns  # noqa: PLC0415  most repositories have none
+
+    return Patterns(str(folder), texts)
+
+
+def _refused(values: Iterable[Said], check: Callable[[str], object]) -> Iterator[Problem]:
+    for one in values:
+        try:
+            check(one.text)
+        except InputError as error:
+            first = error.problems[0]
+            yield Problem(f"{Path(one.place.path).name}: {first.message}", one.place, first.help)
+
+
+def _declared(text: str) -> None:
+    from speclaunch.facts.declared_gpus import declare  # noqa: PLC0415
+
+    declare(text)
+
+
+def _pattern(text: str) -> None:
+    from speclaunch.lint.patterns import patterns  # noqa: PLC0415
+
+    patterns((text,))
+
+
+def _known_code(text: str) -> None:
+    from speclaunch.lint.code_selection import known_code  # noqa: PLC0415
+
+    known_code(text.upper(), Place(""))

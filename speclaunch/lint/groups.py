@@ -1,0 +1,146 @@
+"""A file of a Hydra group is a part of recipes: it is checked through those that choose it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speclaunch import reads
+from speclaunch.engine.catalogue import held_versions
+from speclaunch.errors import SpeclaunchError
+from speclaunch.facts.repository_facts import upward
+from speclaunch.importer.suffixes import MAX_BYTES
+from speclaunch.lint.paths import FoundFile, find_files
+from speclaunch.lint.report import FileReport, ToldFile
+from speclaunch.patterns import lazy
+
+if TYPE_CHECKING:
+    from speclaunch.lint.left_out import LeftOut
+    from speclaunch.lint.run import CheckedFile, Options
+    from speclaunch.rules.finding import Finding
+
+_SUFFIX = ".yaml"
+"""Hydra knows no other."""
+_PACKAGE = lazy(r"^#\s*@package\b", 8)
+"""What a file of a group begins with; 8 is re.MULTILINE."""
+
+
+def is_group(file: FoundFile) -> bool:
+    """Whether a file is an option of a group."""
+    return file.path.endswith(_SUFFIX) and _has_package(_text(file.path))
+
+
+def _has_package(text: str) -> bool:
+    return "@package" in text and _PACKAGE.search(text) is not None
+
+
+def recipes_with(
+    group: str,
+    config_dirs: Callable[[str], tuple[Path, ...]],
+    left_out: Callable[[], LeftOut] | None,
+) -> Iterator[FoundFile]:
+    """The recipes that choose a group's file: those beside its directory of groups, else those of
+    its repository."""
+    path = Path(os.path.realpath(group))
+    for top in _tops(path):
+        shown = os.path.relpath(top)
+        chosen = False
+        for file in find_files([shown], left_out):
+            if file.path.endswith(_SUFFIX) and _chooses(file.path, path, config_dirs):
+                chosen = True
+                yield file
+        if chosen:
+            return
+
+
+def _tops(path: Path) -> tuple[Path, ...]:
+    """Where to look for recipes: never above the repository, whose neighbours are nobody's
+    business and may be a whole disk; without one in the directory of the groups alone."""
+    top, beside = _repository(path), path.parent.parent.parent
+    if top is None:
+        return (path.parent.parent,)
+    return (top,) if beside == top or not beside.is_relative_to(top) else (beside, top)
+
+
+def _repository(path: Path) -> Path | None:
+    """The top of a file's repository; None where it is in none."""
+    top = list(upward(path))[-1:]
+    return top[0] if top and reads.lexists(top[0] / ".git") else None
+
+
+def _chooses(recipe: str, group: Path, config_dirs: Callable[[str], tuple[Path, ...]]) -> bool:
+    text = _text(recipe)
+    if group.stem not in text or "defaults" not in text or _has_package(text):
+        return False
+    from speclaunch.recipe.compose import compose  # noqa: PLC0415  only for what may be one
+
+    try:
+        named = recipe if "/" in recipe else f"./{recipe}"
+        files = compose(named, (), config_dirs(recipe)).files
+    except SpeclaunchError:  # it is no recipe, or told when it is linted
+        return False
+    return any(os.path.realpath(one) == str(group) for one in files)
+
+
+def has_ignores(group: str) -> bool:
+    """Whether a comment in a group's file may silence something: then it is to be told whether
+    it did, which only lints of all its recipes know."""
+    return "speclaunch:" in _text(group)
+
+
+def unused_in(group: str, checked: Iterable[CheckedFile], options: Options) -> tuple[Finding, ...]:
+    """What is wrong with the comments in a group's file, of which some recipe may use each."""
+    from speclaunch.lint.ignores import read_ignores  # noqa: PLC0415
+    from speclaunch.lint.run import complaints_of  # noqa: PLC0415
+
+    whole = os.path.realpath(group)
+    own = read_ignores(_text(group), group)
+    for file in checked:
+        for other in file.ignores:
+            if os.path.realpath(other.place.path) == whole:
+                for one in own:
+                    if one.place.line == other.place.line:
+                        one.used |= other.used
+    return tuple(complaints_of(own, options, group, held_versions()[-1]))
+
+
+def told_of_group(group: str, told: Iterable[ToldFile], more: tuple[Finding, ...] = ()) -> ToldFile:
+    """What the lints of recipes say of a group's file, and what `more` there is; where there is
+    none, that it was not checked."""
+    whole = os.path.realpath(group)
+    reports = [_of_group(report, whole) for one in told for report in one.reports]
+    if not reports:
+        why = None if more else "no recipe chooses it"
+        reports = [FileReport(group, held_versions()[-1], skipped=why)]
+    if more:
+        reports[0] = replace(reports[0], findings=(*reports[0].findings, *more))
+    return ToldFile(tuple(reports))
+
+
+def _of_group(report: FileReport, group: str) -> FileReport:
+    """The findings in the group's file alone; all else is the recipe's."""
+    there = {
+        path: os.path.realpath(path) == group for path in {f.place.path for f in report.findings}
+    }
+    findings = tuple(one for one in report.findings if there[one.place.path])
+    return FileReport(
+        report.path,
+        report.engine,
+        findings,
+        deployments=report.deployments,
+        skipped=report.skipped,
+        template=report.template,
+        note=report.note,
+    )
+
+
+def _text(path: str) -> str:
+    try:
+        if not os.path.isfile(path) or os.stat(path).st_size > MAX_BYTES:  # noqa: PTH113, PTH116
+            return ""
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return ""
