@@ -35,7 +35,7 @@ class Architectures:
     - `mtp_default_draft_path`: targets that are their own draft when no path is given.
     - `draft_map`: what a draft with that name in its config is loaded as.
     - `eagle3_hooks`, `dflash_hooks`: targets whose model can hand hidden states to an EAGLE-3 or
-      DFLASH draft.
+      DFLASH draft; `shares_embedding`: those that hand embedding and output head to a draft.
     - `multi_layer_eagle`: targets for which EAGLE takes the multi-layer worker.
     - `multimodal`: the engine's own list; `text_only`: those of it that serve text alone, unless
       told.
@@ -74,6 +74,7 @@ class Architectures:
     attention_sinks: frozenset[str]
     eagle3_hooks: frozenset[str]
     dflash_hooks: frozenset[str]
+    shares_embedding: frozenset[str]
     draft_map: Mapping[str, tuple[str, ...]]
     latent_attention: Mapping[str, str]
     attention_overrides: Mapping[str, tuple[str, ...]]
@@ -132,6 +133,7 @@ def architectures(version: str) -> Architectures:
         attention_sinks=having("sinks"),
         eagle3_hooks=having("eagle3"),
         dflash_hooks=having("dflash"),
+        shares_embedding=having("embedding"),
         draft_map=MappingProxyType({name: tuple(drafts) for name, drafts in values("draft")}),
         latent_attention=MappingProxyType(dict(values("mla"))),
         attention_overrides=MappingProxyType({k: tuple(v) for k, v in values("backends")}),

@@ -6,9 +6,12 @@ Only architectures whose layers were read are judged; `UnknownValueError` for al
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.hardware import Vendor
+from speclaunch.facts.safe_json import mapping, sizes
 from speclaunch.plan.divided_models import GROUPED, LATENT, OTHER_HEADS
 from speclaunch.plan.gpu_ranks import gpu_ranks
 from speclaunch.plan.memory.drafts import draft_of
@@ -23,6 +26,8 @@ if TYPE_CHECKING:  # many plans have nothing to divide, and need no matrices
     from speclaunch.plan.memory.quantized import Scheme
 
 _ROUTED = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+_OTHER_LAYERS = "<0.5.1"
+"""Expert parallelism has layers of its own, which are not read here (ep_moe/layer.py)."""
 _EVEN_VOCABULARY = "<0.5.22"
 """As long as a vocabulary is padded to 64 alone, but on a CPU (0.5.21 and 0.5.22
 layers/vocab_parallel_embedding.py)."""
@@ -44,6 +49,8 @@ class Undivided:
     """What the engine asserts, or says."""
     works: tuple[int, ...] = ()
     """`tp_size` below the plan's with which it would divide; empty where that alone does not."""
+    groups: int | None = None
+    """The smallest `ep_size` with which experts would divide; None where there is none."""
 
 
 def undivided_heads(plan: Plan) -> Iterator[Undivided]:
@@ -57,18 +64,22 @@ def undivided_heads(plan: Plan) -> Iterator[Undivided]:
 
 def undivided_experts(plan: Plan) -> Iterator[Undivided]:
     """Routed experts by the groups of expert parallelism, and the width of an expert by the ranks
-    within a group (0.5.1 layers/moe/fused_moe_triton/layer.py:176, 0.5.23 :414). Raises
-    UnknownValueError."""
+    within a group (0.4.6.post5 layers/moe/fused_moe_triton/layer.py:316, 0.5.1 :176, 0.5.23 :414).
+    Raises UnknownValueError."""
     ranks = gpu_ranks(plan)
-    if ranks.tensor < 2:
+    if ranks.tensor < 2 or (ranks.experts > 1 and plan.in_versions(_OTHER_LAYERS)):
         return
     checkpoint = target_of(plan)
     config = ModelConfig.of(checkpoint)
+    blocks = _expert_blocks(plan, checkpoint, config, ranks)
+    if blocks is not None:
+        yield blocks
     routed = config.optional(*_ROUTED, least=0)
     if not routed or routed < 2:
         return
     yield from _expert_groups(checkpoint, config, ranks, routed)
-    yield from _expert_widths(plan, checkpoint, ranks)
+    if blocks is None:
+        yield from _expert_widths(plan, checkpoint, ranks)
 
 
 def undivided_widths(plan: Plan) -> Iterator[Undivided]:
@@ -171,17 +182,83 @@ def _expert_groups(
         yield Undivided("target", checkpoint.name, what, ranks.experts, of, said)
 
 
+def _expert_blocks(
+    plan: Plan, checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks
+) -> Undivided | None:
+    """What the engine itself works out from the config alone, whatever the model's layers are
+    (`check_quantized_moe_compatibility`, 0.5.6 model_executor/model_runner.py:585 to 0.5.23
+    model_executor/model_runner_components/moe_ep_setup.py:136). Raises UnknownValueError."""
+    block = _stated_block(checkpoint)
+    width = config.optional("moe_intermediate_size")
+    within = _within(plan, ranks)
+    if plan.in_versions(_NO_CHECK) or block is None or width is None or within < 2:
+        return None
+    if not width % within:
+        if not width // within % block or _pads_experts(plan):
+            return None
+        if plan.in_versions(_LENIENT) and plan.env_flag("SGLANG_SHARED_EXPERT_TP1"):
+            return None
+    return next(_expert_width(plan, checkpoint, width, block, ranks), None)
+
+
+_NO_CHECK = "<0.5.6"
+_LENIENT = ">=0.5.12"
+"""The variable that makes the engine pass the check over (0.5.12 model_runner.py:1176)."""
+_PADS = ">=0.5.11"
+"""Aiter's padded experts (0.5.11 model_runner.py:1094, layers/quantization/fp8.py:860)."""
+
+
+def _pads_experts(plan: Plan) -> bool:
+    """Whether the parts of an expert may be no whole blocks: aiter pads them on AMD. Raises
+    UnknownValueError where nobody says so: images of SGLang for AMD set the variable."""
+    hardware = plan.facts.hardware
+    if hardware is None or hardware.vendor is not Vendor.AMD or not plan.in_versions(_PADS):
+        return False
+    if plan.env("SGLANG_USE_AITER") is None:
+        raise UnknownValueError("whether SGLANG_USE_AITER is set is not known")
+    return plan.env_flag("SGLANG_USE_AITER")
+
+
+def _stated_block(checkpoint: Checkpoint) -> int | None:
+    """Rows of the blocks that the outer config says its weights are quantised in."""
+    said = mapping(checkpoint.raw.get("quantization_config"))
+    blocks = sizes(said.get("weight_block_size"))
+    return blocks[0] if blocks and blocks[0] > 0 else None
+
+
+def _within(plan: Plan, ranks: Ranks) -> int:
+    """Ranks that share an expert."""
+    return ranks.tensor // ranks.experts // max(1, int(plan.value("moe_dp_size") or 1))
+
+
 def _expert_widths(plan: Plan, checkpoint: Checkpoint, ranks: Ranks) -> Iterator[Undivided]:
-    within = ranks.tensor // ranks.experts // max(1, int(plan.value("moe_dp_size") or 1))
-    if within < 2 or checkpoint.architecture == "GptOssForCausalLM":  # it is padded
+    if _within(plan, ranks) < 2 or checkpoint.architecture == "GptOssForCausalLM":  # it is padded
         return
     for matrix, scheme in _projections(checkpoint, "EXPERT"):
-        size, block = _divided(matrix, scheme, checkpoint)
-        if size is not None:
-            found = list(_width("target", checkpoint, "an expert", size, block, within, False))
-            if found:
-                yield found[0]
-                return
+        width, block = _divided(matrix, scheme, checkpoint)
+        if width is None:
+            continue
+        found = next(_expert_width(plan, checkpoint, width, block, ranks), None)
+        if found is not None:
+            if width % found.ranks or not _pads_experts(plan):
+                yield found
+            return
+
+
+def _expert_width(
+    plan: Plan, checkpoint: Checkpoint, width: int, block: int, ranks: Ranks
+) -> Iterator[Undivided]:
+    """An expert that the ranks within a group do not divide, with the `ep_size` that helps."""
+    within = _within(plan, ranks)
+    routed = ModelConfig.of(checkpoint).optional(*_ROUTED, least=0) or 0
+    more = (ranks.experts * one for one in range(2, within + 1) if not within % one)
+    groups = next(
+        (one for one in more if not routed % one and not width % (ranks.tensor // one * block)),
+        None,
+    )
+    alone = routed and within * ranks.experts == ranks.tensor
+    for found in _width("target", checkpoint, "an expert", width, block, within, False):
+        yield replace(found, groups=groups if alone else None)
 
 
 def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:

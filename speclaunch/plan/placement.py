@@ -66,11 +66,15 @@ def _beyond(plan: Plan) -> Iterator[str]:
         if plan.device.partition(":")[0] != "cuda":
             return
         needed = gpus_needed(plan)
+        machines = _number(plan, "nnodes") if hardware.is_of_all_machines else 1
         visible = visible_gpus(plan)
     except UnknownValueError:
         return
     if visible is not None and visible < there and needed > visible:
         yield f"{_terms(plan)} needs {needed} GPUs, and CUDA_VISIBLE_DEVICES leaves {visible}"
+    elif hardware.is_of_all_machines and needed * machines > there:
+        needed *= machines
+        yield f"{_terms(plan)} needs {needed} GPUs, and there are {there} {hardware.name}"
     elif needed > there:
         have = "has 1" if there == 1 else f"has {there}"
         yield f"{_terms(plan)} needs {needed} GPUs on one machine, and {hardware.name} {have}"

@@ -26,6 +26,7 @@ from speclaunch.record import record
 
 if TYPE_CHECKING:  # linting a script needs no Hydra
     from speclaunch.recipe.load import Recipe
+    from speclaunch.surroundings import Surroundings
 
 __all__ = [
     "ENGINE_VARIABLES",
@@ -95,6 +96,12 @@ class Request:
     engine's current name, with the reason: their values are unknown, and not the defaults."""
     unseen: str | None = None
     """Why more arguments may be given, in a file that was not read."""
+    words: tuple[Word, ...] = ()
+    """What that version's parser gets, each with its place."""
+    surroundings: Surroundings | None = None
+    """Which part of which deployment it is, where the file says that."""
+    kind: InvocationKind | None = None
+    """How a found command starts the server; None for a recipe."""
 
     @property
     def version(self) -> str:
@@ -173,7 +180,7 @@ def from_recipe(
         recipe.deployment.name,
         Origin.RECIPE,
         catalogue,
-        Place(str(recipe.path)),
+        recipe.start,
         given,
         env,
         tuple(problems),
@@ -197,6 +204,8 @@ def from_recipe(
             catalogue,
         ),
         unseen=found.unseen,
+        words=found.words,
+        surroundings=recipe.surroundings,
     )
 
 
@@ -276,6 +285,9 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
             catalogue,
         ),
         unseen=found.unseen,
+        words=found.words,
+        surroundings=invocation.surroundings,
+        kind=invocation.kind,
     )
 
 

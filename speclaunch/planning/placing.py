@@ -121,7 +121,7 @@ def sizes(hardware: Hardware) -> tuple[int, ...]:
     if hardware.vendor is Vendor.CPU:
         return (1,)
     count = hardware.known_count
-    if count is None:
+    if count is None or hardware.is_of_all_machines:
         return _USUAL
     doubled = [1 << power for power in range(7) if 1 << power <= count]
     return tuple(dict.fromkeys((*doubled, count)))

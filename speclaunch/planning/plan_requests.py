@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem, SpeclaunchError
 from speclaunch.facts.engines import names
@@ -12,12 +13,17 @@ from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.facts.hardware_probe import probe_hardware
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.planning.planned_deployment import PlannedDeployment, Wish, planned
-from speclaunch.recipe.load import load
+from speclaunch.recipe.load import Recipe, load
 from speclaunch.recipe.recipe_words import recipes, shown_overrides
+from speclaunch.recipe.select_role import select_role
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.interface import Rule
+
+if TYPE_CHECKING:
+    from speclaunch.asking.asker import Asker
+    from speclaunch.planning.role_plans import DeploymentPlan
 
 
 @record
@@ -28,8 +34,27 @@ class Side:
     label: str
 
 
-def sides(words: Sequence[str], engine: str | None, config_dirs: Sequence[Path]) -> list[Side]:
-    """Every recipe at every version. Raises InputError that names all that is wrong."""
+def with_roles(
+    words: Sequence[str], engine: str | None, config_dirs: Sequence[Path]
+) -> Recipe | None:
+    """The recipe whose roles are asked for, side by side; None where one plan, or several recipes
+    or versions are asked for. Raises InputError."""
+    named = recipes(words)
+    if len(named) != 1 or (engine is not None and len(names(engine)) > 1):
+        return None
+    (name, overrides), *_ = named
+    found = load(name, overrides, config_dirs)
+    return found if len(found.parts) > 1 else None
+
+
+def sides(
+    words: Sequence[str],
+    engine: str | None,
+    config_dirs: Sequence[Path],
+    role: str | None = None,
+) -> list[Side]:
+    """Every recipe, or the one role of it, at every version. Raises InputError that names all that
+    is wrong."""
     named = recipes(words)
     versions: Sequence[str | None] = [None] if engine is None else names(engine)
     if len(named) > 1 and len(versions) > 1:
@@ -45,7 +70,8 @@ def sides(words: Sequence[str], engine: str | None, config_dirs: Sequence[Path])
     alike = len({name for name, _ in named}) < len(named)
     for name, overrides in named:
         try:
-            recipe = load(name, overrides, config_dirs)
+            whole = load(name, overrides, config_dirs)
+            recipe = select_role(whole, role, "plans of one role are compared")
         except InputError as error:
             problems += error.problems
             continue
@@ -80,9 +106,15 @@ def wish(
 
 
 def planned_side(
-    side: Side, found: Lookup, rules: Iterable[Rule], *, fit: bool, wish: Wish | None
+    side: Side,
+    found: Lookup,
+    rules: Iterable[Rule],
+    *,
+    fit: bool,
+    wish: Wish | None,
+    asker: Asker | None = None,
 ) -> PlannedDeployment:
-    """The plan of one side, with the hardware that it is for."""
+    """The plan of one side, with the hardware that it is for. Raises NoJudgeError."""
     prepared = side.prepared
     name, cpu = prepared.recipe.deployment.hardware.name, prepared.cpu is not None
     chosen, note = choose_hardware(found.hardware, name, probe_hardware, cpu=cpu), ""
@@ -90,7 +122,22 @@ def planned_side(
         help_ = f"; {chosen.unknown.help}" if chosen.unknown.help else ""
         note = f"the recipe is for the GPUs of this machine, and {chosen.unknown.why}{help_}"
     here = replace(found, hardware=chosen.hardware)
-    return planned(prepared, here, rules, label=side.label, hardware_note=note, fit=fit, wish=wish)
+    return planned(
+        prepared,
+        here,
+        rules,
+        label=side.label,
+        hardware_note=note,
+        fit=fit,
+        wish=wish,
+        asker=asker,
+    )
+
+
+def roles_exit_code(found: DeploymentPlan, *, strict: bool) -> ExitCode:
+    """1 where a role will not serve, or not with the others."""
+    failing = found.fails or (strict and found.has_warnings)
+    return ExitCode.FAILED if failing else ExitCode.CLEAN
 
 
 def exit_code(plans: Sequence[PlannedDeployment], *, strict: bool) -> ExitCode:

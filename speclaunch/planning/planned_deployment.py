@@ -25,7 +25,9 @@ from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import BUG
 
 if TYPE_CHECKING:
+    from speclaunch.asking.asker import Asker
     from speclaunch.planning.advice import Advice, Fitting
+    from speclaunch.planning.asked import EngineSays
 
 
 @record
@@ -75,6 +77,8 @@ class PlannedDeployment:
     """Which fractions are certain, likely, and at the edge; None where that is not known."""
     advice: Advice | None = None
     """What is best for a load; only where it was asked for."""
+    engine_says: EngineSays | None = None
+    """What the engine itself said; None where nobody was asked."""
 
     @property
     def fails(self) -> bool:
@@ -110,10 +114,19 @@ def planned(
     fit: bool = False,
     wish: Wish | None = None,
     inherited: Mapping[str, str] | None = None,
+    asker: Asker | None = None,
 ) -> PlannedDeployment:
-    """Look up the facts, resolve, add up the memory, ask the rules."""
+    """Look up the facts, resolve, add up the memory, ask the rules, and the engine itself.
+
+    Raises NoJudgeError where that must be asked, and cannot be.
+    """
+    rules = tuple(rules)
     request = prepared.request(os.environ if inherited is None else inherited)
-    examined = examine(request, lookup, rules)
+    examined, says = examine(request, lookup, rules), None
+    if asker is not None:
+        from speclaunch.planning.asked import examined_with  # noqa: PLC0415 - asked by few
+
+        examined, says = examined_with(examined, asker, rules, prepared.python)
     plan, recipe = examined.plan, prepared.recipe
     found = _budget(plan)
     hardware = plan.facts.hardware
@@ -135,6 +148,7 @@ def planned(
         fitting=_fitting(prepared, plan) if fit else None,
         margins=_margins(plan),
         advice=None if wish is None else _advice(prepared, plan, wish),
+        engine_says=says,
     )
 
 

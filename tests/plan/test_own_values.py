@@ -205,3 +205,10 @@ def test_a_device_in_a_variable_is_unknown() -> None:
     found = resolve(from_invocation(invocation, "run", load("0.5.23")), Facts(LLAMA, None, H100))
     with pytest.raises(UnknownValueError, match="DEVICE"):
         _ = found.device
+
+
+@pytest.mark.parametrize("version", ["0.5.18", "0.5.23"])
+def test_the_runner_megamoe_is_an_all_to_all_backend(version: str) -> None:
+    found = plan(version, "--tp-size 8 --moe-runner-backend megamoe", hardware=B200)
+    assert found.value("moe_a2a_backend") == "megamoe"
+    assert found.value("moe_runner_backend") == "auto"

@@ -38,6 +38,13 @@ def test_nextn_is_eagle(version: str) -> None:
     assert found.algorithm == "EAGLE"
 
 
+def test_hidden_states_that_are_returned_are_not_drafted_from() -> None:
+    asked = "--speculative-algorithm EAGLE3 --enable-return-aux-hidden-states"
+    found = plan("0.5.23", asked)
+    assert found.algorithm is None
+    assert found.value("max_running_requests") is None
+
+
 def test_any_case_is_as_good_from_0_5_12() -> None:
     assert plan("0.5.23", "--speculative-algorithm eagle3").algorithm == "EAGLE3"
     assert plan("0.5.12.post1", "--speculative-algorithm dflash").algorithm == "DFLASH"

@@ -9,7 +9,7 @@ from speclaunch.plan.topics import adaptive, parallel, spec_v2
 from speclaunch.plan.topics.algorithms import algorithm_names
 from speclaunch.plan.topics.draft_memory import draft_in_pool
 from speclaunch.plan.topics.target import architecture_of, is_one_of
-from tests.plan.resolving import LLAMA, model, plan
+from tests.plan.resolving import LLAMA, MI300X, model, plan
 
 DRAFT = "--speculative-draft-model-path d"
 CHAIN = "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
@@ -147,3 +147,18 @@ def test_the_architecture_that_the_engine_dispatches_on() -> None:
     assert architecture_of(plan("0.5.23", target=v32)) == "DeepseekV32ForCausalLM"
     assert architecture_of(plan("0.5.11", target=v32)) == "DeepseekV3ForCausalLM"
     assert architecture_of(plan("0.5.11", target=LLAMA)) == "LlamaForCausalLM"
+
+
+@pytest.mark.parametrize("version", ["0.5.8.post1", "0.5.23"])
+def test_olmo_3_has_the_class_and_the_backend_of_olmo_2(version: str) -> None:
+    found = plan(version, "--enable-deterministic-inference", target=model("Olmo3ForCausalLM"))
+    assert architecture_of(found) == "Olmo2ForCausalLM"
+    on_amd = plan(version, target=model("Olmo3ForCausalLM"), hardware=MI300X)
+    assert on_amd.value("attention_backend") == "triton"
+
+
+@pytest.mark.parametrize("version", ["0.5.12.post1", "0.5.21", "0.5.23"])
+def test_an_old_name_for_one_phase_is_the_same_backend_for_both(version: str) -> None:
+    words = "--attention-backend triton --prefill-attention-backend dsv4"
+    found = plan(version, f"{words} --decode-attention-backend compressed")
+    assert found.value("attention_backend") == "dsv4"

@@ -72,7 +72,7 @@ def devices(plan: Plan) -> tuple[Device, ...]:
             raise UnknownValueError("the memory of the GPU is not known")
         others = Size(0, "none are assumed: the hardware is declared, not probed")
         replicas = plan.derived.replicas
-        ranks = range(max(1, shard * replicas // number(plan, "nnodes")))
+        ranks = range(max(1, shard * replicas // max(1, number(plan, "nnodes"))))
         return (Device(tuple(ranks), hardware.memory_mib * MIB, others, runtime),)
     alike: dict[tuple[int, int, str], list[int]] = {}
     for rank, index in enumerate(local_gpus(plan)):

@@ -136,6 +136,8 @@ def _other_ways(plan: Plan) -> None:
     for name, why in (
         ("cpu_offload_gb", "some of the weights are kept in the host's memory"),
         ("offload_group_size", "some of the weights are kept in the host's memory"),
+        # layers/moe/kt_ep_wrapper.py, from 0.5.4 on: its GPU method makes kt_num_gpu_experts alone
+        ("kt_weight_path", "experts are kept in the host's memory"),
         ("enable_unified_memory", "the pools share one buffer"),
         ("enable_hisparse", "some of the KV cache is kept in the host's memory"),
         ("enable_lora", "the buffers of adapters are not modelled"),

@@ -329,6 +329,7 @@ def _loaded_bytes(
 
 
 _MOST_SUMS = 256
+"""Sums that are remembered of one model: one a way to place it."""
 
 
 def _ratio_to_files(

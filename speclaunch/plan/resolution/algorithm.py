@@ -19,6 +19,14 @@ def resolve_algorithm(working: Working) -> None:
         asked = working.given("speculative_algorithm")
         if asked is None:
             return
+        if working.given("enable_return_aux_hidden_states"):
+            working.set(
+                "speculative_algorithm",
+                None,
+                f"{asked} only names the hidden states that are returned; nothing speculates",
+                "sglang 0.5.23 arg_groups/validation_hook.py:697",
+            )
+            return
         name = str(asked).upper() if working.in_versions(">=0.5.12") else str(asked)
         if name in ("EAGLE", "NEXTN") and _has_gemma4_draft(working):
             working.change(

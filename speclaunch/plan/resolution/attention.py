@@ -19,6 +19,8 @@ from speclaunch.plan.topics.attention import (
     OWN_CPU_DEFAULTS,
     PREFILL,
     RENAMED,
+    RENAMED_EARLY,
+    RENAMED_EARLY_IN,
     RENAMED_IN,
 )
 
@@ -64,11 +66,13 @@ def resolve_runner_attention(working: Working) -> None:
 
 def _renamed(working: Working) -> None:
     """Names of backends that the engine replaces (`_handle_deprecated_args`, 0.5.23)."""
-    if not working.in_versions(RENAMED_IN):
+    if not working.in_versions(RENAMED_EARLY_IN):
         return
+    names = tuple(RENAMED) if working.in_versions(RENAMED_IN) else RENAMED_EARLY
     for name in (*BACKENDS, DRAFT):
         with working.deciding(name):
-            found = RENAMED.get(working.value(name))
+            asked = working.value(name)
+            found = RENAMED[asked] if asked in names else None
             if found == "cutedsl_mla" and name == PREFILL:
                 found = "trtllm_mla"  # the other one decodes only
             if found is not None:

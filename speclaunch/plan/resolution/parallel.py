@@ -1,4 +1,4 @@
-"""Data-parallel attention: switched off, or under its new name."""
+"""Data-parallel attention, switched off or under its new name; an all-to-all backend's alias."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ def resolve_data_parallelism(working: Working) -> None:
         _rewrite(working)
     elif working.in_versions(">=0.5.2"):
         _reset(working)
+
+
+def resolve_all_to_all(working: Working) -> None:
+    """The runner megamoe is another name of the all-to-all backend (0.5.18 and later)."""
+    names = ("moe_runner_backend", "moe_a2a_backend")
+    if working.in_versions("<0.5.18"):
+        return
+    with working.deciding(*names):
+        if working.value("moe_runner_backend") == "megamoe":
+            source = "sglang 0.5.18 server_args.py:3790, 0.5.23 arg_groups/mega_moe_hook.py:259"
+            for name, value in zip(names, ("auto", "megamoe"), strict=True):
+                working.set(name, value, "megamoe is an all-to-all backend, not a runner", source)
 
 
 def _reset(working: Working) -> None:

@@ -18,7 +18,11 @@ from speclaunch.plan.resolution.fraction import resolve_long_contexts
 from speclaunch.plan.resolution.hybrid import resolve_hybrid
 from speclaunch.plan.resolution.memory import resolve_memory
 from speclaunch.plan.resolution.model_defaults import resolve_model_defaults
-from speclaunch.plan.resolution.parallel import divide_chunks, resolve_data_parallelism
+from speclaunch.plan.resolution.parallel import (
+    divide_chunks,
+    resolve_all_to_all,
+    resolve_data_parallelism,
+)
 from speclaunch.plan.resolution.parameters import resolve_parameters
 from speclaunch.plan.resolution.prefill_sizes import settle_prefill_graphs
 from speclaunch.plan.resolution.schedule import (
@@ -42,6 +46,7 @@ def run(working: Working) -> None:
     resolve_device(working)
     resolve_algorithm(working)
     resolve_draft(working)
+    resolve_all_to_all(working)
     if working.in_versions(OWN_ARGUMENT):
         resolve_data_parallelism(working)  # it is rewritten first of all
     if working.in_versions(">=0.5.14"):

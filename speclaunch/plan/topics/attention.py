@@ -13,6 +13,8 @@ DRAFT = "speculative_draft_attention_backend"
 RENAMED = {"compressed": "dsv4", "tokenspeed_mla": "cutedsl_mla"}
 """Older names of backends (`_handle_deprecated_args`, 0.5.23 arg_groups/serving_hook.py:305)."""
 RENAMED_IN = ">=0.5.23"
+RENAMED_EARLY, RENAMED_EARLY_IN = ("compressed",), ">=0.5.12"
+"""Those of them that an earlier release replaces, too (0.5.12.post1 server_args.py:1128)."""
 BEFORE_RENAMED = "<0.5.23"
 
 OWN_CPU_DEFAULTS = ">=0.4.10"

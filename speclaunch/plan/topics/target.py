@@ -27,6 +27,8 @@ def architecture_of(settings: Settings) -> str:
         raise UnknownValueError("the architecture of the target is not known")
     if found == "DeepseekV32ForCausalLM" and settings.in_versions("<0.5.12"):
         return "DeepseekV3ForCausalLM"  # 0.5.3 hf_transformers_utils.py:146 loads it so
+    if found == "Olmo3ForCausalLM":
+        return "Olmo2ForCausalLM"  # its class of both (0.5.4 and 0.5.23 configs/olmo3.py:59)
     return found
 
 

@@ -1,0 +1,1 @@
+"""What released engines refuse, read out of their own validation (`tools/refusals.py`)."""
