@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -35,14 +36,17 @@ from speclaunch.doctor.target import (
     is_cpu,
     is_elsewhere,
     judge_recipe,
+    known_python,
     target_of,
     versions_to_judge,
+    with_opinions,
+    with_other_roles,
 )
 from speclaunch.engine.canonical import value_of
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.engine.environment import unset_in
-from speclaunch.errors import LaunchError
+from speclaunch.errors import LaunchError, from_here
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.declared_gpus import AUTO, declare
 from speclaunch.facts.facts import UnknownFact
@@ -60,6 +64,9 @@ from speclaunch.rules.examine import Lookup
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
 
+if TYPE_CHECKING:
+    from speclaunch.asking.asker import Asker
+
 _DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 _ONLINE_SECONDS = 90.0
@@ -70,9 +77,13 @@ class Asked:
     """What was asked on the command line."""
 
     recipe: Recipe | None = None
+    whole: Recipe | None = None
+    """Of a recipe with several roles: all of it, where `recipe` is the one role."""
     versions: tuple[str, ...] = ()
     lookup: Lookup = field(default_factory=Lookup)
     """With the hardware that was given, if any was."""
+    asker: Asker | None = None
+    """Asks the engine itself about the recipe; None: nobody is asked."""
 
 
 def gather(asked: Asked, home: Path) -> tuple[MachineFacts, Judged | UnknownFact | None]:
@@ -135,6 +146,10 @@ def gather(asked: Asked, home: Path) -> tuple[MachineFacts, Judged | UnknownFact
         judge = partial(judge_recipe, recipe, versions, lookup, rules, os.environ)
         seconds = _ONLINE_SECONDS if lookup.online else SECONDS  # a disk may not answer
         judged = AtOnce(seconds).ask("the rules", judge).get()
+        if isinstance(judged, Judged) and asked.whole is not None:
+            judged = with_other_roles(judged, asked.whole, asked.lookup, rules)
+        if isinstance(judged, Judged) and asked.asker is not None:
+            judged = with_opinions(judged, asked.asker, recipe, known_python(runtime))
     target = target_of(
         recipe,
         judged.plan if isinstance(judged, Judged) else None,
@@ -164,8 +179,7 @@ def _called(recipe: Recipe) -> str:
     """How the recipe is named in another command: ours by name, others by path."""
     if recipe.path.parent == recipes_dir().resolve():
         return recipe.path.stem
-    here = Path.cwd()
-    return str(recipe.path.relative_to(here) if recipe.path.is_relative_to(here) else recipe.path)
+    return from_here(recipe.path)
 
 
 def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath, ...]:

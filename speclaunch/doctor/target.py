@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.doctor.machine_facts import Target
 from speclaunch.engine.catalogue import UnknownVersion, held_versions, resolve_version
@@ -13,6 +14,7 @@ from speclaunch.engine.command import spell
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.facts.engines import declared
 from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.facts.runtime import Runtime
 from speclaunch.lint.ignores import unsilenced
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.placement import gpus_needed
@@ -25,6 +27,9 @@ from speclaunch.rules.examine import Examined, Lookup, examine
 from speclaunch.rules.finding import Finding, Unjudged
 from speclaunch.rules.interface import Rule
 
+if TYPE_CHECKING:
+    from speclaunch.asking.asker import Asker
+
 _CPU = "cpu"
 
 
@@ -36,6 +41,8 @@ class Judged:
     findings: tuple[Finding, ...]
     unjudged: tuple[Unjudged, ...]
     versions: tuple[str, ...]
+    examined: tuple[Examined, ...] = ()
+    """By version, for whoever asks further."""
 
 
 def is_cpu(recipe: Recipe) -> bool:
@@ -96,7 +103,39 @@ def judge_recipe(
         tuple(unsilenced(findings, recipe.path)),
         tuple(dict.fromkeys(unjudged)),
         versions,
+        tuple(examined),
     )
+
+
+def with_other_roles(
+    judged: Judged, whole: Recipe, lookup: Lookup, rules: tuple[Rule, ...]
+) -> Judged:
+    """With what the roles of a recipe say of each other, at each version."""
+    from speclaunch.lint.role_findings import findings_across  # noqa: PLC0415  few have roles
+
+    more = [
+        one for version in judged.versions for one in findings_across(whole, version, lookup, rules)
+    ]
+    return replace(judged, findings=(*judged.findings, *more))
+
+
+def with_opinions(judged: Judged, asker: Asker, recipe: Recipe, python: Path | None) -> Judged:
+    """With what the engines themselves say, each about its own version. Raises NoJudgeError."""
+    from speclaunch.lint.second_opinion import second_opinion  # noqa: PLC0415
+
+    findings, unjudged = list(judged.findings), list(judged.unjudged)
+    for one in judged.examined:
+        opinion = asker.opinion(one.plan, python)
+        if opinion is not None:
+            more = second_opinion(opinion, one.plan, one.judgement.findings)
+            findings += unsilenced(more.findings, recipe.path)
+            unjudged += more.unjudged
+    return replace(judged, findings=tuple(findings), unjudged=tuple(dict.fromkeys(unjudged)))
+
+
+def known_python(runtime: object) -> Path | None:
+    """The interpreter of an engine that was found."""
+    return runtime.interpreter if isinstance(runtime, Runtime) else None
 
 
 def target_of(

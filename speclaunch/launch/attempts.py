@@ -102,7 +102,7 @@ class Launching:
             if isinstance(step, Conclusion):
                 return step
             changes, rung, pause = step
-            self.observer.failed(_why(outcome, attempt.diagnosis))
+            self.observer.failed(why_it_failed(outcome, attempt.diagnosis))
             if pause:
                 self.observer.waiting(pause)
             if self.interrupts.wait(pause):
@@ -118,7 +118,7 @@ class Launching:
         order: Order,
     ) -> Attempt:
         diagnosis = None
-        if _failed(outcome):
+        if failed(outcome):
             diagnosis = self.diagnose(
                 read_log(order.log), version=self.version, exit_code=outcome.engine_exit_code
             )
@@ -130,7 +130,7 @@ class Launching:
         self, attempt: Attempt, outcome: EngineOutcome, order: Order
     ) -> Conclusion | tuple[Mapping[str, Any], Rung | None, float]:
         """The changes, the rung and the pause before the next attempt, or the end."""
-        if not _failed(outcome) or _unfit(outcome):
+        if not failed(outcome) or _unfit(outcome):
             return self._conclude(outcome, order, attempt.diagnosis)
         lasted = attempt.served or any(attempt.changes == one for one in self._proven)
         again: Again | GiveUp | None = self.policy.ended(self.clock()) if lasted else None
@@ -179,7 +179,7 @@ class Launching:
         return Conclusion(outcome, order.log, diagnosis, explanation, tuple(self._attempts))
 
 
-def _failed(outcome: EngineOutcome) -> bool:
+def failed(outcome: EngineOutcome) -> bool:
     """Whether it ended otherwise than it should."""
     if outcome.ending is Ending.DIED:
         return outcome.engine_exit_code != 0
@@ -196,7 +196,7 @@ def _of_memory(attempt: Attempt) -> bool:
     return diagnosis is not None and diagnosis.cause is not None and diagnosis.cause.memory
 
 
-def _why(outcome: EngineOutcome, diagnosis: Diagnosis | None) -> str:
+def why_it_failed(outcome: EngineOutcome, diagnosis: Diagnosis | None) -> str:
     """Why an attempt ended, in a line."""
     if diagnosis is not None and diagnosis.cause is not None:
         return f"{diagnosis.cause.title}: {diagnosis.line or outcome.reason or ''}".rstrip(": ")

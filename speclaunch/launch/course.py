@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.errors import ExitCode, LaunchError
 from speclaunch.launch import last_good
@@ -27,6 +27,9 @@ from speclaunch.launch.restart import RestartPolicy
 from speclaunch.launch.runs import prune
 from speclaunch.launch.start import EngineCommand, Planner, Start
 from speclaunch.launch.supervisor import Ending, EngineOutcome, Order
+
+if TYPE_CHECKING:
+    from speclaunch.launch.agreement.group import Group
 
 
 class Course:
@@ -56,7 +59,11 @@ class Course:
                 prune(start.settings.keep_runs, start.directory.parent)
             journal = Journal(start.directory, start.about, start.secrets)
             try:
-                conclusion = self._launch(shown, journal, interrupts)
+                try:
+                    conclusion = self._launch(shown, journal, interrupts)
+                finally:
+                    with contextlib.suppress(OSError):
+                        (start.directory / "secrets.yaml").unlink()
             except BaseException as error:
                 failed = isinstance(error, LaunchError)
                 code = ExitCode.FAILED if failed else ExitCode.INTERNAL
@@ -81,6 +88,8 @@ class Course:
         )
         for text in start.announced:
             recorded.note(text)
+        if start.group is not None:
+            return self._agree(start.group, recorded, journal, interrupts)
         launching = Launching(
             order=lambda number, changes: self._order(recorded, number, changes),
             diagnose=self._planner.diagnose,
@@ -92,11 +101,33 @@ class Course:
             max_attempts=start.max_attempts,
             ended=lambda attempt, outcome: self._ended(journal, attempt, outcome),
         )
-        try:
-            return launching.run(start.changes, start.rung)
-        finally:
-            with contextlib.suppress(OSError):
-                (start.directory / "secrets.yaml").unlink()
+        return launching.run(start.changes, start.rung)
+
+    def _agree(
+        self,
+        group: Group,
+        recorded: RecordingObserver,
+        journal: Journal,
+        interrupts: Interrupts,
+    ) -> Conclusion:
+        """The same as one of several ranks."""
+        from speclaunch.launch.agreement.ranks import RankLaunching  # noqa: PLC0415 - few need it
+
+        start = self._start
+        return RankLaunching(
+            group=group,
+            order=lambda number, changes: self._order(recorded, number, changes),
+            diagnose=self._planner.diagnose,
+            version=start.version,
+            observer=recorded,
+            interrupts=interrupts,
+            log=start.directory / "engine-1.log",
+            ladder=self._planner.next_step if start.recovers else None,
+            max_attempts=start.max_attempts,
+            max_returns=start.settings.restart.limit,
+            smoke=start.smoke,
+            ended=lambda attempt, outcome: self._ended(journal, attempt, outcome),
+        ).run()
 
     def _command(self, changes: Mapping[str, Any]) -> EngineCommand:
         for known, command in self._commands:
@@ -123,12 +154,13 @@ class Course:
             private_files=(command.secrets_file[0],) if command.secrets_file else (),
             smoke=start.smoke,
             watch=command.watch,
+            worker=start.worker,
         )
 
     def _served(self, journal: Journal, changes: Mapping[str, Any]) -> None:
         journal.served(changes, self._command(changes).recipe_diff)
         tokens = journal.document["attempts"][-1]["tokens"]
-        if self._start.recovers:
+        if self._start.recovers and self._start.group is None:
             name = self._start.directory.name
             last_good.remember(self._start.memory_key, changes, name, tokens)
 
@@ -141,7 +173,8 @@ class Course:
             attempt.diagnosis,
         )
         cause = attempt.diagnosis.cause if attempt.diagnosis is not None else None
-        if cause is not None and cause.memory and attempt.changes:
+        alone = self._start.group is None
+        if alone and cause is not None and cause.memory and attempt.changes:
             # Only what failed: another start (`--fresh`, recovery off) says nothing of it.
             last_good.forget(self._start.memory_key, attempt.changes)
 

@@ -6,9 +6,11 @@ stops the engine. It adopts every orphan below it (PR_SET_CHILD_SUBREAPER), so t
 engine started is left, not even what moved into a session of its own. Should the guard itself be
 killed, the engine's parent is killed with it (PR_SET_PDEATHSIG).
 
-Protocol. Standard input: one JSON line (`Order`), then `stop` or `kill` lines; end of file is
-`stop`. Standard output: JSON lines `{"pid": n}`, `{"log_error": "…"}`, `{"exit": n}`; an exit code
-below zero is the number of the signal that ended the engine.
+Protocol. Standard input: one JSON line (`Order`), then `stop`, `kill` or `until SECONDS` lines; end
+of file is `stop`. `until` is a lease (`boot_seconds`): an engine that belongs to several hosts is
+killed then, even where speclaunch itself hangs, unless a later one was told. Standard output: JSON
+lines `{"pid": n}`, `{"log_error": "…"}`, `{"exit": n}`; an exit code below zero is the number of
+the signal that ended the engine.
 """
 
 from __future__ import annotations
@@ -194,6 +196,8 @@ class Guard:
         self._log = Log(order["log"], order["secrets"], order["log_max_bytes"], order["log_keep"])
         self._private: list[str] = order["private_files"]
         self._deadline: float | None = None
+        self._until: float | None = order.get("until")
+        self._told: bytes = b""
         self._told_error: str | None = None
         adopt_orphans()
         me = os.getpid()
@@ -243,7 +247,8 @@ class Guard:
             code = reap().get(self._pid)
             if code is not None:
                 return self._finish(code)
-            if self._deadline is not None and time.monotonic() >= self._deadline:
+            over = self._deadline is not None and time.monotonic() >= self._deadline
+            if over or (self._until is not None and boot_seconds() >= self._until):
                 self._kill()
 
     def stop(self) -> None:
@@ -259,20 +264,27 @@ class Guard:
                 pass
 
     def _patience(self) -> float | None:
-        if self._deadline is None:
-            return None
-        return max(0.0, min(self._deadline - time.monotonic(), 1.0))
+        left = [] if self._deadline is None else [self._deadline - time.monotonic()]
+        if self._until is not None:
+            left.append(self._until - boot_seconds())
+        return max(0.0, min([*left, 1.0])) if left else None
 
     def _obey(self) -> bool:
-        orders = os.read(0, _CHUNK)
-        if b"kill" in orders:
-            self._kill()
-        else:
-            self.stop()  # told to, or speclaunch is gone
-        return bool(orders)
+        said = os.read(0, _CHUNK)
+        *orders, self._told = (self._told + said).split(b"\n")
+        for order in orders:
+            if order.startswith(b"until "):
+                self._until = float(order[len(b"until ") :])
+            elif order == b"kill":
+                self._kill()
+            else:
+                self.stop()
+        if not said:
+            self.stop()  # speclaunch is gone
+        return bool(said)
 
     def _kill(self) -> None:
-        self._deadline = float("inf")
+        self._deadline, self._until = float("inf"), None
         for pid in descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -298,6 +310,13 @@ class Guard:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         return code
+
+
+def boot_seconds() -> float:
+    """Seconds of a clock that never jumps, and goes on while the machine sleeps."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
 
 
 def say(message: dict[str, Any]) -> None:

@@ -29,8 +29,14 @@ _VERSION = 2
 """1 had one entry a file, at the top of the document, and the recipe's name in the digest."""
 _ENTRIES = 4
 _FILES = 256
-_NOT_MEMORY = frozenset({"host", "port", "served_model_name", "nccl_port"})
+_NOT_MEMORY = frozenset(
+    {"host", "port", "served_model_name", "nccl_port", "node_rank", "dist_init_addr"}
+)
 """Server arguments that do not decide whether the memory is enough."""
+_NOT_MEMORY_VARIABLES = frozenset(
+    {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "SGLANG_HOST_IP", "HOST_IP"}
+)
+"""Variables that name the network of one host."""
 
 
 @record
@@ -58,7 +64,11 @@ def key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
         for name, value in deployment.args.items()
         if value is not None and canonical(name) not in _NOT_MEMORY and not is_secret_argument(name)
     }
-    env = {n: v for n, v in deployment.engine.env.items() if not is_secret_variable(n)}
+    env = {
+        name: value
+        for name, value in deployment.engine.env.items()
+        if not is_secret_variable(name) and name not in _NOT_MEMORY_VARIABLES
+    }
     machine: list[Any] = []
     if hardware is not None:
         gpus = [(gpu.name, gpu.memory_bytes) for gpu in hardware.gpus]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from speclaunch.asking.at_hand import interpreter
+from speclaunch.asking.mode import Ask
 from speclaunch.errors import Problem, SpeclaunchError
 from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.facts.hardware_probe import probe_hardware
@@ -14,13 +17,24 @@ from speclaunch.launch.foresight import foresee
 from speclaunch.launch.prepare import Prepared
 from speclaunch.launch.session import Session
 from speclaunch.lint.ignores import unsilenced
+from speclaunch.plan.plan import Plan
 from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
-from speclaunch.rules.examine import Lookup, examine
+from speclaunch.rules.examine import Examined, Lookup, examine
 from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.interface import Rule
 
+if TYPE_CHECKING:
+    from speclaunch.asking.asker import Asker
+
 _MISFIT = "SPL711"
+_CHEAP_S = 5.0
+"""An engine is asked before its start where that costs less than this, or than a third of it."""
+_LEAST_START_S = 20.0
+"""Of a start without weights: imports, processes, graphs. The tiny models of the CPU engine take
+about this on an idle machine."""
+_READ_BYTES_A_SECOND = 2e9
+"""Of weights, from a quick disk."""
 
 
 def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
@@ -72,13 +86,55 @@ class PreflightResult:
 
 
 def preflight(
-    prepared: Prepared, found: Lookup, rules: Iterable[Rule], absent: Iterable[Problem] = ()
+    prepared: Prepared,
+    found: Lookup,
+    rules: Iterable[Rule],
+    absent: Iterable[Problem] = (),
+    asker: Asker | None = None,
 ) -> PreflightResult:
-    """What the rules find in a recipe, but for what its own comments silence."""
-    judgement = examine(prepared.request(os.environ), found, rules).judgement
-    findings = unsilenced(judgement.findings, prepared.recipe.path)
+    """What the rules find in a recipe, and the engine that will be started, but for what its own
+    comments silence. Raises NoJudgeError where the engine must be asked, and cannot be."""
+    examined = examine(prepared.request(os.environ), found, rules)
+    told = examined.judgement.findings
+    if asker is not None:
+        told += _asked_first(prepared, examined, asker)
+    findings = unsilenced(told, prepared.recipe.path)
     shown = tuple(one for one in findings if one.severity is not Severity.INFO)
     return PreflightResult(prepared.recipe.deployment.name, shown, tuple(absent))
+
+
+def with_other_roles(
+    found: PreflightResult, whole: Recipe, prepared: Prepared, lookup: Lookup, rules: Iterable[Rule]
+) -> PreflightResult:
+    """With what the roles of a recipe say of each other: one that does not fit the others does not
+    serve with them."""
+    from speclaunch.lint.role_findings import findings_across  # noqa: PLC0415  few have roles
+
+    told = findings_across(whole, prepared.catalogue.version, lookup, rules)
+    more = tuple(one for one in told if one.severity is not Severity.INFO)
+    return replace(found, findings=(*found.findings, *more))
+
+
+def _asked_first(prepared: Prepared, examined: Examined, asker: Asker) -> tuple[Finding, ...]:
+    """What the engine itself refuses, where asking is cheap beside its start."""
+    from speclaunch.lint.second_opinion import second_opinion  # noqa: PLC0415  asked by few
+
+    wanted = asker.wanted(examined.plan, interpreter(prepared.python))
+    if wanted is None:
+        return ()
+    opinion = asker.known(wanted)
+    if opinion is None:
+        seconds = _start_seconds(examined.plan)
+        if asker.mode is Ask.AUTO and asker.cost(wanted) > max(_CHEAP_S, seconds / 3):
+            return ()
+        opinion = asker.opinion_on(wanted)
+    return second_opinion(opinion, examined.plan, examined.judgement.findings).findings
+
+
+def _start_seconds(plan: Plan) -> float:
+    """How long a start takes at the least: what every engine does, and its weights."""
+    told = (one.told("weight_bytes") for one in plan.facts.checkpoints)
+    return _LEAST_START_S + sum(size or 0 for size in told) / _READ_BYTES_A_SECOND
 
 
 def absent_paths(prepared: Prepared) -> list[Problem]:

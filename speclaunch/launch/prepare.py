@@ -187,7 +187,8 @@ def new_run_dir(recipe: Recipe) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for attempt in range(100):
         suffix = f"-{attempt}" if attempt else ""
-        path = parent / f"{stamp}-{recipe.deployment.name}{suffix}"
+        name = recipe.deployment.name.replace("/", "-")  # that of a role: NAME/ROLE
+        path = parent / f"{stamp}-{name}{suffix}"
         try:
             path.mkdir(parents=True, mode=0o700)
         except FileExistsError:

@@ -76,12 +76,14 @@ class EngineProcess:
         private_files: Sequence[Path] = (),
         log_max_bytes: int = 256_000_000,
         log_keep: int = 3,
+        until: float | None = None,
     ) -> None:
         """Start `argv` with exactly `env`; its output goes to the file `log`.
 
         Beyond `log_max_bytes` the log is put aside as `….1`; `log_keep` of those are kept.
         `secrets` are blotted out of the log; `private_files` are deleted when the engine has ended,
-        even if speclaunch was killed.
+        even if speclaunch was killed. At `until` (`guard.boot_seconds`) it is killed, unless
+        `extend` says otherwise before.
 
         Raises LaunchError when the interpreter cannot be run.
         """
@@ -103,7 +105,9 @@ class EngineProcess:
             "grace_seconds": grace_seconds,
             "secrets": list(secrets),
             "private_files": [str(path) for path in private_files],
+            "until": until,
         }
+        self._until = until
         self._send(json.dumps(order) + "\n")
 
     def __enter__(self) -> EngineProcess:
@@ -166,6 +170,12 @@ class EngineProcess:
     def kill(self) -> None:
         """End the engine at once."""
         self._send("kill\n")
+
+    def extend(self, until: float) -> None:
+        """It may run until then, even if nothing more is heard of us."""
+        if until != self._until and self.running:
+            self._until = until
+            self._send(f"until {until!r}\n")
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end of the engine; whether it came in time."""

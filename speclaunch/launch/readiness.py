@@ -12,7 +12,7 @@ from speclaunch.launch.verify import Verification, verify
 
 if TYPE_CHECKING:
     from speclaunch.engine.command import Spelling
-    from speclaunch.recipe.schema import VerificationSection as Settings
+    from speclaunch.recipe.launch_schema import VerificationSection as Settings
 
 _HEALTH_SECONDS = 0.2
 """How often a starting engine is asked."""
@@ -25,9 +25,12 @@ class Prober(threading.Thread):
         self,
         address: Address,
         asked: Spelling,
-        settings: Settings,
+        settings: Settings | None,
         stranger: Callable[[], str | None],
     ) -> None:
+        """Without `settings` nothing is checked: a rank that serves no requests answers `/health`
+        once its part of the model is loaded, and nothing else (0.5.23 utils/common.py
+        `launch_dummy_health_check_server`)."""
         super().__init__(name="speclaunch-prober", daemon=True)
         self._address, self._asked, self._settings = address, asked, settings
         self._stop_asked = threading.Event()
@@ -48,7 +51,7 @@ class Prober(threading.Thread):
             if self.stranger is not None:
                 return
             self.healthy.set()
-            if self._settings.enabled:
+            if self._settings is not None and self._settings.enabled:
                 self.verification = verify(client, self._asked, self._settings)
         self.done.set()
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from speclaunch.errors import LaunchError
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Vendor
 from speclaunch.launch import journal_header, last_good
+from speclaunch.launch.agreement.group import Group, group_of, is_left_alone, nodes_of
 from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.foresight import foresee
 from speclaunch.launch.prepare import Prepared, secrets_of
@@ -58,7 +59,7 @@ class Session:
     def ladder(self) -> Ladder | None:
         """The ladder of the recipe's `recovery` section; None where that is off."""
         settings = self.prepared.recipe.deployment.recovery
-        if settings.policy == "off":
+        if not self.recovers:
             return None
         from speclaunch.launch.ladder.ladder import Ladder as Steps  # noqa: PLC0415
 
@@ -69,12 +70,18 @@ class Session:
     @property
     def recovers(self) -> bool:
         """Whether other settings are tried when the memory is not enough."""
-        return self.prepared.recipe.deployment.recovery.policy != "off"
+        is_on = self.prepared.recipe.deployment.recovery.policy != "off"
+        return is_on and not self.is_alone
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is one of several hosts that agree on nothing, and so must not recover."""
+        return is_left_alone(self.prepared.recipe.deployment)
 
     def forecast(self) -> tuple[tuple[Rung, ...], str]:
         """What would be tried if start after start ran out of memory, and how that would end."""
         if not self.recovers:
-            return (), "recovery is off: a failed start is not retried"
+            return (), self._why_not()
         from speclaunch.launch.ladder.forecast import outlook  # noqa: PLC0415
 
         settings = self.prepared.recipe.deployment.recovery
@@ -91,7 +98,9 @@ class Session:
         """What to begin with, where the settings as they are written are predicted to fail and
         nothing is known to have served; None where they are begun with."""
         recovery = self.prepared.recipe.deployment.recovery
-        if self.as_written or recovery.policy != "budget" or self.known_good() is not None:
+        if self.as_written or self.is_alone or recovery.policy != "budget":
+            return None
+        if self.known_good() is not None:
             return None
         found = foresee(recovery, self.plan_with)
         rung = None if found is None else found.rung
@@ -101,6 +110,14 @@ class Session:
                 return rung
         return None
 
+    def _why_not(self) -> str:
+        if self.is_alone:
+            return (
+                "a failed start is not retried: ranks of several hosts recover together, with "
+                "launch.agreement.directory"
+            )
+        return "recovery is off: a failed start is not retried"
+
     @property
     def attempts_allowed(self) -> int:
         """Engine starts before one serves."""
@@ -108,9 +125,9 @@ class Session:
 
     def known_good(self) -> last_good.LastGood | None:
         """What served for this recipe on this engine and hardware before, if that may be used."""
-        recovery = self.prepared.recipe.deployment.recovery
-        if self.fresh or recovery.policy == "off":
-            return None
+        shared = self.prepared.recipe.deployment.launch.agreement.directory is not None
+        if self.fresh or shared or not self.recovers:
+            return None  # ranks that agree have a memory in common
         return last_good.recall(self._key)
 
     def run(self, shown: LaunchObserver) -> Conclusion:
@@ -128,6 +145,7 @@ class Session:
         if rung is not None:
             announced = self._foreseen_in_words(rung)
         changes = known if rung is None else rung.changes
+        rank, _ = nodes_of(deployment.args)
         return Start(
             name=deployment.name,
             version=prepared.version,
@@ -151,6 +169,23 @@ class Session:
             weight_bytes=(_weight_bytes(self.facts.target), _weight_bytes(self.facts.draft)),
             smoke=self.smoke,
             for_good=self.for_good,
+            worker=rank > 0,
+            group=self._group(changes),
+        )
+
+    def _group(self, begin: Mapping[str, Any]) -> Group | None:
+        """The ranks that agree with this one. Raises LaunchError."""
+        deployment, hardware = self.prepared.recipe.deployment, self.facts.hardware
+        group = group_of(deployment.launch.agreement, deployment.args, os.environ)
+        if group is None:
+            return None
+        # Not by its memory to the byte: that differs between hosts of one kind.
+        machine = "" if hardware is None else f"{hardware.name}:{hardware.count}"
+        return replace(
+            group,
+            key=f"{last_good.key(deployment, self.prepared.version, None)} {machine}",
+            begin=begin,
+            fresh=self.fresh or not self.recovers,
         )
 
     def command(self, changes: Mapping[str, Any]) -> EngineCommand:

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from speclaunch.engine.command import Spelling
     from speclaunch.launch.address import Address
+    from speclaunch.launch.agreement.group import Group
     from speclaunch.launch.attempt import Attempt, Rung
     from speclaunch.launch.diagnosis.interface import Diagnosis
-    from speclaunch.recipe.schema import Launch
+    from speclaunch.recipe.launch_schema import Launch
 
     Section = TypeVar("Section", bound=BaseModel)
 
@@ -104,6 +105,10 @@ class Start:
     """What the spelling of the arguments has to say."""
     command_json: Mapping[str, Any] = field(default_factory=dict)
     """The command for programs that read our output, without secrets."""
+    worker: bool = False
+    """Whether it is a rank that serves no requests: of `nnodes`, all but the first."""
+    group: Group | None = None
+    """The ranks that have to agree; None where it is alone."""
     weight_bytes: tuple[int | None, int | None] = (None, None)
     """Of target and draft, where they are known."""
     smoke: bool = False

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from speclaunch.launch.address import Address
 from speclaunch.launch.engine_probe import EngineProbe, stopped_process
@@ -27,13 +27,24 @@ from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.engine.command import Spelling
-    from speclaunch.recipe.schema import Launch
+    from speclaunch.recipe.launch_schema import Launch
 
 _STARTING_SECONDS = 0.1
 """How often a starting engine is looked at."""
 _SERVING_SECONDS = 1.0
 _DYING_SECONDS = 3.0
 """How long an engine may take to end after a generation that it did not answer."""
+
+
+class Lease(Protocol):
+    """Whether the engine may run, where that is not for this process alone to say."""
+
+    @property
+    def until(self) -> float:
+        """When it must have ended if nothing more is heard (`guard.boot_seconds`)."""
+
+    def recalled(self) -> str | None:
+        """Why it has to stop now; None where it may go on."""
 
 
 @record
@@ -53,6 +64,9 @@ class Order:
     """Stop as soon as the engine was checked."""
     watch: bool = True
     """Whether it is an engine that generates whenever it is asked to."""
+    worker: bool = False
+    """Whether it is a rank that serves no requests: of `nnodes`, all but the first."""
+    lease: Lease | None = None
 
 
 class Ending(StrEnum):
@@ -67,6 +81,8 @@ class Ending(StrEnum):
     STOPPED = "stopped"
     """It was serving, and was stopped because we were asked to (SIGTERM, or a smoke test)."""
     INTERRUPTED = "interrupted"
+    RECALLED = "recalled"
+    """It was stopped because the ranks of the deployment agreed on something else."""
 
 
 @record
@@ -110,6 +126,7 @@ def supervise(
                 private_files=order.private_files,
                 log_max_bytes=int(order.settings.log.max_mb * 1e6),
                 log_keep=order.settings.log.keep,
+                until=None if order.lease is None else order.lease.until,
             )
         )
         run = _Run(order, observer, noted, engine)
@@ -151,7 +168,7 @@ class _Run:
         prober = Prober(
             address,
             self._order.asked,
-            self._order.settings.verify,
+            None if self._order.worker else self._order.settings.verify,
             lambda: stranger(address.port, self._engine.pids()),
         )
         prober.start()
@@ -186,7 +203,8 @@ class _Run:
         self._tell(lambda o: o.ready(self._verification, seconds))
         if self._verification is not None and not self._verification.ok:
             return self._stop(Ending.FAILED, "; ".join(self._verification.problems))
-        if self._order.smoke:
+        # a worker ends with the first rank, and ranks that agree end together
+        if self._order.smoke and not self._order.worker and self._order.lease is None:
             return self._stop(Ending.STOPPED, None)
         return None
 
@@ -203,6 +221,9 @@ class _Run:
                 return self._stop(Ending.INTERRUPTED if interrupted else Ending.STOPPED, None)
             if self._watchdog is not None and self._watchdog.hung and self._engine.running:
                 return self._stop(Ending.HUNG, self._watchdog.hung)
+            recalled = self._recalled()
+            if recalled is not None:
+                return recalled
         self._read_log()
         return self._end(Ending.DIED, self._why_it_ended())
 
@@ -218,7 +239,7 @@ class _Run:
     def _watch(self) -> None:
         settings = self._order.settings.watchdog
         generated = self._verification is not None and self._verification.generation is not None
-        if settings.enabled and self._order.watch:
+        if settings.enabled and self._order.watch and not self._order.worker:
             self._watchdog = Watchdog(
                 settings,
                 EngineProbe(self._order.address),
@@ -257,6 +278,9 @@ class _Run:
     def _failed_start(self, holder: str | None) -> EngineOutcome | None:
         if self._interrupts.received:
             return self._stop(Ending.INTERRUPTED, None)
+        recalled = self._recalled()
+        if recalled is not None:
+            return recalled
         if not self._engine.running:
             self._read_log()
             return self._end(Ending.FAILED, self._why_it_ended())
@@ -272,6 +296,14 @@ class _Run:
             )
         return None
 
+    def _recalled(self) -> EngineOutcome | None:
+        lease = self._order.lease
+        if lease is None or not self._engine.running:
+            return None
+        self._engine.extend(lease.until)
+        why = lease.recalled()
+        return None if why is None else self._stop(Ending.RECALLED, why)
+
     def _stop(self, ending: Ending, reason: str | None) -> EngineOutcome:
         """End the engine; a second Ctrl-C or SIGTERM ends its grace time."""
         self._tell(lambda o: o.stopping(reason or ""))
@@ -281,6 +313,8 @@ class _Run:
         while self._engine.running and time.monotonic() < deadline:
             self._engine.poll(_STARTING_SECONDS, wake=self._interrupts.wake)
             self._read_log()
+            if self._order.lease is not None:
+                self._engine.extend(self._order.lease.until)
             if len(self._interrupts.received) > before:
                 self._engine.kill()
         self._engine.close()

@@ -42,6 +42,26 @@ def test_without_sglang_its_import_fails_as_usual() -> None:
     assert run(sys.executable, code, environment) == "No module named 'sglang'"
 
 
+def test_memory_of_a_gpu_is_the_hosts_to_nixl(tmp_path: Path) -> None:
+    package = tmp_path / "nixl_cu12"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "_api.py").write_text(
+        "class nixl_agent:\n"
+        "    def __init__(self, name, backend=None):\n"
+        "        self.name, self.backend = name, backend\n"
+        "        self.nixl_mems = {'VRAM': 'gpu', 'DRAM': 'host'}\n"
+    )
+    code = (
+        "from nixl_cu12._api import nixl_agent\n"
+        "one = nixl_agent('a', backend='UCX'); print(one.name, one.backend, one.nixl_mems['VRAM'])"
+    )
+    path = f"{SHIM}{os.pathsep}{tmp_path}"
+    for engine, memory in (("0", "gpu"), ("1", "host")):
+        environment = {"PYTHONPATH": path, "SGLANG_USE_CPU_ENGINE": engine}
+        assert run(sys.executable, code, environment) == f"a UCX {memory}"
+
+
 @pytest.mark.e2e
 def test_the_engine_sees_the_platform_it_needs(
     cpu_engine: CpuEngine, cpu_environment: dict[str, str]

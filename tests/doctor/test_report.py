@@ -159,6 +159,7 @@ def test_the_json_of_a_recipe() -> None:
         "message",
         "why",
         "fix",
+        "applicability",
         "path",
         "line",
         "column",

@@ -6,6 +6,9 @@ as `python -m sglang.launch_server …`, with the behaviour in FAKE_BEHAVIOUR.
 
 `engine` is the whole thing: a scheduler and a detokenizer that each generation goes through, so that
 killing or stopping any of them has the consequence that it has for the real engine.
+
+One of several nodes (FAKE_NODES: their number, its rank, the address where they meet) behaves as
+the real one was seen to (`nodes.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +21,10 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # it is run by its path
+import nodes
 
 STAMP = "[2026-11-21 02:16:12]"
 START = (
@@ -123,7 +130,10 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def do_GET(self) -> None:
-        if self.path in ("/metrics", "/v1/loads", "/get_load"):
+        if self.behaviour == "worker":  # utils/common.py launch_dummy_health_check_server
+            known = self.path in ("/health", "/ping", "/health_generate")
+            self.answer({} if known else {"detail": "Not Found"}, 200 if known else 404)
+        elif self.path in ("/metrics", "/v1/loads", "/get_load"):
             self.answer({}, 404)
         elif self.path == "/server_info":
             info = INFO | json.loads(os.environ.get("FAKE_INFO", "{}"))
@@ -183,6 +193,8 @@ def main() -> None:
         work(sys.argv[2])
         return
     behaviour, port = sys.argv[1], int(sys.argv[2])
+    if "FAKE_LOCKS" in os.environ:
+        nodes.hold_settings(sys.argv[3])
     if len(sys.argv) > 3:
         fail_for_memory(float(sys.argv[3]))
     if behaviour == "bad-flag":
@@ -230,6 +242,7 @@ def main() -> None:
         workers = [Worker("scheduler"), Worker("detokenizer")]
 
         def end(*_: object) -> None:
+            nodes.stop_all()
             for worker in workers:
                 worker.process.kill()
             os._exit(0)
@@ -238,10 +251,14 @@ def main() -> None:
         for worker in workers:
             threading.Thread(target=worker.watch, args=(workers,), daemon=True).start()
         Handler.workers = tuple(workers)
+    if os.environ.get("FAKE_NODES", "1").split()[0] != "1":
+        behaviour = nodes.join(behaviour, say, float(sys.argv[3]))
     pause = float(os.environ.get("FAKE_START_SECONDS", "0")) / len(START)
     for line in START:
         say(line)
         time.sleep(pause)
+    if behaviour == "worker":
+        say(f"{STAMP} Dummy health check server started in background thread at 127.0.0.1:{port}")
     say(f"the key is {os.environ.get('FAKE_API_KEY', '')}")
     Handler.behaviour = behaviour
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)

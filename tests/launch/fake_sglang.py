@@ -23,7 +23,11 @@ os.environ["FAKE_INFO"] = json.dumps(given)
 parser = argparse.ArgumentParser()
 parser.add_argument("--port")
 parser.add_argument("--mem-fraction-static", default="0.5")
+parser.add_argument("--nnodes", default="1")
+parser.add_argument("--node-rank", default="0")
+parser.add_argument("--dist-init-addr", default="")
 known, _ = parser.parse_known_args()
+os.environ["FAKE_NODES"] = f"{{known.nnodes}} {{known.node_rank}} {{known.dist_init_addr}}"
 sys.argv = [{fake!r}, os.environ.get("FAKE_BEHAVIOUR", "engine"), known.port,
             known.mem_fraction_static]
 runpy.run_path({fake!r}, run_name="__main__")

@@ -98,6 +98,16 @@ def test_the_gpus_that_are_locked(overrides: list[str], gpus: list[int]) -> None
     assert not any(name.startswith("gpu-") for name in shared)
 
 
+def test_one_host_of_several_recovers_with_the_others_or_not_at_all(tmp_path: Path) -> None:
+    hosts = ["++args.tp_size=16", "++args.nnodes=2", "recovery=default"]
+    assert session("recovery=default").recovers
+    alone = session(*hosts)
+    assert not alone.recovers and alone.ladder() is None and alone.foreseen() is None
+    assert "launch.agreement.directory" in alone.forecast()[1]
+    together = session(*hosts, f"launch.agreement.directory={tmp_path}")
+    assert together.recovers and together.ladder() is not None
+
+
 def test_gpus_that_are_not_known_are_not_locked() -> None:
     assert [n for n in session(gpus=0)._locks() if n.startswith("gpu-")] == []
 

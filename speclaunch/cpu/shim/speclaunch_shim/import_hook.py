@@ -77,9 +77,21 @@ def after_sglang() -> None:
     gc.enable()
 
 
+def nixl_hook(name: str) -> PreparedImport:
+    """For a module with NIXL's agent."""
+
+    def after() -> None:
+        from speclaunch_shim import nixl_memory
+
+        nixl_memory.install(name)
+
+    return PreparedImport(name, lambda _: None, after)
+
+
 def install() -> None:
     """Put the hooks in front of the import system."""
     sys.meta_path[:0] = [
         PreparedImport("torchvision", before_torchvision),
         PreparedImport("sglang", before_sglang, after_sglang),
+        *map(nixl_hook, ("nixl_cu12._api", "nixl_cu13._api")),
     ]

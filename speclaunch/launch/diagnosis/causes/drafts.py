@@ -111,6 +111,17 @@ CAUSES: tuple[Known, ...] = (
     ),
     Known(
         Cause(
+            name="target-without-shared-embedding",
+            title="this release cannot hand the target's embedding to a draft",
+            meaning="The target's class lacks `get_embed_and_head`.",
+            remedy="Use NGRAM or STANDALONE for this target, or a newer release.",
+            memory=False,
+            sources=("speculative/eagle_worker.py, pp_draft_embedding.py",),
+        ),
+        (raised(r"'\w{1,100}' object has no attribute 'get_embed_and_head'", rule="SPL434"),),
+    ),
+    Known(
+        Cause(
             name="draft-layers",
             title="an EAGLE3 draft with more than one layer",
             meaning="The engine's EAGLE3 draft classes have one layer.",

@@ -1,0 +1,21 @@
+"""Let prefill hand its KV cache to decode without a GPU, where NIXL is installed.
+
+SGLang registers the KV cache as ``VRAM`` (``srt/disaggregation/nixl/conn.py``
+``register_buffer_to_engine``), which UCX refuses for memory of the host: ``VRAM memory is detected
+as host by UCX``. On a CPU engine both words mean the memory of the host.
+"""
+
+import sys
+from typing import Any
+
+
+def install(name: str) -> None:
+    """Change the agent of this module, which has been imported."""
+    agent = sys.modules[name].nixl_agent
+    made = agent.__init__
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        self.nixl_mems["VRAM"] = self.nixl_mems["DRAM"]
+
+    agent.__init__ = init
