@@ -1,0 +1,1 @@
+"""Does speculation pay: engines started, loaded by their own generator, compared round by round."""

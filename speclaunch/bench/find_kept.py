@@ -1,0 +1,163 @@
+"""The comparisons that are kept: listed, found by name, read as certificates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from speclaunch.bench.kept_names import FILE, LAST, directory, kept_files
+from speclaunch.bench.schema import CertificateDocument
+from speclaunch.engine.nearest import suggest
+from speclaunch.errors import InputError, Problem, from_here
+from speclaunch.launch.atomic_files import read_json
+from speclaunch.record import record
+
+_LISTING = "`speclaunch bench ls` lists them"
+
+
+@record
+class KeptBench:
+    """A comparison on disk, as a list shows it."""
+
+    name: str
+    path: Path
+    updated: str
+    sides: tuple[str, ...]
+    rounds: int
+    result: dict[str, Any] | None
+
+    @property
+    def state(self) -> str:
+        """`interrupted`, `does not count`, what it shows, or `one server` that was alone."""
+        if self.result is None:
+            return "interrupted"
+        if not self.result.get("counts"):
+            return "does not count"
+        return str(self.result.get("claim") or "one server")
+
+
+def kept_benches() -> list[KeptBench]:
+    """All that can be read, the oldest first."""
+    return [found for path in kept_files() if (found := _kept(path)) is not None]
+
+
+def _kept(path: Path) -> KeptBench | None:
+    document = read_json(path)
+    if document is None or "rounds" not in document:
+        return None
+    about, rounds, result = (document.get(key) for key in ("about", "rounds", "result"))
+    sides = about.get("sides") if isinstance(about, dict) else None
+    return KeptBench(
+        path.parent.name,
+        path,
+        str(document.get("updated") or ""),
+        tuple(map(str, sides)) if isinstance(sides, list) else (),
+        len(rounds) if isinstance(rounds, list) else 0,
+        result if isinstance(result, dict) else None,
+    )
+
+
+def kept_documents() -> list[dict[str, Any]]:
+    """The documents of all that can be read, with the name of each; the oldest first."""
+    found = []
+    for path in kept_files():
+        document = read_json(path)
+        if document is not None:
+            found.append({**document, "name": path.parent.name})
+    return found
+
+
+def find_certificate(said: str) -> CertificateDocument:
+    """The certificate of a name, a directory, its bench.json, or a certificate as JSON.
+
+    Raises InputError where there is none, or it was not finished.
+    """
+    path = Path(said)
+    if path.is_file():
+        return read_certificate(path)
+    if (path / FILE).is_file():
+        return read_certificate(path / FILE)
+    if path.is_dir() and "/" in said:
+        raise InputError(Problem(f"{said}: not a comparison: it has no {FILE}", help=_LISTING))
+    if path.suffix == ".json" or "/" in said:
+        raise InputError(Problem(f"cannot read {said}: no such file or directory", help=_LISTING))
+    return read_certificate(_named(said))
+
+
+def _named(said: str) -> Path:
+    kept = kept_benches()
+    if not kept:
+        raise InputError(
+            Problem(
+                f"{said}: no comparison is kept in {directory()}",
+                help="speclaunch bench recipe=NAME measures one",
+            )
+        )
+    matches = [one for one in kept if one.name == said]
+    if said == LAST:
+        matches = [one for one in kept if one.result is not None] or kept[-1:]
+    if not matches:
+        # a recipe's name stands for the newest of it, as in `speclaunch runs show`
+        matches = [one for one in kept if _recipe(one.name) == said]
+        matches = [one for one in matches if one.result is not None] or matches
+    if matches:
+        return matches[-1].path
+    names = [*(one.name for one in kept), *(_recipe(one.name) for one in kept), LAST]
+    near = suggest(said, names)
+    raise InputError(Problem(f"{said}: no comparison of that name is kept", help=near or _LISTING))
+
+
+def _recipe(name: str) -> str:
+    """`cpu_ngram` of `20261123-101500-cpu_ngram`."""
+    return name.split("-", 2)[-1]
+
+
+def read_certificate(path: Path) -> CertificateDocument:
+    """The certificate of a file. Raises InputError."""
+    shown = from_here(path)
+    document = read_json(path)
+    if document is None:
+        raise InputError(Problem(f"cannot read {shown}: it is not a JSON document"))
+    if "rounds" in document and "result" in document:
+        rounds, document = document["rounds"], document["result"]
+        if document is None:
+            raise InputError(
+                Problem(
+                    f"{path.parent.name} was not finished: {len(rounds)} rounds are measured",
+                    help="the same `speclaunch bench` command goes on with it",
+                )
+            )
+    if document.get("baseline", "") is None:
+        raise InputError(
+            Problem(
+                f"{shown}: one server was measured alone, and nothing compared",
+                help="speclaunch bench --url URL --against url=URL compares two",
+            )
+        )
+    try:
+        found = CertificateDocument.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the document"
+        raise InputError(
+            Problem(
+                f"{shown}: not a certificate of `speclaunch bench`: {where}: {first['msg']}",
+                help="`speclaunch bench recipe=NAME --output-format json` writes one",
+            )
+        ) from error
+    return found
+
+
+def require_cells(said: str, found: CertificateDocument) -> None:
+    """Raises InputError where a measurement does not count, with the reasons."""
+    if found.counts and found.cells:
+        return
+    told = "; ".join(one.message for one in found.objections) or "it has no cells"
+    raise InputError(
+        Problem(
+            f"{said}: the measurement does not count: {told}",
+            help="measure it again: speclaunch bench … --fresh",
+        )
+    )

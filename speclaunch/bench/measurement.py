@@ -1,0 +1,189 @@
+"""What was measured: one request, one round of one side, all rounds of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from statistics import fmean, median
+from typing import Any
+
+from speclaunch.record import record
+
+
+@record
+class Request:
+    """One request of the generator. Times are in seconds.
+
+    `tokens` is what the engine says that it generated, None where it said nothing; `prompt` and
+    `cached` are tokens of the prompt: all, and those from the radix cache. `positions`:
+    how often so many of the proposed drafts were right (index 0: none), one count a verify step.
+    """
+
+    ok: bool
+    error: str
+    latency: float
+    first_token: float
+    asked: int
+    tokens: int | None
+    prompt: int
+    cached: int
+    characters: int
+    verify_steps: int
+    proposed: int
+    positions: tuple[int, ...] = ()
+    id: str = ""
+    """The engine's own name of the answer; another one each time."""
+    engine_latency: float = 0.0
+    """Seconds from request to end as the engine measured them itself; 0 where it tells none."""
+
+    @property
+    def accept_length(self) -> float | None:
+        """Tokens a verify step; None where nothing was verified."""
+        return self.tokens / self.verify_steps if self.verify_steps and self.tokens else None
+
+    @property
+    def per_token(self) -> float | None:
+        """Seconds a token after the first one (TPOT); None for a single token."""
+        if self.tokens is None or self.tokens < 2:
+            return None
+        return (self.latency - self.first_token) / (self.tokens - 1)
+
+
+@record
+class At:
+    """A workload with prompts of one length at one concurrency: what a cell of a certificate is."""
+
+    workload: str
+    context: int
+    concurrency: int
+
+
+@record
+class Round:
+    """All requests of one workload at one concurrency against one side."""
+
+    side: str
+    workload: str
+    concurrency: int
+    number: int
+    """Counts from 0; rounds of both sides with the same number are a pair."""
+    seconds: float
+    requests: tuple[Request, ...]
+    context: int = 0
+    """Tokens of each prompt, as was asked for; 0: the prompts are as they are."""
+
+    @property
+    def at(self) -> At:
+        """What was measured."""
+        return At(self.workload, self.context, self.concurrency)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the engine generated."""
+        return sum(one.tokens or 0 for one in self.requests)
+
+    @property
+    def throughput(self) -> float:
+        """Output tokens a second."""
+        return self.tokens / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def latency(self) -> float:
+        """The mean end-to-end latency in seconds."""
+        return fmean(one.latency for one in self.requests) if self.requests else 0.0
+
+
+@record
+class Summary:
+    """Rounds of one side at one concurrency, in numbers. Times in seconds."""
+
+    requests: int
+    throughput: float
+    """Output tokens a second, the median of the rounds."""
+    latency: float
+    first_token: float
+    per_token: float | None
+    """Medians over all requests."""
+    prompt: float
+    """Tokens of a prompt, the median: as the engine counted them."""
+    accept_length: float | None
+    """Tokens a verify step, over all steps; None without speculation."""
+    accepted: tuple[float, ...] = ()
+    """The share of verify steps in which the draft at this position (from 1) was accepted."""
+
+
+def summary(rounds: Iterable[Round]) -> Summary:
+    """The numbers of rounds that are alike; at least one."""
+    all_rounds = list(rounds)
+    requests = [one for each in all_rounds for one in each.requests]
+    per_token = [one.per_token for one in requests if one.per_token is not None]
+    steps = sum(one.verify_steps for one in requests)
+    verified = sum(one.tokens or 0 for one in requests if one.verify_steps)
+    return Summary(
+        len(requests),
+        median(one.throughput for one in all_rounds),
+        median(one.latency for one in requests),
+        median(one.first_token for one in requests),
+        median(per_token) if per_token else None,
+        median(one.prompt for one in requests),
+        verified / steps if steps else None,
+        accepted_by_position(requests),
+    )
+
+
+def accepted_by_position(requests: Iterable[Request]) -> tuple[float, ...]:
+    """The share of verify steps that accepted at least so many drafts: 1, 2, …"""
+    counts: list[int] = []
+    for one in requests:
+        counts += [0] * (len(one.positions) - len(counts))
+        for index, count in enumerate(one.positions):
+            counts[index] += count
+    total = sum(counts)
+    if not total:
+        return ()
+    return tuple(sum(counts[index:]) / total for index in range(1, len(counts)))
+
+
+def request_from(said: Mapping[str, Any]) -> Request:
+    """A request as the engine's generator tells it (`worker/generate.py`)."""
+    meta = said.get("meta") or {}
+    return Request(
+        ok=bool(said["success"]),
+        error=str(said["error"]),
+        latency=float(said["latency"]),
+        first_token=float(said["ttft"]),
+        asked=int(said["asked"] or 0),
+        tokens=meta.get("completion_tokens"),
+        prompt=int(meta.get("prompt_tokens") or 0),
+        cached=int(meta.get("cached_tokens") or 0),
+        characters=int(said["characters"]),
+        verify_steps=int(meta.get("spec_verify_ct") or 0),
+        proposed=int(_first(meta, _PROPOSED) or 0),
+        positions=tuple(_first(meta, _HISTOGRAM) or ()),
+        id=str(meta.get("id") or ""),
+        engine_latency=float(meta.get("e2e_latency") or 0.0),
+    )
+
+
+_PROPOSED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
+_HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
+"""0.5.23 managers/tokenizer_manager.py:3150, 0.5.18 :2777, 0.5.9 :1838; 0.5.3 has neither."""
+
+
+def _first(meta: Mapping[str, Any], names: Iterable[str]) -> Any:
+    return next((meta[name] for name in names if meta.get(name)), None)
+
+
+@record
+class Measured:
+    """Everything that a comparison measured, in the order in which it was."""
+
+    rounds: tuple[Round, ...] = ()
+
+    def of(self, side: str, at: At) -> list[Round]:
+        """The rounds of one side, by number."""
+        found = [one for one in self.rounds if one.side == side and one.at == at]
+        return sorted(found, key=lambda one: one.number)
+
+    def cells(self) -> tuple[At, ...]:
+        """All that was measured, in that order."""
+        return tuple(dict.fromkeys(one.at for one in self.rounds))

@@ -1,0 +1,235 @@
+"""The two sides of a comparison: which deployment each is, and what it is expected to do."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar, overload
+
+from speclaunch.bench.engines import Order
+from speclaunch.bench.gate import Expected
+from speclaunch.bench.running import (
+    SIMULATED,
+    RunningSide,
+    key_of_server,
+    running_side,
+    server_url,
+    simulated_in,
+    unasked_side,
+)
+from speclaunch.engine.canonical import canonical
+from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.launch.journal_header import command, document
+from speclaunch.launch.preflight import here
+from speclaunch.launch.prepare import Prepared, prepare
+from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.resolve import resolve
+from speclaunch.recipe.load import load
+from speclaunch.recipe.recipe_words import shown_overrides, split_recipe
+from speclaunch.record import record
+from speclaunch.rules.examine import Lookup
+
+NONE: Final = "none"
+"""The baseline that is the same deployment without speculation."""
+URL = "url"
+_OF_BENCH = ("launch.watchdog.enabled=false", "launch.restart.policy=never")
+"""An engine that waits is halted, and must not be taken for one that hangs; one that crashed would
+be another engine."""
+
+
+@record
+class Side:
+    """One deployment of a comparison."""
+
+    name: str
+    words: tuple[str, ...]
+    """As `speclaunch launch` takes them."""
+    prepared: Prepared
+    plan: Plan
+    lookup: Lookup
+    """With the hardware that it runs on."""
+    expected: Expected
+
+    def order(self, port: int) -> Order:
+        """How it is launched on a port."""
+        key = self.prepared.address.api_key
+        words = (*self.words, f"args.port={port}", *_OF_BENCH)
+        return Order(self.name, words, port, key=key or "")
+
+    @property
+    def identity(self) -> list[str]:
+        """All that decides what is measured: the command, and what its environment is given;
+        secrets blotted out."""
+        overlay = document(self.prepared)["env"]
+        simulated = {name: os.environ.get(name) for name in SIMULATED}
+        env = {**{n: v for n, v in simulated.items() if v}, **overlay}
+        return [*command(self.prepared), json.dumps(env, sort_keys=True)]
+
+    @property
+    def file_name(self) -> str:
+        """What a comparison of it is kept under."""
+        return self.prepared.recipe.deployment.name
+
+    @property
+    def model(self) -> str:
+        """The name that clients call its model by."""
+        return self.prepared.model
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of what asks the engine: the engine's own, and the key that it asks for, by the name
+        that SGLang's generator takes it from (benchmark/serving.py `get_auth_headers`)."""
+        key = self.prepared.address.api_key
+        return {**self.prepared.environment(), **({"OPENAI_API_KEY": key} if key else {})}
+
+    @property
+    def tokenizer(self) -> str | None:
+        """Where its tokenizer is."""
+        args = self.prepared.recipe.deployment.args
+        found = args.get("tokenizer_path") or args.get("model_path")
+        return str(found) if found else None
+
+
+@record
+class Asked:
+    """What a command line says of all sides."""
+
+    config_dirs: tuple[Path, ...]
+    engine: str | None
+    lookup: Lookup
+    dry_run: bool = False
+    """Whether nothing will be started: no engine need be here."""
+
+
+AnySide = Side | RunningSide
+
+
+def candidate(words: Sequence[str], asked: Asked) -> Side:
+    """The deployment in question."""
+    return _side(list(words), asked)
+
+
+def server(url: str, asked: Asked, *, is_baseline: bool = False) -> RunningSide:
+    """A server that runs already. Raises InputError, LaunchError."""
+    option = f"--against {URL}={url}" if is_baseline else f"--url {url}"
+    address = server_url(url, option)
+    if asked.dry_run:
+        return unasked_side(address)
+    return running_side(address, key_of_server(is_baseline=is_baseline))
+
+
+def require_baseline(against: str, *, is_server: bool = False) -> None:
+    """Raises InputError where `--against` has none of its forms; `is_server`: it is to be compared
+    with a server that runs already, and of which there is no recipe."""
+    key, _, value = against.partition("=")
+    place = Place(COMMAND_LINE, text=f"--against {against}")
+    if against != NONE and not (key in ("engine", "recipe", URL) and value):
+        help_ = "use none, recipe=NAME, engine=VERSION, or url=URL"
+        raise InputError(Problem(f"unknown baseline {against!r}", place, help_))
+    if is_server and key not in ("recipe", URL):
+        raise InputError(
+            Problem(
+                "a server that runs already is not started again in another way",
+                place,
+                "start the other one as well, and compare them: --against url=URL",
+            )
+        )
+
+
+@overload
+def baseline(against: Literal["none"], words: Sequence[str], one: Side, asked: Asked) -> Side: ...
+@overload
+def baseline(against: str, words: Sequence[str], one: AnySide, asked: Asked) -> AnySide: ...
+def baseline(against: str, words: Sequence[str], one: AnySide, asked: Asked) -> AnySide:
+    """What `--against` names, for the candidate that `words` say. Raises InputError."""
+    require_baseline(against, is_server=isinstance(one, RunningSide))
+    if isinstance(one, Side) and against == NONE:
+        return _plain(words, one, asked)
+    key, _, value = against.partition("=")
+    if key == URL:
+        return _apart(server(value, asked, is_baseline=True), one, against)
+    if key == "engine":
+        return _apart(_side(list(words), replace(asked, engine=value)), one, against)
+    return _apart(_side(against.split(), asked), one, against)
+
+
+def _plain(words: Sequence[str], one: Side, asked: Asked) -> Side:
+    """The same without speculation."""
+    if not one.expected.speculates:
+        raise InputError(
+            Problem(
+                f"{one.prepared.recipe.deployment.name} does not speculate",
+                Place(COMMAND_LINE, text=f"--against {NONE}"),
+                "compare it with another recipe: --against recipe=NAME",
+            )
+        )
+    off = [
+        f"args.{name}=null"
+        for name in one.prepared.recipe.deployment.args
+        if canonical(name).startswith("speculative_")
+    ]
+    side = _side([*words, *off], asked)
+    return _named(side, f"{side.prepared.recipe.deployment.name} without speculation")
+
+
+T = TypeVar("T", Side, RunningSide)
+
+
+def _apart(side: T, one: AnySide, against: str) -> T:
+    """With a name of its own, which says no secret: it stands in everything that is kept."""
+    if side.name != one.name:
+        return side
+    return _named(side, f"{side.name} ({' '.join(shown_overrides(against.split()))})")
+
+
+def _named(side: T, name: str) -> T:
+    return replace(side, name=name, expected=replace(side.expected, name=name))
+
+
+def _side(words: list[str], asked: Asked) -> Side:
+    name, overrides = split_recipe(words)
+    recipe = load(name, overrides, asked.config_dirs)
+    if len(recipe.roles) > 1:
+        roles = ", ".join(one.deployment.name for one in recipe.roles)
+        raise InputError(
+            Problem(
+                f"{name} has several roles ({roles}), and one server is measured",
+                help="start all of them and their router, and measure those with "
+                "python3 -m sglang.bench_serving",
+            )
+        )
+    prepared = prepare(recipe, asked.engine, dry_run=asked.dry_run)
+    request = prepared.request(os.environ)
+    if prepared.address.tls:
+        raise InputError(
+            Problem(
+                f"{name} serves TLS, which the load generator does not ask for",
+                help="measure it without: args.ssl_certfile=null args.ssl_keyfile=null",
+            )
+        )
+    lookup = here(asked.lookup, recipe, probe=not asked.dry_run, cpu=prepared.cpu is not None)
+    plan = resolve(request, lookup.facts(request))
+    options = [f"--config-dir={one}" for one in asked.config_dirs]
+    options += [f"--engine={asked.engine}"] if asked.engine else []
+    options += [f"--models={one}" for one in asked.lookup.model_dirs]
+    env = {**os.environ, **prepared.overlay}
+    label = recipe.deployment.name
+    speculates = _value(plan, "speculative_algorithm") is not None
+    expected = Expected(
+        label,
+        speculates,
+        _value(plan, "speculative_num_draft_tokens"),
+        simulated_in(env) if speculates else None,
+    )
+    launched = (f"recipe={name}", *overrides, *options)
+    return Side(label, launched, prepared, plan, lookup, expected)
+
+
+def _value(plan: Plan, name: str) -> Any:
+    try:
+        return plan.value(name)
+    except UnknownValueError:
+        return None

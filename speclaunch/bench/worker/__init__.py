@@ -1,0 +1,1 @@
+"""What runs in the engine's interpreter, and imports nothing of ours."""

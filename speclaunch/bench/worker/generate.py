@@ -1,0 +1,261 @@
+"""SGLang's own load generator, run many times in one process of the engine's interpreter.
+
+One line of JSON is one run: `{"number": 1, "words": ["--base-url", …]}`, the words being those of
+`python -m sglang.bench_serving`; `key` beside them is what the server asks for, "" where it asks
+for none. The answer is one line with what each request did. A line with
+`{"lengthen": {"file": …, "tokens": …}}` gives the prompts of a file that many tokens each.
+
+The generator itself is untouched: its requests, its timing, its concurrency. It writes sums and no
+record of a single request's acceptance; those are picked up where it has them in hand:
+
+- what a request function returns (0.5.23 benchmark/serving.py:105 `RequestFuncOutput`), and what
+  it was asked for;
+- the `meta_info` of the request's last answer, as the generator parses it (`json` or `orjson`).
+
+The generator is `sglang.benchmark.serving` in 0.5.18 and 0.5.23, `sglang.bench_serving` in 0.5.9
+and 0.5.3; its parser is in `cli_main` (0.5.23) or under `if __name__ == "__main__"` (the others).
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+MODULES = ("sglang.benchmark.serving", "sglang.bench_serving")
+PARSERS = ("orjson", "json")
+"""The modules that it may parse answers with."""
+KEYS = ("OPENAI_API_KEY", "API_KEY")
+"""Where the generator takes the server's key from (0.5.23 benchmark/serving.py:131)."""
+_TRIES = 8
+_KEPT = (
+    "completion_tokens",
+    "prompt_tokens",
+    "cached_tokens",
+    "finish_reason",
+    "id",
+    "e2e_latency",
+)
+
+
+def main() -> None:
+    """Import the generator, then run it once a line until standard input ends."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what the generator prints
+    lines = os.fdopen(os.dup(0), encoding="utf-8")
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123
+        os.dup2(nothing.fileno(), 0)
+    hello = json.loads(lines.readline())
+    generator = Generator(loaded())
+    tokenizer = tokenizer_of(hello.get("tokenizer"))
+    template = getattr(tokenizer, "chat_template", None) is not None
+    say(out, hello, {"generator": generator.module.__name__, "template": template})
+    for line in lines:
+        question = json.loads(line)
+        try:
+            if "lengthen" in question:
+                answer = lengthened(tokenizer, **question["lengthen"])
+            else:
+                answer = generator.run(question["words"], question.get("key"))
+        except BaseException as error:  # a run that failed is an answer
+            said = "".join(traceback.format_exception_only(type(error), error)).strip()
+            answer = {"error": said or type(error).__name__}
+        say(out, question, answer)
+
+
+def say(out: TextIO, question: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Answer with a line that says which question it is to."""
+    print(json.dumps({"number": question.get("number"), **answer}), file=out, flush=True)
+
+
+def tokenizer_of(name: object) -> Any:
+    """A model's tokenizer, None where it cannot be loaded; nothing of the model is executed."""
+    if not isinstance(name, str):
+        return None
+    library: Any = importlib.import_module("transformers")
+    try:
+        return library.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError, ImportError):
+        return None
+
+
+def lengthened(tokenizer: Any, file: str, tokens: int) -> dict[str, Any]:
+    """Rewrite a file, a JSON list of prompts, so that each has `tokens` tokens as the server counts
+    them: behind the others of the file, which are cut off in front; a longer one is cut itself.
+    Each begins at another place of the same text, so that no two begin alike."""
+    if tokenizer is None:
+        raise RuntimeError("the model's tokenizer cannot be loaded, so no prompt can be lengthened")
+    path = Path(file)
+    ids = [
+        tokenizer.encode(text + "\n\n", add_special_tokens=False)
+        for text in json.loads(path.read_text(encoding="utf-8"))
+    ]
+    found = [_behind(tokenizer, ids, index, tokens) for index in range(len(ids))]
+    path.write_text(json.dumps(found), encoding="utf-8")
+    return {"tokens": [_size(tokenizer, text) for text in found]}
+
+
+def _behind(tokenizer: Any, ids: list[list[int]], index: int, tokens: int) -> str:
+    parts = list(ids[index])
+    step = 1
+    while len(parts) < tokens:
+        parts = [*ids[index - step % len(ids)], *parts]
+        step += 1
+    size, best = tokens, ""
+    for _ in range(_TRIES):  # the text of cut tokens may have other ones
+        text = tokenizer.decode(parts[-size:]).rstrip()
+        more = _size(tokenizer, text) - tokens
+        if more <= 0:
+            best = max(best, text, key=len)
+        if more == 0:
+            break
+        size = min(max(1, size - more), len(parts))
+    return best or text
+
+
+def _size(tokenizer: Any, text: str) -> int:
+    """As the generator counts a prompt (0.5.23 benchmark/datasets/sharegpt.py)."""
+    if tokenizer.chat_template is not None:
+        turn = [{"role": "user", "content": text}]
+        text = tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
+        if tokenizer.bos_token:
+            text = text.replace(tokenizer.bos_token, "")
+    return len(tokenizer.encode(text))
+
+
+def loaded() -> types.ModuleType:
+    """The generator of this release. It imports `datasets` for workloads that are not asked for;
+    where that is missing, something of its name is enough."""
+    if importlib.util.find_spec("datasets") is None:
+        missing = types.ModuleType("datasets")
+        missing.load_dataset = _no_datasets  # type: ignore[attr-defined]
+        sys.modules["datasets"] = missing
+    for name in MODULES:
+        with contextlib.suppress(ModuleNotFoundError):
+            if importlib.util.find_spec(name) is not None:
+                return importlib.import_module(name)
+    raise SystemExit("this engine has no load generator: sglang.bench_serving is missing")
+
+
+def _no_datasets(*_: object, **__: object) -> None:
+    raise RuntimeError("the package `datasets` is not installed beside the engine")
+
+
+class Generator:
+    """The generator's module, with ears."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self.module = module
+        self._said: dict[asyncio.Task[Any], dict[str, Any]] = {}
+        self._outputs: list[Any] = []
+        self._seconds = 0.0
+        for name in PARSERS:
+            if isinstance(getattr(module, name, None), types.ModuleType):
+                setattr(module, name, _Heard(getattr(module, name), self._hear))
+        functions = module.ASYNC_REQUEST_FUNCS
+        for name, function in list(functions.items()):
+            functions[name] = self._noted(function)
+        module.calculate_metrics = self._summed(module.calculate_metrics)  # type: ignore[attr-defined]
+
+    def run(self, words: list[str], key: str | None = None) -> dict[str, Any]:
+        """One run of the generator; its requests, and how long it took in seconds."""
+        if key is not None:
+            for name in KEYS:  # none that was meant for another server
+                os.environ.pop(name, None)
+            if key:
+                os.environ[KEYS[0]] = key
+        self._said.clear()
+        self._outputs, self._seconds = [], 0.0
+        sys.argv = ["bench_serving", *words, "--output-file", os.devnull]
+        self._main()
+        return {"seconds": self._seconds, "requests": [_plain(one) for one in self._outputs]}
+
+    def _main(self) -> None:
+        entry = getattr(self.module, "cli_main", None)
+        if entry is not None:
+            entry()
+            return
+        tree = ast.parse(inspect.getsource(self.module))
+        body = [
+            statement
+            for block in tree.body
+            if isinstance(block, ast.If) and "__main__" in ast.unparse(block.test)
+            for statement in block.body
+        ]
+        file = str(self.module.__file__)
+        exec(compile(ast.Module(body, []), file, "exec"), vars(self.module))  # noqa: S102  its own
+
+    def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def request(request_func_input: Any, pbar: Any = None) -> Any:
+            output = await function(request_func_input=request_func_input, pbar=pbar)
+            task = asyncio.current_task()
+            output.asked = getattr(request_func_input, "output_len", None)
+            output.meta = self._said.pop(task, {}) if task is not None else {}
+            return output
+
+        return request
+
+    def _summed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        names = list(inspect.signature(function).parameters)
+
+        def calculate(*args: Any, **kwargs: Any) -> Any:
+            given = {**dict(zip(names, args, strict=False)), **kwargs}
+            self._outputs, self._seconds = list(given["outputs"]), float(given["dur_s"])
+            return function(*args, **kwargs)
+
+        return calculate
+
+    def _hear(self, parsed: object) -> None:
+        meta = parsed.get("meta_info") if isinstance(parsed, dict) else None
+        if not isinstance(meta, dict):
+            return
+        with contextlib.suppress(RuntimeError):  # outside of a request
+            task = asyncio.current_task()
+            if task is not None:
+                self._said[task] = meta
+
+
+class _Heard:
+    """A parser of JSON that tells what it parsed."""
+
+    def __init__(self, module: types.ModuleType, tell: Callable[[object], None]) -> None:
+        self._module, self._tell = module, tell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def loads(self, *args: Any, **kwargs: Any) -> Any:
+        """As of the parser."""
+        found = self._module.loads(*args, **kwargs)
+        self._tell(found)
+        return found
+
+
+def _plain(output: Any) -> dict[str, Any]:
+    """A request as plain data; times in seconds."""
+    meta = getattr(output, "meta", {})
+    kept = {name: meta[name] for name in meta if name in _KEPT or name.startswith("spec_")}
+    return {
+        "success": bool(output.success),
+        "error": str(output.error)[-2000:],
+        "latency": float(output.latency),
+        "ttft": float(output.ttft),
+        "asked": getattr(output, "asked", None),
+        "characters": len(output.generated_text),
+        "meta": kept,
+    }
+
+
+if __name__ == "__main__":
+    main()

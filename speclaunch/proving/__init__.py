@@ -1,0 +1,1 @@
+"""Whether speculation changes answers, judged by the plain server's own logprobs."""

@@ -1,0 +1,1 @@
+"""Measurements of the real engine, with a proxy in between that breaks or delays what it says."""

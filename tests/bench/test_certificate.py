@@ -1,0 +1,173 @@
+"""What a certificate says beside its intervals: where it stops paying, costs, goodput, caveats."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from speclaunch.bench.certificate import Certificate, certificate
+from speclaunch.bench.cost import Cost
+from speclaunch.bench.goodput import bounds
+from speclaunch.bench.measurement import Measured, Round
+from speclaunch.bench.single import SENTENCE, single
+from speclaunch.bench.statistics import Claim
+from speclaunch.report.bench import document
+from speclaunch.report.bench_document import Circumstances, certificate_document
+from speclaunch.report.bench_markdown import certificate_markdown
+from speclaunch.report.bench_single import single_document, single_markdown
+from tests.bench.making import PLAIN, a_round
+
+PAYS, LOSES, UNCLEAR = 2.0, 0.5, 1.0
+VARIABLE = "SGLANG_SIMULATE_ACC_LEN"
+
+
+def cell(factor: float, concurrency: int, context: int = 0, prompt: int = 20) -> list[Round]:
+    """Rounds at which R is `factor` times as fast."""
+    at = {"concurrency": concurrency, "context": context}
+    found = []
+    for number in range(4):
+        ours = a_round("R", number, 2.0 + 0.01 * number, prompt=prompt)
+        theirs = a_round("plain", number, factor * 2.0, prompt=prompt, **PLAIN)
+        found += [replace(ours, **at), replace(theirs, **at)]
+    return found
+
+
+def certified(*cells: list[Round], **given: object) -> Certificate:
+    rounds = tuple(one for each in cells for one in each)
+    return certificate("R", "plain", Measured(rounds), (), **given)  # type: ignore[arg-type]
+
+
+def told(found: Certificate) -> list[tuple[str, int, int, str]]:
+    return [(one.along, one.fixed, one.start, one.claim.value) for one in found.stops]
+
+
+def test_the_concurrency_from_which_on_it_does_not_pay() -> None:
+    found = certified(cell(LOSES, 32), cell(PAYS, 1), cell(UNCLEAR, 8))
+    assert told(found) == [
+        ("concurrency", 0, 8, "not shown"),
+        ("concurrency", 0, 32, "does not pay"),
+    ]
+    assert found.sentence == (
+        "chat: it pays at a concurrency of 1; it does not pay at a concurrency of 32; a "
+        "difference is not shown at a concurrency of 8. From a concurrency of 8 on it is not "
+        "shown to pay and from a concurrency of 32 on it does not pay."
+    )
+
+
+def test_nothing_is_said_beyond_the_data() -> None:
+    between = certified(cell(PAYS, 1), cell(LOSES, 8), cell(PAYS, 32))
+    assert told(between) == []  # at the highest one it pays
+    never = certified(cell(LOSES, 1), cell(LOSES, 8))
+    assert told(never) == [("concurrency", 0, 1, "does not pay")]
+    assert never.sentence == "chat: it does not pay at a concurrency of 1, 8."
+
+
+def test_the_context_length_from_which_on_it_does_not_pay() -> None:
+    found = certified(
+        cell(LOSES, 1, 8000, 8000), cell(PAYS, 1, 2000, 2000), cell(PAYS, 1), cell(LOSES, 4)
+    )
+    assert [one.context for one in found.cells] == [8000, 2000, 0, 0]
+    assert ("context", 1, 8000, "does not pay") in told(found)
+    assert (
+        "At a concurrency of 1, from prompts of 8000 tokens on it does not pay." in found.sentence
+    )
+    assert "chat, prompts of 2000 tokens: it pays at a concurrency of 1." in found.sentence
+    stops = document(found)["stops_paying"]
+    assert {
+        "workload": "chat",
+        "along": "context",
+        "concurrency": 1,
+        "start": 8000,
+    }.items() <= stops[-2].items()
+
+
+def test_prompts_as_they_are_stand_where_their_length_is() -> None:
+    """Those of a file of long ones are longer than those that were asked for."""
+    found = certified(cell(PAYS, 1, 2000, 2000), cell(LOSES, 1, 0, 9000))
+    assert ("context", 1, 0, "does not pay") in told(found)
+    assert "from prompts as they are on" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("factor", "sides", "claim"),
+    [
+        (PAYS, ["R"], Claim.NOT_SHOWN),
+        (LOSES, ["R"], Claim.DOES_NOT_PAY),
+        (UNCLEAR, ["R"], Claim.NOT_SHOWN),
+        (PAYS, ["plain"], Claim.NOT_SHOWN),
+        (LOSES, ["plain"], Claim.NOT_SHOWN),
+        (LOSES, ["R", "plain"], Claim.NOT_SHOWN),
+        (PAYS, [], Claim.PAYS),
+    ],
+)
+def test_made_up_acceptance_is_never_claimed_to_pay(
+    factor: float, sides: list[str], claim: Claim
+) -> None:
+    found = certified(cell(factor, 1), simulated=dict.fromkeys(sides, VARIABLE))
+    assert (found.claim, found.cells[0].claim) == (claim, claim)
+    assert (found.least is None) == bool(sides)
+    said = [f"{side}: acceptance is made up by {VARIABLE}: the output is corrupt" for side in sides]
+    assert document(found)["caveats"] == said
+    assert document(found)["cells"][0]["claim"] == claim.value
+
+
+def test_goodput_is_compared_pair_by_pair() -> None:
+    found = certified(cell(PAYS, 1), goodput_within=bounds("e2el=2000"))
+    goodput = found.cells[0].goodput
+    assert goodput is not None
+    assert goodput.ratio is not None
+    assert goodput.baseline == pytest.approx(1.0)  # 4 requests in 4 seconds
+    assert goodput.ratio.ratio == pytest.approx(found.cells[0].throughput.ratio)
+    said = document(found)
+    assert said["goodput_within"] == {"e2el": 2000.0}
+    assert said["cells"][0]["baseline"]["goodput"] == pytest.approx(1.0)
+    assert said["cells"][0]["goodput"]["candidate_share"] == 1.0
+
+
+def test_goodput_of_nothing_has_no_ratio() -> None:
+    rounds = cell(PAYS, 1)
+    slow = replace(rounds[1].requests[0], latency=9.0)
+    rounds[1] = replace(rounds[1], requests=(slow,) * 4)
+    found = certified(rounds, goodput_within=bounds("e2el=2000"))
+    goodput = found.cells[0].goodput
+    assert goodput is not None
+    assert (goodput.ratio, goodput.baseline_share) == (None, 0.75)
+    assert document(found)["cells"][0]["goodput"]["ratio"] is None
+    assert "| - |" in certificate_markdown(certificate_document(found, rounds, Circumstances()))
+
+
+def test_goodput_widens_the_intervals_that_hold_together() -> None:
+    plain = certified(cell(PAYS, 1)).cells[0].throughput
+    wider = certified(cell(PAYS, 1), goodput_within=bounds("e2el=2000")).cells[0].throughput
+    assert wider.high - wider.low > plain.high - plain.low
+
+
+@pytest.mark.parametrize(
+    ("ours", "words"),
+    [
+        (61440, "KV cache: 61,440 tokens instead of 65,536 (-6%)"),
+        (65536, "KV cache: 65,536 tokens instead of 65,536 (the same)"),
+        (65500, "KV cache: 65,500 tokens instead of 65,536 (-0.05%)"),
+        (None, None),
+    ],
+)
+def test_the_cost_in_tokens(ours: int | None, words: str | None) -> None:
+    memory = [Cost("plain", 65536, None, None), Cost("R", ours, 5 << 30, "engine")]
+    found = certified(cell(PAYS, 1), memory=memory)
+    assert found.memory_words == words
+    sides = [(one["side"], one["max_total_num_tokens"]) for one in document(found)["memory"]]
+    assert sides == [("R", ours), ("plain", 65536)]
+
+
+def test_one_side_alone_claims_nothing() -> None:
+    rounds = [one for one in cell(PAYS, 1, 500) if one.side == "R"]
+    found = single(
+        "R", Measured(tuple(rounds)), (), simulated={}, goodput_within=bounds("ttft=200")
+    )
+    said = single_document(found)
+    assert (said["claim"], said["baseline"], said["sentence"]) == (None, None, SENTENCE)
+    assert said["cells"][0]["context"] == 500
+    assert said["cells"][0]["candidate"]["accept_length"] == pytest.approx(3.2)
+    assert said["cells"][0]["candidate"]["goodput"] == pytest.approx(4 / 2.015, rel=0.01)
+    assert "pays is not shown" in single_markdown(found)

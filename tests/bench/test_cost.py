@@ -1,0 +1,56 @@
+"""What a side costs, as engines tell it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from speclaunch.bench.cost import ENGINE, RESIDENT, Cost, cost_of, read, write
+
+USAGE = {"weight": 15.0, "kvcache": 40.5, "token_capacity": 61440}
+GRAPHS = {"decode": 0.25, "target_verify": 0.25, "prefill": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("states", "gib"),
+    [
+        ([{"memory_usage": {**USAGE, "graph": GRAPHS}}], 56.0),  # 0.5.23
+        ([{"memory_usage": {**USAGE, "graph": 0.5}}], 56.0),
+        ({"memory_usage": USAGE}, 55.5),
+        ([{"memory_usage": USAGE}, {"memory_usage": USAGE}], 111.0),
+    ],
+)
+def test_what_an_engine_on_a_gpu_tells(states: object, gib: float) -> None:
+    info = {"device": "cuda", "internal_states": states}
+    assert cost_of("R", info, os.getpid()) == Cost("R", 61440, round(gib * (1 << 30)), ENGINE)
+
+
+def test_tokens_are_those_of_the_scheduler() -> None:
+    info = {"max_total_num_tokens": 65536, "internal_states": [{"memory_usage": USAGE}]}
+    assert cost_of("R", info, None).tokens == 65536
+
+
+@pytest.mark.parametrize("info", [{}, {"internal_states": None}, {"internal_states": [7, {}]}])
+def test_an_engine_that_tells_nothing(info: dict[str, object]) -> None:
+    assert cost_of("R", info, None) == Cost("R", None, None, None)
+
+
+def test_on_a_cpu_the_memory_of_its_processes_counts() -> None:
+    found = cost_of(
+        "R", {"device": "cpu", "internal_states": [{"memory_usage": USAGE}]}, os.getpid()
+    )
+    assert found.measured == RESIDENT
+    assert found.bytes is not None
+    assert (4 << 20) < found.bytes < (8 << 30)
+
+
+def test_costs_are_kept_by_side(tmp_path: Path) -> None:
+    assert read(tmp_path) == ()
+    first, second = Cost("R", 10, None, None), Cost("plain", 12, 5, RESIDENT)
+    write(tmp_path, [first])
+    write(tmp_path, [second])
+    newer = Cost("R", 11, None, None)
+    write(tmp_path, [newer])
+    assert read(tmp_path) == (newer, second)

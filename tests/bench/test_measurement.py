@@ -1,0 +1,118 @@
+"""Numbers of requests and rounds, worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from speclaunch.bench.certificate import certificate
+from speclaunch.bench.gate import Objection
+from speclaunch.bench.keeping import FILE, begin
+from speclaunch.bench.measurement import Measured, accepted_by_position, request_from, summary
+from speclaunch.bench.statistics import Claim
+from speclaunch.report.bench import document
+from tests.bench.making import PLAIN, a_round
+
+SAID = {
+    "success": True,
+    "error": "",
+    "latency": 0.28,
+    "ttft": 0.16,
+    "asked": 32,
+    "characters": 28,
+    "meta": {
+        "prompt_tokens": 48,
+        "completion_tokens": 32,
+        "cached_tokens": 1,
+        "spec_verify_ct": 11,
+        "spec_num_proposed_drafts": 77,
+        "spec_correct_drafts_histogram": [7, 0, 0, 1, 1, 0, 0, 2],
+    },
+}
+"""As the generator of 0.5.23 told it on the CPU engine."""
+
+
+def test_a_request_as_the_generator_tells_it() -> None:
+    found = request_from(SAID)
+    assert found.accept_length == pytest.approx(32 / 11)
+    assert found.per_token == pytest.approx(0.12 / 31)
+    assert (found.prompt, found.cached, found.proposed) == (48, 1, 77)
+    assert accepted_by_position([found]) == pytest.approx(
+        (4 / 11, 4 / 11, 4 / 11, 3 / 11, 2 / 11, 2 / 11, 2 / 11)
+    )
+
+
+def test_a_request_that_was_told_nothing_of() -> None:
+    found = request_from({**SAID, "meta": {}})
+    assert (found.tokens, found.accept_length, found.per_token) == (None, None, None)
+
+
+def test_acceptance_is_counted_over_all_steps() -> None:
+    rounds = [a_round(verify_steps=10), a_round(verify_steps=30)]
+    assert summary(rounds).accept_length == pytest.approx(4 * 64 / (4 * 40))
+    assert summary([a_round(**PLAIN)]).accept_length is None
+
+
+def test_throughput_is_the_median_of_the_rounds() -> None:
+    rounds = [a_round(seconds=seconds) for seconds in (1.0, 2.0, 8.0)]
+    assert summary(rounds).throughput == pytest.approx(64.0)
+    assert summary(rounds).per_token == pytest.approx(0.9 / 31)
+
+
+def measured(factor: float) -> Measured:
+    ours = [a_round("R", n, 2.0 + 0.01 * n) for n in range(4)]
+    theirs = [a_round("plain", n, factor * 2.0, **PLAIN) for n in range(4)]
+    return Measured((*ours, *theirs))
+
+
+@pytest.mark.parametrize(
+    ("factor", "claim"), [(2.0, Claim.PAYS), (0.5, Claim.DOES_NOT_PAY), (1.0, Claim.NOT_SHOWN)]
+)
+def test_a_certificate_says_what_the_rounds_say(factor: float, claim: Claim) -> None:
+    found = certificate("R", "plain", measured(factor), ())
+    (cell,) = found.cells
+    assert (found.claim, cell.candidate.accept_length) == (claim, 3.2)
+    assert cell.throughput.low <= cell.throughput.ratio <= cell.throughput.high
+    assert found.least == cell.throughput.low
+    said = document(found)
+    assert (said["claim"], said["cells"][0]["speed_up"]["pairs"]) == (claim.value, 4)
+
+
+def test_more_cells_take_wider_intervals() -> None:
+    one = certificate("R", "plain", measured(2.0), ()).cells[0].throughput
+    rounds = measured(2.0).rounds
+    more = [a for each in range(5) for a in _renamed(rounds, f"w{each}")]
+    many = certificate("R", "plain", Measured(tuple(more)), ())
+    assert all(c.throughput.high - c.throughput.low > one.high - one.low for c in many.cells)
+
+
+def _renamed(rounds: tuple, name: str) -> list:  # type: ignore[type-arg]
+    from dataclasses import replace
+
+    return [replace(one, workload=name) for one in rounds]
+
+
+def test_what_does_not_count_has_no_number() -> None:
+    found = certificate("R", "plain", measured(2.0), [Objection("errors", "R: it failed")])
+    assert (found.cells, found.least, document(found)["claim"]) == ((), None, None)
+    assert "does not count" in found.sentence
+
+
+def test_too_few_pairs_say_nothing() -> None:
+    rounds = [r for r in measured(2.0).rounds if r.number < 2]
+    (found,) = certificate("R", "plain", Measured(tuple(rounds)), ()).objections
+    assert found.kind == "pairs"
+
+
+def test_a_comparison_goes_on_where_it_was(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("SPECLAUNCH_HOME", str(tmp_path))
+    first = begin("R", "key", {}, fresh=False)
+    rounds = [a_round("R"), a_round("plain", positions=(), cached=0)]
+    first.write(rounds)
+    again = begin("R", "key", {}, fresh=False)
+    assert (again.directory, list(again.rounds)) == (first.directory, rounds)
+    assert begin("R", "other", {}, fresh=False).rounds == ()
+    assert begin("R", "key", {}, fresh=True).rounds == ()
+    again.write(rounds, {"claim": "pays"})
+    assert begin("R", "key", {}, fresh=False).directory != first.directory
+    (first.directory / FILE).write_text("{")
+    assert begin("R", "key", {}, fresh=False).rounds == ()

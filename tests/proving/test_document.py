@@ -1,0 +1,117 @@
+"""A proof as text and as JSON, whose schema is a contract."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from speclaunch.proving.answers import Question
+from speclaunch.proving.proof import Judged, Proof
+from speclaunch.proving.two_sample import Drawn
+from speclaunch.proving.verdict import Kind, Verdict
+from speclaunch.report.proof_schema import LevelRecord, ProofDocument, SamplesRecord, WrongRecord
+from speclaunch.report.proving import document, show_proof
+
+DOCS = Path(__file__).parents[2] / "docs" / "reference"
+SAME = Verdict(Kind.SAME)
+WRONG = Verdict(Kind.WRONG, 3, 2.5, 311, 42, " cat", " dog")
+SHORT = Verdict(Kind.WRONG, 2)
+
+
+def proof(*verdicts: Verdict, sampled: Drawn | None = None, steps: int = 4) -> Proof:
+    some = [
+        Judged(Question(f"say [{number}]", 8), 1 + 3 * (number % 2), one, 8, steps)
+        for number, one in enumerate(verdicts)
+    ]
+    return Proof(tuple(some), 0.25, sampled)
+
+
+def told(found: Proof) -> str:
+    text = io.StringIO()
+    show_proof(Console(file=text, width=400, highlight=False), found, "r")
+    return text.getvalue()
+
+
+def schema() -> dict[str, object]:
+    return ProofDocument.model_json_schema(mode="serialization")
+
+
+def test_the_schema_is_that_of_the_documentation() -> None:
+    """Where this fails on purpose: tests/proving/write_schema.py writes it anew."""
+    assert json.loads((DOCS / "prove.schema.json").read_text()) == schema()
+
+
+def test_the_documentation_names_every_key() -> None:
+    page = (DOCS / "prove.md").read_text()
+    for model in (ProofDocument, LevelRecord, SamplesRecord, WrongRecord):
+        for name in model.model_fields:
+            assert f"`{name}`" in page, f"{model.__name__}.{name}"
+
+
+def test_the_document_has_counts_by_concurrency_and_what_is_wrong() -> None:
+    found = document(proof(SAME, WRONG, SAME, SHORT), "r", "r alone", "0.5.23", "bfloat16")
+    assert next(iter(found)) == "version" and found["version"] == 1
+    assert (found["recipe"], found["baseline"], found["engine"]) == ("r", "r alone", "0.5.23")
+    assert (found["lossless"], found["dtype"], found["samples"]) == (False, "bfloat16", None)
+    assert found["answers"] == {"same": 2, "tie": 0, "wrong": 2}
+    one, four = found["concurrencies"]
+    assert (one["concurrency"], one["answers"]["wrong"], one["accept_length"]) == (1, 0, 2.0)
+    assert (four["concurrency"], four["answers"]["wrong"], four["requests"]) == (4, 2, 2)
+    assert found["wrong"][0] == {
+        "prompt": "say [1]",
+        "concurrency": 4,
+        "position": 3,
+        "got": 311,
+        "got_text": " cat",
+        "expected": 42,
+        "expected_text": " dog",
+        "gap_nats": 2.5,
+    }
+    assert (found["wrong"][1]["position"], found["wrong"][1]["got"]) == (2, None)
+    ProofDocument.model_validate(found)
+
+
+def test_the_text_says_what_is_wrong_where() -> None:
+    said = told(proof(SAME, WRONG, SAME, SHORT))
+    assert "✗ r is not shown to be lossless" in said
+    assert "2 the same, 0 numerical ties (within 0.25 nats), 2 wrong" in said
+    assert "at a concurrency of 1: 2 answers, acceptance length 2.00" in said
+    assert "at a concurrency of 4: 2 answers, 2 wrong, acceptance length 2.00" in said
+    assert (
+        "wrong: at a concurrency of 4, token 4: 311 ' cat' instead of 42 ' dog', which the plain "
+        "server prefers by 2.5 nats (prompt …'say [1]')"
+    ) in said
+    assert "token 3: the answers have different lengths (prompt …'say [3]')" in said
+
+
+def test_the_first_wrong_answers_are_enough() -> None:
+    said = told(proof(*[WRONG] * 12))
+    assert said.count("instead of") == 5
+    assert "and 7 more that are wrong" in said
+
+
+def test_a_good_proof_is_short() -> None:
+    said = told(proof(SAME, Verdict(Kind.TIE, 1, 0.1, 3, 4)))
+    assert said.startswith("✓ r is lossless in all 2 answers")
+    assert "1 the same, 1 numerical ties" in said
+    assert "wrong:" not in said
+
+
+def test_answers_without_a_draft_are_told() -> None:
+    said = told(proof(SAME, steps=0))
+    assert "1 answers were generated without one verified draft" in said
+    assert "acceptance length none" in said
+
+
+@pytest.mark.parametrize(("probability", "how"), [(0.001, "differ"), (0.4, "agree")])
+def test_samples_are_told(probability: float, how: str) -> None:
+    found = proof(SAME, sampled=Drawn(probability, 24, 2000))
+    assert f"samples {how}: a probability of {probability} over 24 positions" in told(found)
+    said = document(found, "r", "p", "0.5.23", "")
+    assert said["samples"]["differ"] == (how == "differ")
+    assert said["lossless"] == (how == "agree")
+    assert said["dtype"] is None

@@ -1,0 +1,11 @@
+"""Writes docs/reference/tune.schema.json: `python -m tests.tuning.write_schema`."""
+
+from __future__ import annotations
+
+import json
+
+from speclaunch.report.tuning_schema import schema
+from tests.tuning.test_report import DOCS
+
+if __name__ == "__main__":
+    (DOCS / "tune.schema.json").write_text(json.dumps(schema(), indent=1) + "\n")
