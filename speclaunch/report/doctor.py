@@ -177,7 +177,8 @@ def _show_findings(console: Console, diagnosis: DoctorReport, encoding: str) -> 
         head += ", which is not this machine"
     console.print(_safe(Text(head, "bold"), encoding))
     for finding in judged.findings:
-        shown = render_finding(finding, name_engine=len(judged.versions) > 1).drawn()
+        engines = (finding.engine,) if len(judged.versions) > 1 else ()
+        shown = render_finding(finding, engines=engines).drawn()
         console.print(_safe(shown, encoding))
     if not judged.findings:
         console.print(Text("no findings", "green"))

@@ -5,74 +5,59 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from speclaunch.engine.versions import ascending
-from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.origin import Provenance
-from speclaunch.lint.report import FileReport, KnownCheckpoint, Report
+from speclaunch.lint.report import KnownCheckpoint
+from speclaunch.lint.told_once import for_versions
+from speclaunch.report.causes import reasons
 from speclaunch.report.problems import located
 from speclaunch.report.styled import Printer, Styled
-from speclaunch.rules.finding import Finding, Severity, Unjudged
+from speclaunch.rules.finding import Applicability, Finding, Severity, Unjudged
 
 if TYPE_CHECKING:
     from speclaunch.facts.checkpoint import Checkpoint
 
-_COLORS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
+COLORS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 
 
-def show_report(console: Printer, report: Report) -> None:
-    """Every finding of every file, what could not be judged, and a line that sums it up."""
-    several = len({file.engine for file in report.files if not file.template}) > 1
-    for file in report.files:
-        for finding in file.findings:
-            console.print(render(finding, name_engine=several))
-        if file.skipped and not file.template:
-            console.print(
-                Styled(f"{file.path}: not checked for {file.engine}: {file.skipped}", "dim")
-            )
-    show_left_out(console, report)
-    known = (one for file in report.files for one in file.checkpoints)
-    for line in (*_not_judged(report.files), *origins(known)):
-        console.print(line, style="dim", markup=False)
-    console.print(summary(report))
+def render(
+    finding: Finding,
+    *,
+    engines: Sequence[str] = (),
+    through: Sequence[str] = (),
+    name_option: bool = False,
+) -> Styled:
+    """One finding: what, where with the line and a caret, why, and what to do.
 
-
-_MANY_FILES = 8
-
-
-def show_left_out(console: Printer, report: Report) -> None:
-    """The files that have to be rendered before anything in them can be judged, a line each; and
-    those that start a server and are of no kind that is read, in one line."""
-    for file in report.files:
-        if file.template:
-            console.print(f"{file.path} {file.skipped}", style="dim", markup=False)
-    if report.not_read:
-        named, more = report.not_read[:_MANY_FILES], len(report.not_read) - _MANY_FILES
-        said = ", ".join(named) + (f" and {more} more" if more > 0 else "")
-        start = "it starts" if len(report.not_read) == 1 else "they start"
-        console.print(
-            f"not read: {said}: {start} SGLang in a way that lint cannot read",
-            style="dim",
-            markup=False,
-        )
-
-
-def render(finding: Finding, *, name_engine: bool = False) -> Styled:
-    """One finding: what, where with the line and a caret, why, and what to do."""
-    text = Styled(f"{finding.severity}[{finding.code}]", _COLORS[finding.severity])
-    if name_engine:
-        text.append(f" SGLang {finding.engine}")
-    text.append(f": {finding.message}", "bold").append("\n")
-    text.extend(located(finding.place, brief=finding.severity is Severity.INFO))
+    `engines`: the versions that it holds for, where they are to be named. `through`: the files that
+    bring in the one in which it stands. `name_option`: say which option of `lint` does it.
+    """
+    text = Styled(f"{finding.severity}[{finding.code}]", COLORS[finding.severity])
+    if engines:
+        text.append(f" SGLang {', '.join(engines)}")
+    text.append(f": {for_versions(finding, engines)}", "bold").append("\n")
+    brief = finding.severity is Severity.INFO
+    text.extend(located(finding.place, brief=brief, others=() if brief else finding.others))
+    if through:
+        more = f" and {len(through) - 1} more" if len(through) > 1 else ""
+        text.append("\n  through", "bold cyan").append(f": {through[0]}{more}")
     if finding.why:
         text.append("\n  why", "bold cyan")
         text.append(f": {finding.why}")
     if finding.fix is not None:
         text.append("\n  help", "bold cyan")
         text.append(f": {finding.fix.text}")
+        option = _OPTIONS.get(finding.fix.applicability) if name_option else None
+        if option is not None:
+            text.append(f" [{option}]", "dim")
     return text
 
 
-_MANY_CODES = 40
+_OPTIONS = {
+    None: None,
+    Applicability.SAFE: "--fix",
+    Applicability.UNSAFE: "--unsafe-fixes",
+}
+"""What applies a fix."""
 
 
 def show_findings(
@@ -81,31 +66,8 @@ def show_findings(
     """The findings of one deployment."""
     for finding in findings:
         console.print(render(finding))
-    for line in _reasons(unjudged):
+    for line in reasons(unjudged):
         console.print(line, style="dim", markup=False)
-
-
-def summary(report: Report) -> Styled:
-    """`2 errors, 1 warning in 3 deployments (SGLang 0.5.23)`."""
-    counts = {severity: report.count(severity) for severity in Severity}
-    parts = [_many(n, severity) for severity, n in counts.items() if n]
-    engines = ", ".join(ascending(file.engine for file in report.files if not file.template))
-    where = f"{_many(report.deployments, 'deployment')} (SGLang {engines})"
-    color = next((_COLORS[severity] for severity, n in counts.items() if n), "bold green")
-    return Styled(f"{', '.join(parts) or 'no findings'} in {where}", color)
-
-
-def _many(count: int, what: str) -> str:
-    plural = "" if count == 1 or what == Severity.INFO else "s"
-    return f"{count} {what}{plural}"
-
-
-def _not_judged(files: Iterable[FileReport]) -> list[str]:
-    lines: list[str] = []
-    for file in files:
-        lines += [f"{file.path}: {line}" for line in _reasons(file.unjudged)]
-        lines += [f"{file.path}: unknown: {line}" for line in _unknown(file.unknown)]
-    return list(dict.fromkeys(lines))
 
 
 _ORIGINS = {
@@ -135,30 +97,3 @@ def origins(checkpoints: Iterable[Checkpoint | KnownCheckpoint]) -> list[str]:
         rest = f" and {more} more" if more > 0 else ""
         lines.append(f"checkpoints known from {source}: {', '.join(shown)}{rest}")
     return lines
-
-
-def _unknown(facts: Sequence[UnknownFact]) -> list[str]:
-    """The facts that are missing, those for the same reason in one line."""
-    by_reason: dict[tuple[str, str | None], list[str]] = {}
-    for fact in facts:
-        by_reason.setdefault((fact.why, fact.help), []).append(fact.what)
-    return [
-        f"{', '.join(whats)}: {why}" + (f" ({hint})" if hint else "")
-        for (why, hint), whats in by_reason.items()
-    ]
-
-
-def _reasons(unjudged: Sequence[Unjudged]) -> list[str]:
-    """The rules that had no verdict, by their reason."""
-    by_reason: dict[str, list[str]] = {}
-    for one in unjudged:
-        by_reason.setdefault(one.reason, []).append(one.code)
-    return [
-        f"not checked, because {reason}: {_codes(list(dict.fromkeys(codes)))}"
-        for reason, codes in by_reason.items()
-    ]
-
-
-def _codes(codes: Sequence[str]) -> str:
-    """Rules by their codes; very many (nothing is known of a deployment) by their number."""
-    return ", ".join(codes) if len(codes) <= _MANY_CODES else f"{len(codes)} rules"

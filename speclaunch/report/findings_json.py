@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.errors import COMMAND_LINE
+from speclaunch.errors import COMMAND_LINE, Place
 from speclaunch.lint.report import FileReport, KnownCheckpoint, Report
 from speclaunch.rules.finding import Finding, Severity
 
@@ -15,11 +15,17 @@ VERSION = 1
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """`{"version": 1, "files": […], "summary": {…}}`; see docs/reference/lint.md."""
+    """`{"version": 1, "files": […], "summary": {…}}`: docs/reference/lint.schema.json."""
     return {
         "version": VERSION,
         "files": [_file(file) for file in report.files],
         "not_read": list(report.not_read),
+        "baseline": {
+            "known": report.known,
+            "gone": [
+                {"code": one.code, "path": one.path, "message": one.message} for one in report.gone
+            ],
+        },
         "summary": {
             "deployments": report.deployments,
             **{f"{severity}s": report.count(severity) for severity in Severity},
@@ -31,7 +37,10 @@ def _file(file: FileReport) -> dict[str, Any]:
     return {
         "path": file.path,
         "engine": file.engine,
-        "findings": [finding_json(finding) for finding in file.findings],
+        "findings": [
+            {**finding_json(one), "others": [_place(other) for other in one.others]}
+            for one in file.findings
+        ],
         "unjudged": [
             {"code": one.code, "rule": one.rule, "reason": one.reason} for one in file.unjudged
         ],
@@ -40,7 +49,12 @@ def _file(file: FileReport) -> dict[str, Any]:
             {"what": fact.what, "why": fact.why, "fix": fact.help} for fact in file.unknown
         ],
         "skipped": file.skipped,
+        "note": file.note,
     }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {"path": place.path, "line": place.line, "column": place.column}
 
 
 def checkpoint_json(one: Checkpoint | KnownCheckpoint) -> dict[str, Any]:
@@ -69,9 +83,16 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "message": finding.message,
         "why": finding.why,
         "fix": finding.fix.text if finding.fix is not None else None,
+        "applicability": _applicability(finding),
         "path": place.path,
         "line": None if on_command_line else place.line,
         "column": None if on_command_line else place.column,
         "source": finding.source,
-        "url": f"docs/rules/{finding.code}.md",
+        "url": finding.url,
     }
+
+
+def _applicability(finding: Finding) -> str | None:
+    """`safe` (`lint --fix` applies it), `unsafe` (`--unsafe-fixes`), None: it is a person's."""
+    kind = finding.fix.applicability if finding.fix is not None else None
+    return kind.value if kind is not None else None

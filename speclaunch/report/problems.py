@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -35,17 +35,41 @@ def render(problem: Problem, severity: str = "error") -> Styled:
     return text
 
 
-def located(place: Place, *, brief: bool = False) -> Styled:
-    """A place, and (unless `brief`) its line with a caret below what is meant."""
-    text = Styled("  --> ", "bold blue").append(masked(str(place)))
-    line = None if brief else _line(place)
+def located(place: Place, *, brief: bool = False, others: Sequence[Place] = ()) -> Styled:
+    """A place, and (unless `brief`) its line with a caret below what is meant.
+
+    `others` are underlined with hyphens: those in the same line there, each other one on its own.
+    """
+    line = None if brief else source_line(place)
+    beside = [one for one in others if _is_beside(one, place)] if line is not None else []
+    text = _shown("  --> ", place, line, "^", beside)
+    for one in others:
+        if one not in beside:
+            text.append("\n").extend(_shown("  and ", one, source_line(one), "-", ()))
+    return text
+
+
+def _is_beside(one: Place, place: Place) -> bool:
+    """Whether it can be underlined in the line of another place."""
+    hidden = one.hidden or place.hidden
+    return (one.path, one.line) == (place.path, place.line) and not hidden
+
+
+def _shown(lead: str, place: Place, line: str | None, mark: str, beside: Sequence[Place]) -> Styled:
+    text = Styled(lead, "bold blue").append(masked(str(place)))
     if line is None or len(line) > _LONGEST_LINE:
         return text
     number = str(place.line)
     margin = " " * len(number)
     shown = line.replace("\t", " ")
     length = len("***") if place.hidden else min(place.length, max(1, len(shown)))
-    under = " " * (place.column - 1) + "^" * length
+    under = " " * (place.column - 1) + mark * length
+    for one in beside:
+        start, end = one.column - 1, min(one.column - 1 + one.length, len(shown))
+        under = "".join(
+            "-" if start <= at < end and mine == " " else mine
+            for at, mine in enumerate(under.ljust(end))
+        )
     text.append(f"\n{margin} |\n{number} | ", "bold blue")
     text.append(shown)
     text.append(f"\n{margin} | ", "bold blue")
@@ -53,7 +77,16 @@ def located(place: Place, *, brief: bool = False) -> Styled:
     return text
 
 
-def _line(place: Place) -> str | None:
+def source_line(place: Place) -> str | None:
+    """The line of a place without its secrets, and without its end; None where it has none."""
+    line = whole_line(place)
+    if line is None:
+        return None
+    return masked(f"{line[: place.column - 1]}***" if place.hidden else line)
+
+
+def whole_line(place: Place) -> str | None:
+    """The same with its secrets: not to be shown."""
     if place.path == COMMAND_LINE or place.line < 1:
         return None
     with contextlib.suppress(OSError, ValueError):
@@ -62,8 +95,7 @@ def _line(place: Place) -> str | None:
         lines = read(place.path, (found.st_mtime_ns, found.st_ctime_ns, found.st_size))
         line = next(islice(lines, place.line - 1, None), None)
         if line is not None:
-            shown = f"{line[: place.column - 1]}***" if place.hidden else line
-            return masked(shown.rstrip("\n"))
+            return line.rstrip("\n")
     return None
 
 

@@ -26,15 +26,19 @@ def show_ready(
     seconds: float,
     verification: Verification | None,
     log: Path,
+    worker: bool = False,
 ) -> None:
     """Say that it serves, and what the check of it showed."""
     ok = verification is None or verification.ok
     mark, color = ("✓", "bold green") if ok else ("✗", "bold red")
     state = "is serving" if ok else "does not serve as requested"
     head = Text.assemble((f"{mark} {name} {state}", color), f" at {address.url}")
+    if worker:
+        head = Text(f"{mark} {name} is ready as a worker of the first rank", color)
     head.append(f"   (SGLang {version}, ready after {seconds:.1f} s)", "dim")
     console.print(head)
-    for label, text in _rows(verification):
+    none = [("check", "of the first rank: this one serves no requests")]
+    for label, text in none if worker else _rows(verification):
         console.print(Text.assemble((f"  {label:<14}", "bold"), text))
     console.print(Text.assemble(("  log           ", "bold"), str(log)))
 

@@ -39,7 +39,8 @@ def run_here(start: Start, planner: Planner, *, verbose: bool, as_json: bool) ->
             out().print_json(json.dumps({**document, "run": start.directory.name}))
             return
         _show_ready(start, verification, seconds, log)
-        if not told and not start.smoke and (verification is None or verification.ok):
+        quiet = start.smoke or start.worker
+        if not told and not quiet and (verification is None or verification.ok):
             told = True  # they are the same after a restart
             from speclaunch.report.ready_report import show_snippets  # noqa: PLC0415 - rich, once it serves
 
@@ -173,6 +174,7 @@ def _show_ready(start: Start, verification: Verification | None, seconds: float,
         seconds=seconds,
         verification=verification,
         log=log,
+        worker=start.worker,
     )
 
 

@@ -21,6 +21,8 @@ from speclaunch.rules.finding import Finding
 
 if TYPE_CHECKING:
     from speclaunch.planning.advice import Advice, Fitting
+    from speclaunch.planning.asked import EngineSays
+    from speclaunch.planning.role_plans import DeploymentPlan
 
 
 def plan_document(planned: PlannedDeployment) -> str:
@@ -34,6 +36,29 @@ def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[Comp
     return schema.ComparisonDocument(
         plans=[_plan(planned) for planned in plans],
         comparisons=[_comparison(one, number) for number, one in enumerate(found)],
+    ).model_dump_json(indent=2)
+
+
+def roles_document(found: DeploymentPlan) -> str:
+    """The roles of a recipe, and what needs several of them."""
+    return schema.RolesDocument(
+        recipe=found.name,
+        engine=found.version,
+        servers=found.servers,
+        hosts=found.hosts,
+        gpus=found.gpus,
+        roles=[
+            schema.RoleRecord(
+                role=one.role,
+                replicas=one.replicas,
+                hosts=one.hosts,
+                gpus_of_a_host=one.gpus_of_a_host,
+                gpus=one.gpus,
+                plan=_plan(one.planned),
+            )
+            for one in found.roles
+        ],
+        findings=[_finding(finding) for finding in found.findings],
     ).model_dump_json(indent=2)
 
 
@@ -68,6 +93,25 @@ def _plan(planned: PlannedDeployment) -> schema.PlanRecord:
         notes=list(planned.command.notes),
         suggestion=None if planned.fitting is None else _suggestion(planned.fitting),
         best=None if planned.advice is None else _best(planned.advice),
+        engine_says=None if planned.engine_says is None else _engine_says(planned.engine_says),
+    )
+
+
+def _engine_says(said: EngineSays) -> schema.EngineSaysRecord:
+    return schema.EngineSaysRecord(
+        release=said.release,
+        accepted=said.accepted,
+        why=said.why or None,
+        filled=list(said.filled),
+        contradictions=[
+            schema.ContradictionRecord(
+                name=one.name,
+                ours=_plain(one.ours),
+                engine=_plain(one.engine),
+                report=one.report,
+            )
+            for one in said.contradictions
+        ],
     )
 
 

@@ -18,12 +18,14 @@ from speclaunch.plan.effective_arguments import ArgumentOutcome
 from speclaunch.planning.comparison import Comparison
 from speclaunch.planning.coverage import Coverage, Covered, NoCoverage
 from speclaunch.planning.planned_deployment import PlannedDeployment
+from speclaunch.planning.role_plans import DeploymentPlan
 from speclaunch.report.plan import formatting
 from speclaunch.report.plan.bar import COLORS, LETTERS, ink, used
 from speclaunch.report.plan.comparison_text import amount, change, names_of, reasons
 from speclaunch.report.plan.comparison_text import cell as value_of
 from speclaunch.report.plan.memory_text import margin_rows, missing, numbers, sentences
 from speclaunch.report.plan.pictures import memory_picture, padding, spans, ticks
+from speclaunch.report.plan.roles_text import differences, rows, totals
 from speclaunch.report.plan.text import place, why
 from speclaunch.rules.finding import Severity, Unjudged
 
@@ -71,6 +73,21 @@ def comparison_page(comparisons: Sequence[Comparison]) -> str:
     plans = [comparisons[0].before, *(one.after for one in comparisons)]
     template = _environment().get_template("comparison.html.j2")
     return template.render(comparisons=comparisons, plans=plans)
+
+
+def roles_page(found: DeploymentPlan) -> str:
+    """The page of a recipe with several roles."""
+    return (
+        _environment()
+        .get_template("roles.html.j2")
+        .render(
+            found=found,
+            names=[one.role for one in found.roles],
+            rows=rows(found),
+            totals=totals(found),
+            differing=differences(found),
+        )
+    )
 
 
 def memory_bar(rank: RankBudget, label: str) -> str:

@@ -142,11 +142,12 @@ class FindingRecord(_Record):
     message: str
     why: str
     fix: str | None
+    applicability: Literal["safe", "unsafe"] | None
     path: str
     line: int | None
     column: int | None
     source: str
-    url: str
+    url: str | None
 
 
 class UnjudgedRecord(_Record):
@@ -230,6 +231,27 @@ class BestForLoad(_Record):
     alternatives: list[AlternativeRecord]
 
 
+class ContradictionRecord(_Record):
+    """A value that speclaunch has otherwise than the engine: a defect of speclaunch. `report`:
+    one line that says all that a report of it needs."""
+
+    name: str
+    ours: Any
+    engine: Any
+    report: str
+
+
+class EngineSaysRecord(_Record):
+    """What the engine itself said when it was asked (`--ask`). `accepted` null: it could not be
+    asked, `why` says why. `filled`: arguments that were not known, and have its values now."""
+
+    release: str
+    accepted: bool | None
+    why: str | None
+    filled: list[str]
+    contradictions: list[ContradictionRecord]
+
+
 class PlanRecord(_Record):
     """One plan."""
 
@@ -253,6 +275,7 @@ class PlanRecord(_Record):
     notes: list[str]
     suggestion: SuggestionRecord | None
     best: BestForLoad | None
+    engine_says: EngineSaysRecord | None
 
 
 class PlanDocument(PlanRecord, _Versioned):
@@ -295,3 +318,27 @@ class ComparisonDocument(_Versioned):
 
     plans: list[PlanRecord]
     comparisons: list[ComparisonRecord]
+
+
+class RoleRecord(_Record):
+    """One role of a recipe; `gpus` are those of one server, null where it is not known."""
+
+    role: str
+    replicas: int
+    hosts: int | None
+    gpus_of_a_host: int | None
+    gpus: int | None
+    plan: PlanRecord
+
+
+class RolesDocument(_Versioned):
+    """`speclaunch plan recipe=R --output-format json`, of a recipe with several roles. `findings`
+    are those that need several roles; hosts and GPUs are those of all servers."""
+
+    recipe: str
+    engine: str
+    servers: int
+    hosts: int | None
+    gpus: int | None
+    roles: list[RoleRecord]
+    findings: list[FindingRecord]

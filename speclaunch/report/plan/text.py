@@ -8,6 +8,7 @@ from itertools import groupby
 from rich.console import Console
 
 from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
+from speclaunch.planning.asked import EngineSays
 from speclaunch.planning.planned_deployment import PlannedDeployment
 from speclaunch.report.findings import show_findings
 from speclaunch.report.plan import formatting
@@ -50,6 +51,20 @@ def show_title(paper: LineWriter, planned: PlannedDeployment) -> None:
         paper.say(f"{one.name}: {one.origin}", "dim")
     for fact in planned.plan.facts.unknown:
         paper.say(f"{fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}", mark="? ")
+    if planned.engine_says is not None:
+        _show_engine(paper, planned.engine_says)
+
+
+def _show_engine(paper: LineWriter, said: EngineSays) -> None:
+    """What the engine said when it was asked."""
+    if said.accepted is None:
+        paper.say(f"SGLang {said.release} was not asked: {said.why}", mark="? ")
+        return
+    what = "it accepts the command" if said.accepted else "it refuses the command (SPL090)"
+    filled = f"; its own values: {', '.join(said.filled)}" if said.filled else ""
+    paper.say(f"asked SGLang {said.release}: {what}{filled}", "dim")
+    for one in said.contradictions:
+        paper.say(f"a defect of speclaunch, please report: {one.report}", "bold yellow", mark="! ")
 
 
 def place(planned: PlannedDeployment) -> str:

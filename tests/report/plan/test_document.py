@@ -15,6 +15,8 @@ from speclaunch.report.plan.schema import (
     Graphs,
     MemoryRecord,
     PlanDocument,
+    RoleRecord,
+    RolesDocument,
 )
 from tests.report.plan.helpers import FAILS, FITS, UNKNOWN, planned
 
@@ -25,6 +27,7 @@ def schema() -> dict[str, object]:
     return {
         "plan": PlanDocument.model_json_schema(mode="serialization"),
         "comparison": ComparisonDocument.model_json_schema(mode="serialization"),
+        "roles": RolesDocument.model_json_schema(mode="serialization"),
     }
 
 
@@ -35,7 +38,15 @@ def test_the_schema_is_that_of_the_documentation() -> None:
 
 def test_the_documentation_names_every_key() -> None:
     page = (DOCS / "plan.md").read_text()
-    for model in (PlanDocument, ComparisonDocument, ArgumentRecord, MemoryRecord, Graphs):
+    for model in (
+        PlanDocument,
+        ComparisonDocument,
+        RolesDocument,
+        RoleRecord,
+        ArgumentRecord,
+        MemoryRecord,
+        Graphs,
+    ):
         for name in model.model_fields:
             assert f"`{name}`" in page, f"{model.__name__}.{name}"
 

@@ -1,0 +1,1 @@
+"""A certificate as one HTML page."""

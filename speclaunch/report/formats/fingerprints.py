@@ -1,0 +1,28 @@
+"""Fingerprints as services take them: no two findings of a report share one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Sequence
+
+from speclaunch.lint import fingerprints as findings_
+from speclaunch.report.formats.interface import repository_root
+from speclaunch.rules.finding import Finding
+
+
+def fingerprints(findings: Sequence[Finding]) -> list[str]:
+    """Their fingerprints in their order, by their paths from the root of the repository.
+
+    Where findings agree in code, message and place, all but the first get one of their own: GitLab
+    would show one of them only.
+    """
+    root = repository_root(os.getcwd())  # noqa: PTH109
+    alike: Counter[str] = Counter()
+    marks = []
+    for mark in findings_.fingerprints(findings, root):
+        number, alike[mark] = alike[mark], alike[mark] + 1
+        own = mark if not number else hashlib.sha256(f"{mark}\0{number}".encode()).hexdigest()[:32]
+        marks.append(own)
+    return marks

@@ -1,0 +1,114 @@
+"""GitHub Actions: a workflow command a finding, which becomes an annotation; and the job's summary.
+
+https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands. GitHub shows the
+first 10 errors, warnings and notices of a step.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from speclaunch.errors import COMMAND_LINE
+from speclaunch.report.formats.interface import Format, Told, from_root, one_line, readable
+from speclaunch.rules.finding import Finding, Severity
+
+SHOWN = 10
+"""Annotations of each level that GitHub shows of a step."""
+MOST_ROWS = 200
+"""Findings in the summary of a job, which may have 1 MiB."""
+
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+_MESSAGE = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_PROPERTY = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
+_CELL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "`": "&#96;"})
+_LONGEST_CELL = 500
+
+
+class Github(Format):
+    """Errors first; before the notices one that says what is not shown."""
+
+    def text(self, told: Told) -> str:
+        """The commands, a line each."""
+        findings = told.findings
+        lines = [_command(told, one) for one in findings]
+        counts = Counter(one.severity for one in findings)
+        if max(counts.values(), default=0) > SHOWN:
+            said = f"{counted(told)}; GitHub shows the first {SHOWN} of each level, the log has all"
+            notice = f"::notice title=speclaunch::{said.translate(_MESSAGE)}"
+            lines.insert(counts[Severity.ERROR] + counts[Severity.WARNING], notice)
+        return "".join(f"{line}\n" for line in lines)
+
+
+def _command(told: Told, finding: Finding) -> str:
+    place = finding.place
+    properties = {"file": from_root(place.path), "line": str(place.line), "col": str(place.column)}
+    properties["endColumn"] = str(place.column + max(1, place.length))
+    if place.path == COMMAND_LINE:
+        properties = {}
+    properties["title"] = f"{finding.code} {finding.rule}"
+    said = ",".join(
+        f"{name}={readable(value).translate(_PROPERTY)}" for name, value in properties.items()
+    )
+    message = readable(told.full(finding)).translate(_MESSAGE)
+    return f"::{_LEVELS[finding.severity]} {said}::{message}"
+
+
+def without_commands(text: str) -> str:
+    """A text for the log of a step in which GitHub obeys nothing: it quotes files of anybody."""
+    if not text:
+        return text
+    token = secrets.token_hex(16)
+    end = "" if text.endswith("\n") else "\n"
+    return f"::stop-commands::{token}\n{text}{end}::{token}::\n"
+
+
+def add_summary(told: Told, environment: Mapping[str, str] = os.environ) -> None:
+    """Append to the summary of the job, if GitHub names a file for it. Raises OSError."""
+    file = environment.get("GITHUB_STEP_SUMMARY")
+    if file:
+        with Path(file).open("a", encoding="utf-8") as opened:
+            opened.write(summary(told))
+
+
+def summary(told: Told) -> str:
+    """The findings as a table of Markdown, errors first."""
+    findings = told.findings
+    lines = [f"### speclaunch: {counted(told)}", ""]
+    if findings:
+        lines += ["| Where | Rule | What |", "|---|---|---|"]
+    for one in findings[:MOST_ROWS]:
+        where = f"{from_root(one.place.path)}:{one.place.line}:{one.place.column}"
+        code = one.code if one.url is None else f"[{one.code}]({one.url})"
+        what = told.message(one) if one.fix is None else f"{told.message(one)}: {one.fix.text}"
+        lines.append(f"| {_cell(where)} | {one.severity} {code} | {_cell(what)} |")
+    if len(findings) > MOST_ROWS:
+        lines += ["", f"{len(findings) - MOST_ROWS} more are in the log."]
+    return "\n".join((*lines, ""))
+
+
+def _cell(text: str) -> str:
+    shown = one_line(text)
+    if len(shown) > _LONGEST_CELL:
+        shown = f"{shown[: _LONGEST_CELL - 1]}…"
+    # what is left of Markdown: links, emphasis, mentions
+    escaped = "".join(f"\\{one}" if one in "\\[]*_~@#" else one for one in shown)
+    return escaped.translate(_CELL)
+
+
+def counted(told: Told) -> str:
+    """`2 errors, 1 warning in 3 deployments`."""
+    counts = Counter(one.severity for one in told.findings)
+    words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+    said = [_many(counts[severity], word) for severity, word in words.items() if counts[severity]]
+    return f"{', '.join(said) or 'no findings'} in {_many(told.report.deployments, 'deployment')}"
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+FORMAT = Github()

@@ -1,0 +1,94 @@
+"""reviewdog's diagnostic format, with fixes as suggestions.
+
+https://github.com/reviewdog/reviewdog/tree/master/proto/rdf: columns count the bytes of UTF-8, and
+paths begin in the working directory, which reviewdog knows.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.errors import Place
+from speclaunch.fix.edits import lines_of
+from speclaunch.report.formats.interface import Format, Told, readable
+from speclaunch.report.problems import whole_line
+from speclaunch.rules.finding import Finding, Severity
+
+if TYPE_CHECKING:
+    from speclaunch.fix.text_edits import FileEdits
+
+_SEVERITIES = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "INFO"}
+
+
+class Rdjson(Format):
+    """One DiagnosticResult."""
+
+    def text(self, told: Told) -> str:
+        """The document."""
+        document = {
+            "source": {"name": "speclaunch"},
+            "diagnostics": [_diagnostic(told, one) for one in told.findings],
+        }
+        return readable(json.dumps(document, indent=1, ensure_ascii=False)) + "\n"
+
+
+def _diagnostic(told: Told, finding: Finding) -> dict[str, Any]:
+    code: dict[str, Any] = {"value": finding.code}
+    if finding.url is not None:
+        code["url"] = finding.url
+    found: dict[str, Any] = {
+        "message": told.full(finding),
+        "location": _location(finding.place),
+        "severity": _SEVERITIES[finding.severity],
+        "code": code,
+    }
+    made = told.edits_of(finding)
+    if made is not None and made.path == finding.place.path:  # a suggestion names no file
+        found["suggestions"] = [_suggestion(made)]
+    if finding.others:
+        found["related_locations"] = [
+            {"message": "also here", "location": _location(one)} for one in finding.others
+        ]
+    return found
+
+
+def _suggestion(made: FileEdits) -> dict[str, Any]:
+    """All edits as one: several suggestions would be so many ways to choose from."""
+    first, last = made.edits[0], made.edits[-1]
+    lines = lines_of(made.before)
+    before = sum(map(len, lines[: first.line - 1])) + first.column - 1
+    behind = len(made.before) - sum(map(len, lines[: last.end_line - 1])) - last.end_column + 1
+
+    def at(line: int, column: int) -> dict[str, int]:
+        text = lines[line - 1] if line <= len(lines) else ""
+        return {"line": line, "column": len(text[: column - 1].encode("utf-8", "replace")) + 1}
+
+    return {
+        "range": {
+            "start": at(first.line, first.column),
+            "end": at(last.end_line, last.end_column),
+        },
+        "text": made.after[before : len(made.after) - behind],
+    }
+
+
+def _location(place: Place) -> dict[str, Any]:
+    return {
+        "path": place.path,
+        "range": _range(place.path, place.line, place.column, place.length),
+    }
+
+
+def _range(path: str, line: int, column: int, length: int) -> dict[str, Any]:
+    text = whole_line(Place(path, line)) or ""  # counted, and not shown
+
+    def byte(at: int) -> int:
+        before = text[: at - 1]
+        return len(before.encode("utf-8", "replace")) + (at - 1 - len(before)) + 1
+
+    start, end = byte(column), byte(column + length)
+    return {"start": {"line": line, "column": start}, "end": {"line": line, "column": end}}
+
+
+FORMAT = Rdjson()

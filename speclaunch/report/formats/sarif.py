@@ -1,0 +1,189 @@
+"""SARIF 2.1.0, as much of it as GitHub's code scanning takes and shows.
+
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the limits
+https://docs.github.com/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit.
+Columns are counted in characters (`columnKind`), paths from the root of the repository
+(`%SRCROOT%`). The fingerprint has a name of our own: `primaryLocationLineHash` is computed by
+GitHub's action from the file, and it warns of any other.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from speclaunch import __version__
+from speclaunch.errors import COMMAND_LINE, Place
+from speclaunch.report.formats.fingerprints import fingerprints
+from speclaunch.report.formats.interface import NO_FILES, Format, Told, from_root, readable
+from speclaunch.report.formats.rule_help import RuleHelp, rule_help
+from speclaunch.resources import docs_url
+from speclaunch.rules.finding import Finding, Severity
+
+MOST_RESULTS = 25_000
+MOST_LOCATIONS = 1_000
+MOST_TAGS = 20
+MOST_BYTES = 10_000_000
+"""Compressed by gzip."""
+FINGERPRINT = "speclaunchFinding/v1"
+ROOT = "%SRCROOT%"
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_PROBLEMS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
+
+
+class Sarif(Format):
+    """One run. It tells a service of findings, so that they are no failure of the step."""
+
+    exits_zero = True
+
+    def text(self, told: Told) -> str:
+        """The document, at most as large as GitHub takes."""
+        findings = told.findings
+        most = min(len(findings), MOST_RESULTS)
+        while True:
+            text = _document(told, findings, most)
+            size = len(text.encode())
+            if size > MOST_BYTES:
+                size = len(gzip.compress(text.encode(), mtime=0))
+            if size <= MOST_BYTES or not most:
+                return text
+            most = min(most - 1, most * MOST_BYTES // size)
+
+
+def _document(told: Told, findings: Sequence[Finding], most: int) -> str:
+    kept = findings[:most]
+    rules = {one.code: rule_help(one.code, one.rule, one.severity) for one in kept}
+    index = {code: at for at, code in enumerate(sorted(rules))}
+    marks = fingerprints(findings)  # the same whatever is left out
+    results = [
+        _result(told, one, mark, index[one.code]) for one, mark in zip(kept, marks, strict=False)
+    ]
+    driver: dict[str, Any] = {
+        "name": "speclaunch",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "rules": [_rule(rules[code]) for code in index],
+    }
+    site = docs_url()
+    if site is not None:
+        driver["informationUri"] = site
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [_invocation(told, len(findings) - most)],
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {ROOT: {"description": {"text": "The root of the repository."}}},
+        "results": results,
+    }
+    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return readable(json.dumps(document, indent=1, ensure_ascii=False)) + "\n"
+
+
+def _invocation(told: Told, left_out: int) -> dict[str, Any]:
+    invocation: dict[str, Any] = {"executionSuccessful": not told.report.unreadable}
+    if left_out:
+        said = (
+            f"{left_out} of {len(told.findings)} findings are left out: a SARIF file for GitHub "
+            f"holds at most {MOST_RESULTS} results in {MOST_BYTES} bytes of gzip. Errors are first."
+        )
+        invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": said}}]
+    return invocation
+
+
+def _rule(rule: RuleHelp) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "id": rule.code,
+        "name": rule.name,
+        "shortDescription": {"text": f"{rule.summary}."},
+        "fullDescription": {"text": rule.description},
+        "help": {"text": rule.text, "markdown": rule.markdown},
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        "properties": {
+            "tags": list(rule.tags)[:MOST_TAGS],
+            "problem.severity": _PROBLEMS[rule.severity],
+        },
+    }
+    if rule.url is not None:
+        described["helpUri"] = rule.url
+    return described
+
+
+def _result(told: Told, finding: Finding, mark: str, rule_index: int) -> dict[str, Any]:
+    others = [_location(one) for one in finding.others[:MOST_LOCATIONS]]
+    result: dict[str, Any] = {
+        "ruleId": finding.code,
+        "ruleIndex": rule_index,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": _plain(told.full(finding))},
+        "locations": [_location(finding.place)],
+        "partialFingerprints": {FINGERPRINT: mark},
+    }
+    if others:
+        result["relatedLocations"] = [
+            {"id": at, **one, "message": {"text": "also here"}} for at, one in enumerate(others, 1)
+        ]
+    fix = _fix(told, finding)
+    if fix is not None:
+        result["fixes"] = [fix]
+    return result
+
+
+def _plain(text: str) -> str:
+    """With brackets that SARIF does not take for a link (`[text](where)`, section 3.11.6)."""
+    return text.replace("[", "\\[").replace("]", "\\]") if "](" in text else text
+
+
+def _location(place: Place) -> dict[str, Any]:
+    region: dict[str, Any] = {"startLine": place.line, "startColumn": place.column}
+    region["endColumn"] = place.column + max(1, place.length)
+    physical: dict[str, Any] = {"artifactLocation": artifact(place.path)}
+    if place.path != COMMAND_LINE:
+        physical["region"] = region
+    return {"physicalLocation": physical}
+
+
+def artifact(path: str) -> dict[str, Any]:
+    """Where a file is: its URI, relative to the root of the repository if it lies there."""
+    shown = from_root(path)
+    if shown in NO_FILES:
+        return {"uri": quote(shown)}
+    if shown.startswith("/"):
+        return {"uri": f"file://{_quoted(shown)}"}
+    return {"uri": _quoted(shown), "uriBaseId": ROOT}
+
+
+def _quoted(path: str) -> str:
+    try:
+        return quote(os.fsencode(path))
+    except UnicodeEncodeError:  # the name of no file
+        return quote(readable(path))
+
+
+def _fix(told: Told, finding: Finding) -> dict[str, Any] | None:
+    made = told.edits_of(finding)
+    if made is None or finding.fix is None:
+        return None
+    replacements = [
+        {
+            "deletedRegion": {
+                "startLine": one.line,
+                "startColumn": one.column,
+                "endLine": one.end_line,
+                "endColumn": one.end_column,
+            },
+            "insertedContent": {"text": one.new},
+        }
+        for one in made.edits
+    ]
+    change = {"artifactLocation": artifact(made.path), "replacements": replacements}
+    return {"description": {"text": _plain(finding.fix.text)}, "artifactChanges": [change]}
+
+
+FORMAT = Sarif()

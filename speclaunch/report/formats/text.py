@@ -1,0 +1,65 @@
+"""The text: findings as a compiler shows them, and what could not be judged, a line a cause."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable
+
+from speclaunch.engine.versions import ascending
+from speclaunch.report.causes import causes, left_out, of_baseline
+from speclaunch.report.findings import COLORS, origins, render
+from speclaunch.report.formats.interface import Format, Told
+from speclaunch.report.styled import PlainPrinter, Printer, Styled
+from speclaunch.rules.finding import Severity
+
+
+class Text(Format):
+    """Drawn on a terminal, and the same without styles everywhere else."""
+
+    def text(self, told: Told) -> str:
+        """As it is written to a pipe."""
+        written = io.StringIO()
+        _show(PlainPrinter(written), told)
+        return written.getvalue()
+
+    def show(self, told: Told, printer: Printer, write: Callable[[str], object]) -> None:
+        """Show it line by line."""
+        del write
+        _show(printer, told)
+
+
+def _show(printer: Printer, told: Told) -> None:
+    report = told.report
+    several = told.names_engines
+    for found in told.found:
+        engines = found.engines if several else ()
+        through = found.through
+        printer.print(render(found.finding, engines=engines, through=through, name_option=True))
+    lines = [*left_out(report), *of_baseline(report)]
+    if not report.is_empty:
+        known = (one for file in report.files for one in file.checkpoints)
+        lines += [*causes(report.files), *origins(known)]
+    for line in lines:
+        printer.print(Styled(line, "dim"))
+    if not report.is_empty:
+        printer.print(_summary(told))
+
+
+def _summary(told: Told) -> Styled:
+    """`2 errors, 1 warning in 3 deployments (SGLang 0.5.23)`, each finding counted once."""
+    report = told.report
+    counts = Counter(one.severity for one in told.findings)
+    parts = [_many(counts[one], one) for one in Severity if counts[one]]
+    engines = ", ".join(ascending(file.engine for file in report.files if not file.template))
+    where = f"{_many(report.deployments, 'deployment')} (SGLang {engines})"
+    color = next((COLORS[one] for one in Severity if counts[one]), "bold green")
+    return Styled(f"{', '.join(parts) or 'no findings'} in {where}", color)
+
+
+def _many(count: int, what: str) -> str:
+    plural = "" if count == 1 or what == Severity.INFO else "s"
+    return f"{count} {what}{plural}"
+
+
+FORMAT = Text()
