@@ -1,0 +1,1 @@
+"""Many configurations, one after the other or on a cluster: jobs of Hydra's own launchers."""

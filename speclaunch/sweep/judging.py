@@ -1,0 +1,93 @@
+"""The jobs of a sweep, judged before any of them runs: what cannot serve is never started."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from speclaunch.engine.command import is_secret_key
+from speclaunch.errors import InputError, Problem, SpeclaunchError
+from speclaunch.launch.preflight import absent_paths, here, preflight
+from speclaunch.launch.prepare import prepare
+from speclaunch.recipe.hydra_sweeps import SweepJob
+from speclaunch.recipe.load import load
+from speclaunch.rules.examine import Lookup
+from speclaunch.rules.finding import Severity
+from speclaunch.rules.interface import Rule
+from speclaunch.sweep.jobs import Job, SweepOptions
+
+
+def judged_jobs(
+    jobs: Sequence[SweepJob],
+    options: SweepOptions,
+    found: Lookup,
+    rules: Sequence[Rule],
+    *,
+    local: bool,
+) -> tuple[Job, ...]:
+    """Each job with its key, and why it will not be started.
+
+    `local`: the jobs run on this machine, whose engine and hardware count; else what the recipe
+    and the options say. Raises InputError for a secret among the words: they are kept in files.
+    """
+    for job in jobs:
+        secret = next((one for one in job.overrides if _tells_a_secret(one)), None)
+        if secret is not None:
+            key = secret.partition("=")[0]
+            raise InputError(
+                Problem(
+                    f"{key} is a secret, and a sweep writes its words down",
+                    help=f"take it from a variable: {key}='${{oc.env:NAME}}'",
+                )
+            )
+    return tuple(_judged(job, options, found, rules, local=local) for job in jobs)
+
+
+def _tells_a_secret(override: str) -> bool:
+    key, _, value = override.partition("=")
+    return is_secret_key(key) and "oc.env:" not in value.replace("\\", "")
+
+
+def _judged(
+    job: SweepJob, options: SweepOptions, found: Lookup, rules: Sequence[Rule], *, local: bool
+) -> Job:
+    starts = local and not options.plan
+    folders = tuple(Path(one) for one in options.config_dir)
+    try:
+        recipe = load(job.recipe, job.overrides, folders)
+        prepared = prepare(recipe, options.engine, dry_run=not starts)
+    except SpeclaunchError as error:
+        return _job(job, _digest([job.recipe, *job.overrides], options), str(error))
+    key = _digest([prepared.recipe.deployment, prepared.version, prepared.python], options)
+    facts = here(found, recipe, probe=local, cpu=bool(prepared.cpu))
+    absent = absent_paths(prepared) if starts else []
+    result = preflight(prepared, facts, rules, absent)
+    said = [
+        f"{one.code} {one.message}" for one in result.findings if one.severity is Severity.ERROR
+    ]
+    said += [problem.message for problem in result.absent]
+    return _job(job, key, "; ".join(said) or None)
+
+
+def _job(job: SweepJob, key: str, refused: str | None) -> Job:
+    return Job(job.recipe, job.overrides, job.varied, key, refused)
+
+
+def _digest(parts: Sequence[Any], options: SweepOptions) -> str:
+    said = json.dumps([parts, dataclasses.asdict(options)], sort_keys=True, default=_parts)
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def _parts(value: Any) -> Any:
+    """A section of a deployment, plain or judged by the schema: its keys without its prose."""
+    if dataclasses.is_dataclass(value):
+        names: Sequence[str] = [field.name for field in dataclasses.fields(value)]
+    else:
+        names = list(getattr(type(value), "model_fields", ()))
+    if not names:
+        return str(value)
+    return {name: getattr(value, name) for name in names if name != "description"}
