@@ -1,0 +1,1 @@
+"""The language server: what lint finds, shown while somebody types."""

@@ -1,0 +1,283 @@
+"""The server: what an editor asks, answered; what lint finds, told as the text changes."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.uris import to_fs_path
+from pygls.workspace import TextDocument
+
+from speclaunch import __version__
+from speclaunch.errors import InputError, Problem, SpeclaunchError
+from speclaunch.lsp.actions import FIX_ALL, actions, fix_all
+from speclaunch.lsp.checking import Checked, check_document, look_again
+from speclaunch.lsp.completion import completions
+from speclaunch.lsp.diagnostics import diagnostics
+from speclaunch.lsp.hover import hover
+from speclaunch.lsp.positions import Positions
+from speclaunch.lsp.settings import Settings, read_settings
+from speclaunch.lsp.worker import Worker
+
+T = TypeVar("T")
+_PAUSE_S = 0.3
+"""Nothing is checked while somebody types: only after this long without a change."""
+_LOG = logging.getLogger("speclaunch.lsp")
+
+
+class Server(LanguageServer):
+    """What is known of the documents that an editor has open."""
+
+    def __init__(self) -> None:
+        super().__init__("speclaunch", __version__)
+        self.settings = Settings()
+        self.worker = Worker()
+        self.checked: dict[str, tuple[int | None, Checked]] = {}
+        """By address: the version of the text that was checked, and what came out."""
+        self.is_shut_down = False
+        self.code = 0
+        self._pending: dict[str, asyncio.Task[None]] = {}
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """What went wrong outside of a request is logged, and shown to nobody while he types."""
+        _LOG.error("%s: %s", getattr(source, "__name__", source), error, exc_info=error)
+
+    def buffers(self) -> dict[str, bytes]:
+        """All open texts by the path of their file, without links."""
+        found: dict[str, bytes] = {}
+        for uri, document in self.workspace.text_documents.items():
+            path = to_fs_path(uri) if uri.startswith("file:") else None
+            if path is not None:
+                found[os.path.realpath(path)] = document.source.encode("utf-8", "replace")
+        return found
+
+    def positions(self, document: TextDocument) -> Positions:
+        """For the text of a document, in the units of this editor."""
+        return Positions(document.source, self.workspace.position_codec)
+
+    def later(self, uri: str, pause: float = _PAUSE_S) -> None:
+        """Check a document once it has not changed for a while."""
+        before = self._pending.pop(uri, None)
+        if before is not None:
+            before.cancel()
+        self._pending[uri] = asyncio.get_running_loop().create_task(self._after(uri, pause))
+
+    def forget(self, uri: str) -> None:
+        """A document was closed: the editor shows nothing of it any more."""
+        before = self._pending.pop(uri, None)
+        if before is not None:
+            before.cancel()
+        self.checked.pop(uri, None)
+        self._publish(uri, None, [])
+
+    async def _after(self, uri: str, pause: float) -> None:
+        await asyncio.sleep(pause)
+        try:
+            await self.check(uri)
+        except Exception as error:
+            _LOG.exception("%s cannot be checked: %s", uri, error)
+
+    async def check(self, uri: str) -> Checked | None:
+        """Check the text that the editor has now, and tell it what was found."""
+        document = self._open(uri)
+        if document is None:
+            return None
+        version, text, buffers = document.version, document.source, self.buffers()
+        path, settings = _path(uri), self.settings
+        checked = await self.worker.run(lambda: check_document(path, text, buffers, settings))
+        now = self._open(uri)
+        if now is None or now.version != version:
+            return checked  # it changed meanwhile: another check is on its way
+        self.checked[uri] = (version, checked)
+        self._publish(uri, version, diagnostics(checked, self.positions(now)))
+        return checked
+
+    def known(self, document: TextDocument) -> Checked:
+        """What is known of a document: of this very text, where it was checked, else of an
+        earlier one."""
+        found = self.checked.get(document.uri)
+        return found[1] if found is not None else Checked(_path(document.uri))
+
+    async def current(self, document: TextDocument) -> Checked | None:
+        """What is known of this very text."""
+        found = self.checked.get(document.uri)
+        if found is not None and found[0] == document.version:
+            return found[1]
+        return await self.check(document.uri)
+
+    def document(self, uri: str) -> TextDocument:
+        """A document that is open. Raises InputError for any other."""
+        found = self._open(uri)
+        if found is None:
+            raise InputError(Problem(f"{uri} is not open"))
+        return found
+
+    def _open(self, uri: str) -> TextDocument | None:
+        documents: Mapping[str, TextDocument] = self.workspace.text_documents
+        return documents.get(uri)
+
+    def _publish(self, uri: str, version: int | None, found: list[types.Diagnostic]) -> None:
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
+
+
+def _path(uri: str) -> str:
+    """The file of an address; of a text that was never saved its name."""
+    path = to_fs_path(uri) if uri.startswith("file:") else None
+    return path or uri.partition(":")[2].lstrip("/") or "untitled"
+
+
+def _guarded(request: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T | None]]:
+    """What goes wrong in a request is logged; it has no answer then, and the server goes on."""
+
+    @functools.wraps(request)
+    async def answered(server: Server, params: Any) -> T | None:
+        try:
+            return await request(server, params)
+        except SpeclaunchError as error:
+            _LOG.warning("%s", error)
+        except Exception as error:
+            _LOG.exception("%s: %s", request.__name__, error)
+        return None
+
+    return answered
+
+
+def make_server() -> Server:
+    """The server with everything that it answers."""
+    server = Server()
+
+    @server.feature(types.INITIALIZE)
+    def initialize(server: Server, params: types.InitializeParams) -> None:
+        server.settings, wrong = read_settings(params.initialization_options)
+        for problem in wrong:
+            server.window_show_message(
+                types.ShowMessageParams(types.MessageType.Warning, f"speclaunch: {problem}")
+            )
+
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    async def opened(server: Server, params: types.DidOpenTextDocumentParams) -> None:
+        server.later(params.text_document.uri, 0)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    async def changed(server: Server, params: types.DidChangeTextDocumentParams) -> None:
+        server.later(params.text_document.uri)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    async def saved(server: Server, _params: types.DidSaveTextDocumentParams) -> None:
+        await _all_again(server)
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    async def watched(server: Server, _params: types.DidChangeWatchedFilesParams) -> None:
+        await _all_again(server)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    async def closed(server: Server, params: types.DidCloseTextDocumentParams) -> None:
+        server.forget(params.text_document.uri)
+
+    @server.feature(types.SHUTDOWN)
+    def shut_down(server: Server, _params: None) -> None:
+        server.is_shut_down = True
+
+    @server.feature(types.EXIT)
+    def ended(server: Server, _params: None) -> None:
+        server.code = 0 if server.is_shut_down else 1
+
+    _requests(server)
+    return server
+
+
+async def _all_again(server: Server) -> None:
+    """What others hold may have changed: groups, checkpoints, settings."""
+    await server.worker.run(look_again)
+    for uri in server.workspace.text_documents:
+        server.later(uri, 0)
+
+
+def _requests(server: Server) -> None:
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    @_guarded
+    async def hovered(server: Server, params: types.HoverParams) -> types.Hover | None:
+        document = server.document(params.text_document.uri)
+        positions, checked = server.positions(document), server.known(document)
+        line, column = positions.place(params.position)
+        text = document.source
+        return await server.worker.run(lambda: hover(checked, text, positions, line, column))
+
+    @server.feature(
+        types.TEXT_DOCUMENT_COMPLETION,
+        types.CompletionOptions(trigger_characters=[" ", "-", "=", ":", "."]),
+    )
+    @_guarded
+    async def completed(server: Server, params: types.CompletionParams) -> types.CompletionList:
+        document = server.document(params.text_document.uri)
+        positions, checked = server.positions(document), server.known(document)
+        line, column = positions.place(params.position)
+        text = document.source
+        items = await server.worker.run(lambda: completions(checked, text, positions, line, column))
+        return types.CompletionList(is_incomplete=False, items=items)
+
+    @server.feature(
+        types.TEXT_DOCUMENT_CODE_ACTION,
+        types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix, FIX_ALL]),
+    )
+    @_guarded
+    async def acted(server: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
+        document = server.document(params.text_document.uri)
+        asked = [one for one in params.context.diagnostics if one.source == "speclaunch"]
+        only = params.context.only or [types.CodeActionKind.QuickFix]
+        wants_all = any(one == FIX_ALL or FIX_ALL.startswith(f"{one}.") for one in only)
+        if not any(one in ("", types.CodeActionKind.QuickFix) for one in only):
+            asked = []
+        checked = await server.current(document) if asked or wants_all else None
+        if checked is None:
+            return []
+        uri, version, path = document.uri, document.version, checked.path
+        positions, settings, buffers = server.positions(document), server.settings, server.buffers()
+        real = os.path.realpath(path)
+
+        def again(text: str) -> Checked:
+            held = {**buffers, real: text.encode("utf-8", "replace")}
+            return check_document(path, text, held, settings)
+
+        def found() -> list[types.CodeAction]:
+            some = list(actions(checked, asked, positions, uri, version, again, buffers))
+            every = fix_all(checked, positions, uri, version, buffers) if wants_all else None
+            return some if every is None else [*some, every]
+
+        return await server.worker.run(found)
+
+
+def serve(given: BinaryIO, out: BinaryIO) -> int:
+    """Answer an editor until it says exit, or closes its end. The exit code is the protocol's:
+    1 where it said exit without shutdown before."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
+    server = make_server()
+    server.start_io(given, out)
+    return server.code
+
+
+def run_and_leave() -> None:
+    """Serve standard input and output, of which nobody else gets hold, and end the process.
+
+    It ends whatever a check is at: the editor is gone.
+    """
+    given, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)  # whatever else is printed is no part of the protocol
+    code = 0
+    try:
+        code = serve(given, out)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
