@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from speclaunch import __version__
 from speclaunch.cli.quick import quick_explain, quick_launch, quick_lint
-from speclaunch.cli.verbs import stays
+from speclaunch.cli.verbs import COMPLETION, stays, swept
 from speclaunch.errors import ExitCode, SpeclaunchError
 
 
@@ -28,6 +28,7 @@ def main() -> None:
         sys.stdout.write(f"speclaunch {__version__}\n")
         sys.stdout.flush()
         return
+    sys.argv[1:] = swept(sys.argv[1:])
     try:
         try:
             _answer(sys.argv[1:])
@@ -57,14 +58,17 @@ def main() -> None:
 
 
 def _answer(words: list[str]) -> None:
+    if COMPLETION in os.environ:  # a shell asks what the last word can become
+        from speclaunch.cli.completing import answer
+
+        if os.environ[COMPLETION] in ("bash", "zsh", "fish"):
+            answer(words)
+        return
     lint = quick_lint(words)
     if lint is not None:
         from speclaunch.cli.linting import check_files
 
-        try:
-            sys.exit(check_files(lint))
-        except KeyboardInterrupt:
-            sys.exit(ExitCode.INTERRUPTED)
+        sys.exit(check_files(lint))
     if quick_explain(words):
         from speclaunch.cli.explaining import explain_code
 

@@ -10,10 +10,11 @@ from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.engines import listed
 from speclaunch.facts.project_settings import assumption
 from speclaunch.lint.code_selection import codes
+from speclaunch.lint.file_codes import REFUSES
 from speclaunch.report.console import err_lines
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.interface import Rule
-from speclaunch.rules.registry import selected
+from speclaunch.rules.registry import is_selected, selected
 
 
 def engine_versions(text: str | None) -> tuple[str, ...]:
@@ -45,3 +46,8 @@ def lookup(
 def chosen_rules(select: Sequence[str] | None, ignore: Sequence[str] | None) -> tuple[Rule, ...]:
     """The rules of `--select` and `--ignore`. Raises InputError for a code that no rule has."""
     return selected(codes("--select", select), codes("--ignore", ignore))
+
+
+def asks(select: Sequence[str] | None, ignore: Sequence[str] | None) -> bool:
+    """Whether `--select` and `--ignore` leave the engine's own verdict in (SPL090)."""
+    return is_selected(REFUSES.code, codes("--select", select), codes("--ignore", ignore))

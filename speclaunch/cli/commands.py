@@ -52,6 +52,7 @@ def _meant_as_recipe(words: list[str]) -> None:
 app = typer.Typer(
     cls=_Verbs,
     no_args_is_help=True,
+    add_completion=False,  # `speclaunch completion` does it: bash splits words at `=`
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain text is shown at once: rich takes longer than the rest
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -11,15 +11,19 @@ from typing import Annotated
 import psutil
 import typer
 
+from speclaunch.asking.at_hand import asker_for
+from speclaunch.asking.mode import ask_mode
 from speclaunch.cli.check_options import engine_versions, lookup
 from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.options import (
+    AskEngine,
     Assume,
     ConfigDirs,
     EngineVersions,
     HardwareName,
     ModelDirs,
     Online,
+    RoleName,
 )
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.examine import examine_machine
@@ -40,6 +44,7 @@ def doctor(
         ),
     ] = None,
     config_dir: ConfigDirs = None,
+    role: RoleName = None,
     engine: EngineVersions = None,
     hardware: HardwareName = None,
     models: ModelDirs = None,
@@ -49,14 +54,16 @@ def doctor(
     output_format: Annotated[
         OutputFormat, typer.Option("--output-format", help="Output format.")
     ] = OutputFormat.TEXT,
+    ask: AskEngine = None,
 ) -> None:
     """Check this machine: engine, GPUs, memory, disk, ports, leftovers; and a recipe, if given."""
     asked = Asked(
         versions=engine_versions(engine),
         lookup=lookup(models, hardware, online=online, assume=assume),
+        asker=asker_for(ask_mode(ask)),
     )
     if overrides:
-        asked = _with_recipe(asked, overrides, config_dir or [])
+        asked = _with_recipe(asked, overrides, config_dir or [], role)
     found, judged = gather(asked, speclaunch_home())
     diagnosis = DoctorReport(examine_machine(found), found.target, judged)
     if output_format is OutputFormat.JSON:
@@ -70,13 +77,19 @@ def doctor(
     raise typer.Exit(ExitCode.FAILED if failing else ExitCode.CLEAN)
 
 
-def _with_recipe(asked: Asked, overrides: list[str], config_dirs: list[Path]) -> Asked:
+def _with_recipe(
+    asked: Asked, overrides: list[str], config_dirs: list[Path], role: str | None
+) -> Asked:
     """A recipe brings Hydra, which a look at the machine alone needs not load."""
     from speclaunch.recipe.load import load
     from speclaunch.recipe.recipe_words import split_recipe
 
     name, changes = split_recipe(overrides)
-    return replace(asked, recipe=load(name, changes, config_dirs))
+    from speclaunch.recipe.select_role import select_role
+
+    whole = load(name, changes, config_dirs)
+    recipe = select_role(whole, role, "a machine serves one")
+    return replace(asked, recipe=recipe, whole=whole if whole.parts else None)
 
 
 def _end_what_hangs() -> None:

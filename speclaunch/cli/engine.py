@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from speclaunch.cli.judge import app as judge_app
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.cpu.install import InstallStep, StepState, install, is_installed
 from speclaunch.engine.catalogue import (
@@ -87,6 +88,7 @@ catalogue_app = typer.Typer(
     help="The server arguments of each SGLang version that speclaunch knows.", no_args_is_help=True
 )
 app.add_typer(catalogue_app, name="catalogue")
+app.add_typer(judge_app, name="judge")
 
 
 @catalogue_app.command("ls")

@@ -8,6 +8,7 @@ import typer
 
 from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.options import (
+    AskEngine,
     Assume,
     ConfigDirs,
     EngineVersion,
@@ -16,6 +17,7 @@ from speclaunch.cli.options import (
     ModelDirs,
     Online,
     Overrides,
+    RoleName,
     Select,
 )
 
@@ -23,6 +25,7 @@ from speclaunch.cli.options import (
 def launch(
     overrides: Overrides,
     config_dir: ConfigDirs = None,
+    role: RoleName = None,
     engine: EngineVersion = None,
     dry_run: Annotated[
         bool,
@@ -73,6 +76,7 @@ def launch(
     output_format: Annotated[
         OutputFormat, typer.Option("--output-format", help="Output format.")
     ] = OutputFormat.TEXT,
+    ask: AskEngine = None,
 ) -> None:
     """Start the engine of a recipe, check that it speculates, and stay until it ends."""
     from speclaunch.cli import launching  # a completion of options needs nothing of it
@@ -80,6 +84,7 @@ def launch(
     words = launching.LaunchWords(
         overrides=tuple(overrides),
         config_dir=tuple(config_dir or ()),
+        role=role,
         engine=engine,
         dry_run=dry_run,
         smoke=smoke,
@@ -95,5 +100,6 @@ def launch(
         select=tuple(select or ()),
         ignore=tuple(ignore or ()),
         output_format=output_format,
+        ask=ask,
     )
     raise typer.Exit(launching.launch_recipe(words))

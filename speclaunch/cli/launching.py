@@ -9,18 +9,33 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from speclaunch.cli.check_options import chosen_rules, lookup
+from speclaunch.asking.at_hand import asker_for
+from speclaunch.asking.mode import Ask, ask_mode
+from speclaunch.cli.check_options import asks, chosen_rules, lookup
 from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.own_title import hide_secrets
 from speclaunch.errors import ExitCode, InputError, LaunchError, Problem
 from speclaunch.launch.apart import Handed, hand_over, is_apart
-from speclaunch.launch.preflight import PreflightResult, absent_paths, here, preflight, require_hope
+from speclaunch.launch.preflight import (
+    PreflightResult,
+    absent_paths,
+    here,
+    preflight,
+    require_hope,
+    with_other_roles,
+)
 from speclaunch.launch.prepare import Prepared, new_run_dir, prepare
 from speclaunch.launch.session import Session
 from speclaunch.recipe.load import load
 from speclaunch.recipe.recipe_words import split_recipe
+from speclaunch.recipe.select_role import require_host, select_role
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.asking.asker import Asker
+    from speclaunch.recipe.load import Recipe
 
 
 @record
@@ -29,6 +44,7 @@ class LaunchWords:
 
     overrides: tuple[str, ...] = ()
     config_dir: tuple[Path, ...] = ()
+    role: str | None = None
     engine: str | None = None
     dry_run: bool = False
     smoke: bool = False
@@ -44,6 +60,7 @@ class LaunchWords:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     output_format: OutputFormat = OutputFormat.TEXT
+    ask: Ask | None = None
 
 
 def launch_recipe(words: LaunchWords) -> ExitCode:
@@ -56,7 +73,12 @@ def launch_recipe(words: LaunchWords) -> ExitCode:
     title = hide_secrets("", words.overrides)
     name, changes = split_recipe(words.overrides)
     overrides = [f"recipe={name}", *changes]  # as the journal tells it, however it was written
-    recipe = load(name, changes, words.config_dir)
+    whole = load(name, changes, words.config_dir)
+    if words.dry_run and words.role is None and len(whole.parts) > 1:
+        return _shown_roles(words, whole)
+    recipe = select_role(whole, words.role, "a launch starts one")
+    if not words.dry_run:
+        require_host(recipe)
     prepared = prepare(recipe, words.engine, dry_run=words.dry_run)
     facts = here(
         lookup(words.models, words.hardware, online=words.online, assume=words.assume),
@@ -67,7 +89,11 @@ def launch_recipe(words: LaunchWords) -> ExitCode:
     # where a dry run's command will run, nobody knows
     absent = [] if words.dry_run else absent_paths(prepared)
     rules = chosen_rules(words.select, words.ignore)
-    _require_sound(preflight(prepared, facts, rules, absent), force=words.force)
+    asker = _asker(words)
+    found = preflight(prepared, facts, rules, absent, asker)
+    if whole.parts:
+        found = with_other_roles(found, whole, prepared, facts, rules)
+    _require_sound(found, force=words.force)
     session = Session(
         prepared,
         facts.facts(prepared.request(os.environ)),
@@ -103,6 +129,34 @@ def launch_recipe(words: LaunchWords) -> ExitCode:
     if words.detach:
         return run_detached(session.start(), session, as_json=as_json)
     return run_here(session.start(), session, verbose=words.verbose, as_json=as_json)
+
+
+def _shown_roles(words: LaunchWords, recipe: Recipe) -> ExitCode:
+    """What a launch of each role would run, one after the other."""
+    as_json = words.output_format is OutputFormat.JSON
+    if as_json:
+        raise InputError(
+            Problem(
+                f"{recipe.deployment.name} has several roles, and JSON is for one",
+                help=f"name one: --role {recipe.parts[0].role}",
+            )
+        )
+    for number, role in enumerate(recipe.parts):
+        if number:
+            print()  # noqa: T201  between two commands, as a script has it
+        launch_recipe(replace(words, role=role.role))
+    return ExitCode.CLEAN
+
+
+def _asker(words: LaunchWords) -> Asker | None:
+    """Who asks the engine first. What only shows the command does not wait for it, unless it is
+    told to."""
+    if not asks(words.select, words.ignore):
+        return None
+    mode = ask_mode(words.ask)
+    if words.dry_run and mode is Ask.AUTO:
+        return None
+    return asker_for(mode, starts=True)
 
 
 def _require_sound(found: PreflightResult, *, force: bool) -> None:

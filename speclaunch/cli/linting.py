@@ -7,23 +7,28 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speclaunch.cli.formats import OutputFormat
-from speclaunch.errors import ExitCode, Problem, SpeclaunchError
+from speclaunch.asking.mode import Ask, ask_mode, has_judges
+from speclaunch.cli.formats import LintFormat
+from speclaunch.cli.lint_output import Output, output
+from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
+from speclaunch.facts.project_settings import SettingsFrom
 from speclaunch.lint.cache import opened
+from speclaunch.lint.configuration import Configuration, FileSettings, Given
+from speclaunch.lint.configuration import options as checking
 from speclaunch.lint.installed import remembered_engine
 from speclaunch.lint.lint_files import Files
-from speclaunch.lint.paths import STDIN
+from speclaunch.lint.paths import STDIN, STDIN_SHOWN
 from speclaunch.lint.progress import following
 from speclaunch.lint.report import Report
 from speclaunch.record import record
 from speclaunch.report.console import err_lines, out_lines
-from speclaunch.report.findings import show_left_out, show_report
+from speclaunch.report.formats.interface import Told
 from speclaunch.rules.finding import Severity
 
 if TYPE_CHECKING:
+    from speclaunch.asking.asker import Asker
+    from speclaunch.lint.left_out import LeftOut
     from speclaunch.lint.run import Options
-    from speclaunch.rules.examine import Lookup
-    from speclaunch.rules.interface import Rule
 
 
 @record
@@ -42,7 +47,24 @@ class LintWords:
     strict: bool = False
     no_cache: bool = False
     jobs: int | None = None
-    output_format: OutputFormat = OutputFormat.TEXT
+    output_format: LintFormat | None = None
+    """None: text, and what the service takes on which it runs."""
+    output_file: tuple[str, ...] = ()
+    """Each `FORMAT=FILE`."""
+    exit_zero: bool | None = None
+    """None: as the format has it."""
+    fix: bool = False
+    unsafe_fixes: bool = False
+    diff: bool = False
+    only_deployments: bool = False
+    config: Path | None = None
+    no_config: bool = False
+    exclude: tuple[str, ...] = ()
+    no_gitignore: bool = False
+    baseline: Path | None = None
+    write_baseline: Path | None = None
+    ask: Ask | None = None
+    """None: as the project's file has it."""
 
 
 class NothingToCheckError(SpeclaunchError):
@@ -53,79 +75,172 @@ class NothingToCheckError(SpeclaunchError):
 
 def check_files(asked: LintWords) -> ExitCode:
     """Check, and print what was found. Raises NothingToCheckError, InputError."""
+    if asked.diff and (asked.output_file or asked.output_format not in (None, LintFormat.TEXT)):
+        raise InputError(
+            Problem("--diff prints a patch: leave out --output-format and --output-file")
+        )
+    out = output(asked.output_format, asked.output_file, asked.paths)
     files = _files(asked)
     named = asked.paths or (".",)
     with following(files.outcomes(), lambda text: err_lines().print(text, style="dim")) as outcomes:
-        report = files.report(outcomes)
-    nothing = not (report.deployments or report.unreadable or _skipped(report))
-    left_out = report.not_read or any(file.template for file in report.files)
-    if asked.output_format is OutputFormat.JSON and (left_out or not nothing):
-        import json
-
-        from speclaunch.report.findings_json import report_json
-
-        print(json.dumps(report_json(report), indent=2, ensure_ascii=False))  # noqa: T201
-    elif nothing:
-        show_left_out(out_lines(), report)
+        report = _unknown(asked, files, files.report(outcomes))
+    code = ExitCode.CLEAN
+    if asked.fix or asked.unsafe_fixes or asked.diff:
+        report, code = _fixed(asked, files, report, out)
+        if asked.diff:
+            return code
     else:
-        show_report(out_lines(), report)
-    if nothing:
+        out.write(_told(asked, files, report, out))
+    if report.is_empty:
+        if asked.only_deployments:
+            return ExitCode.CLEAN
         where = ", ".join("standard input" if one == STDIN else one for one in named)
         if report.not_read:
             raise NothingToCheckError(Problem(f"no deployment in {where} can be checked"))
         raise NothingToCheckError(Problem(f"no SGLang deployment in {where}"))
-    return _exit_code(report, strict=asked.strict)
+    exit_zero = out.exits_zero if asked.exit_zero is None else asked.exit_zero
+    found = _exit_code(report, strict=asked.strict, exit_zero=exit_zero)
+    if code is ExitCode.USAGE:
+        return code
+    return found or (ExitCode.CLEAN if exit_zero and code is ExitCode.FAILED else code)
+
+
+def _fixed(asked: LintWords, files: Files, report: Report, out: Output) -> tuple[Report, ExitCode]:
+    """Apply the fixes, and show what is left afterwards; with --diff only what would change."""
+    from contextlib import nullcontext, redirect_stdout
+
+    from speclaunch.cli.fixing import code_of, fix_found, put_stdin, tell
+
+    done = fix_found(report, files, unsafe=asked.unsafe_fixes, only_shown=asked.diff)
+    code = code_of(done, only_shown=asked.diff)
+    if asked.diff:
+        tell(done, report, err_lines(), only_shown=True)
+        return report, ExitCode.USAGE if report.unreadable else code
+    if done.would_change:
+        files.stdin = done.stdin or b""
+        report = _unknown(asked, files, files.report(files.outcomes()))
+    is_text = out.shown is LintFormat.TEXT
+    if STDIN in asked.paths:
+        put_stdin(done)
+    with redirect_stdout(sys.stderr) if STDIN in asked.paths else nullcontext():
+        tell(done, report, out_lines() if is_text else err_lines())
+        out.write(_told(asked, files, report, out))
+    return report, code
+
+
+def _unknown(asked: LintWords, files: Files, report: Report) -> Report:
+    """The report without what a baseline knows; with --write-baseline that is all of it."""
+
+    def baseline_of(path: str) -> Path | None:
+        return (
+            asked.write_baseline or files.settings(STDIN if path == STDIN_SHOWN else path).baseline
+        )
+
+    paths = asked.paths or (".",)
+    linted = (*(file.path for file in report.files), *(f"{path}/x" for path in paths))
+    if all(baseline_of(path) is None for path in linted):
+        return report
+    from speclaunch.lint.baseline import Covered, all_findings, without_known, write_baseline
+
+    covered = Covered(paths, lambda code, path: files.settings(path).asks(code))
+    if asked.write_baseline is not None:
+        count = write_baseline(asked.write_baseline, all_findings(report), covered)
+        findings = f"{count} finding{'' if count == 1 else 's'}"
+        err_lines().print(f"{asked.write_baseline}: {findings}", markup=False)
+    return without_known(report, baseline_of, covered)
+
+
+def _told(asked: LintWords, files: Files, report: Report, out: Output) -> Told:
+    if not out.has_edits:
+        return Told(report, asked.strict)
+    from speclaunch.cli.fix_edits import edits_in
+
+    return Told(report, asked.strict, edits_in(files, report))
 
 
 def _files(asked: LintWords) -> Files:
     """The files, with what is known of earlier lints. Raises InputError for an option."""
+    configuration = _configuration(asked)
 
     @cache
-    def rules() -> tuple[Rule, ...]:
-        from speclaunch.cli.check_options import chosen_rules
-
-        return chosen_rules(asked.select, asked.ignore)
+    def options(settings: FileSettings) -> Options:
+        return checking(settings, installed, asker)
 
     @cache
-    def facts() -> Lookup:
+    def left_out() -> LeftOut:
+        from speclaunch.lint.left_out import LeftOut
+
+        return LeftOut(configuration.above, asked.exclude, by_git=not asked.no_gitignore)
+
+    stdin = sys.stdin.buffer.read() if STDIN in asked.paths else b""
+    wanted = not (asked.online or asked.no_cache)  # the hub may say something else tomorrow
+    asker, rests_on = _asker(asked)
+    kept, installed = opened(rests_on, remembered_engine, wanted=wanted)
+    paths = asked.paths or (".",)
+    return Files(
+        paths,
+        stdin,
+        configuration.of,
+        options,
+        kept,
+        asked.jobs if asker is None else 1,  # each would load an engine
+        installed,
+        left_out,
+        asked.only_deployments,
+    )
+
+
+def _asker(asked: LintWords) -> tuple[Asker | None, tuple[str, ...]]:
+    """Who asks engines, and what that makes results rest on."""
+    mode = ask_mode(asked.ask, SettingsFrom(asked.config, not asked.no_config))
+    if mode is Ask.AUTO and not has_judges():
+        return None, ()
+    from speclaunch.asking.at_hand import asker_for, identity
+
+    asker = asker_for(mode, keeps=not asked.no_cache)
+    return asker, identity(asker)
+
+
+def _configuration(asked: LintWords) -> Configuration:
+    """What the command line says; it is checked before anything of a file is."""
+    if asked.config is not None and asked.no_config:
+        raise InputError(Problem("--config and --no-config exclude each other"))
+    if asked.config is not None and not asked.config.is_file():
+        raise InputError(Problem(f"--config {asked.config}: no such file"))
+    if asked.select or asked.ignore:
+        from speclaunch.lint.code_selection import codes
+
+        select, ignore = codes("--select", asked.select), codes("--ignore", asked.ignore)
+    else:
+        select = ignore = ()
+    if asked.models or asked.hardware is not None or asked.assume:
         from speclaunch.cli.check_options import lookup
 
-        return lookup(asked.models, asked.hardware, online=asked.online, assume=asked.assume)
-
-    @cache
-    def options() -> Options:
-        from speclaunch.lint.run import Options
-
-        all_asked = not (asked.select or asked.ignore)
-        return Options(facts(), rules(), versions, all_asked, installed)
-
-    # what may be wrong is told before anything is checked; all else is not needed for what is known
-    if asked.select or asked.ignore:
-        rules()
-    if asked.models or asked.hardware is not None or asked.assume:
-        facts()
+        lookup(asked.models, asked.hardware, assume=asked.assume)
     versions: tuple[str, ...] = ()
     if asked.engine is not None:
         from speclaunch.cli.check_options import engine_versions
 
         versions = engine_versions(asked.engine)
-    stdin = sys.stdin.buffer.read() if STDIN in asked.paths else b""
-    said = [versions, asked.hardware, asked.assume, asked.select, asked.ignore]
-    said += [tuple(map(str, asked.models)), tuple(map(str, asked.config_dir))]
-    wanted = not (asked.online or asked.no_cache)  # the hub may say something else tomorrow
-    kept, installed = opened(said, remembered_engine, wanted=wanted)
-    files = Files(asked.paths or (".",), stdin, asked.config_dir, options, kept, asked.jobs)
-    if not versions:  # interpreters answer while the modules that check are imported
-        files.before_checking = installed
-    return files
+    given = Given(
+        versions,
+        asked.hardware,
+        asked.models,
+        asked.config_dir,
+        asked.assume,
+        select,
+        ignore,
+        asked.online,
+        asked.baseline,
+    )
+    project = SettingsFrom(asked.config, not asked.no_config)
+    return Configuration(given, project, lambda note: err_lines().print(f"note: {note}"))
 
 
-def _skipped(report: Report) -> bool:
-    return any(file.skipped and not file.template for file in report.files)
-
-
-def _exit_code(report: Report, *, strict: bool) -> ExitCode:
+def _exit_code(report: Report, *, strict: bool, exit_zero: bool) -> ExitCode:
     if report.unreadable:
         return ExitCode.USAGE
+    if exit_zero:
+        return ExitCode.CLEAN
     failing = report.count(Severity.ERROR) + (report.count(Severity.WARNING) if strict else 0)
     return ExitCode.FAILED if failing else ExitCode.CLEAN

@@ -14,7 +14,7 @@ from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.models_inspect import inspect
 from speclaunch.cli.options import Assume, ConfigDirs, ModelDirs, Online
 from speclaunch.cli.own_title import hide_secrets
-from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
+from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError, from_here
 from speclaunch.report.console import err, out
 
 app = typer.Typer(
@@ -87,7 +87,7 @@ def pull(
         except OSError as error:
             problems.append(Problem(f"cannot write {one.folder}: {error.strerror}"))
         else:
-            out().print(f"{_shown(path)}: {'written' if new else 'unchanged'}", markup=False)
+            out().print(f"{from_here(path)}: {'written' if new else 'unchanged'}", markup=False)
     show_problems(err(), problems)
     if problems:
         raise typer.Exit(ExitCode.FAILED)
@@ -116,7 +116,7 @@ def ls(
             return str(error)
 
     folders = _folders(start, needed=not index)
-    named = {str(_shown(folder)): folder for folder in folders}
+    named = {from_here(folder): folder for folder in folders}
     named |= {"index": models_dir()} if index else {}
     found = {
         title: [
@@ -152,7 +152,7 @@ def show(
     """Show everything that is known of a checkpoint, and where it comes from."""
     from speclaunch.cli.check_options import lookup
     from speclaunch.facts.facts import UnknownFact
-    from speclaunch.facts.project_settings import assumed_above
+    from speclaunch.facts.project_settings import SettingsFrom
     from speclaunch.facts.repository_facts import models_folders
     from speclaunch.facts.sources import Sources
     from speclaunch.planning.known_checkpoint import known
@@ -162,8 +162,10 @@ def show(
 
     asked = lookup(models, None, online=online, assume=assume)
     here = Path.cwd()
-    assumed = (*asked.assume, *assumed_above(here))
-    sources = Sources(asked.model_dirs, models_folders(here), models_dir(), online, assumed)
+    project = SettingsFrom().of(here)
+    folders = (*asked.model_dirs, *project.model_dirs)
+    assumed = (*asked.assume, *project.assume)
+    sources = Sources(folders, models_folders(here), models_dir(), online, assumed)
     found = known(name, sources)
     if output_format is OutputFormat.JSON:
         typer.echo(json.dumps(known_json(name, found), indent=2, default=list))
@@ -220,12 +222,6 @@ def _nothing(start: Path) -> Problem:
         f"no .speclaunch/models with facts from {start.absolute()} upward",
         help="`speclaunch models pull RECIPE` makes one",
     )
-
-
-def _shown(path: Path) -> Path:
-    """Below the working directory without it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _today() -> date:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from speclaunch.asking.mode import Ask
+
 Overrides = Annotated[
     list[str],
     typer.Argument(
@@ -74,4 +76,16 @@ Select = Annotated[
 Ignore = Annotated[
     list[str] | None,
     typer.Option("--ignore", metavar="CODE,…", help="Skip rules whose code starts with this."),
+]
+RoleName = Annotated[
+    str | None,
+    typer.Option("--role", metavar="NAME", help="The role, of a recipe that has several."),
+]
+AskEngine = Annotated[
+    Ask | None,
+    typer.Option(
+        "--ask",
+        help="Ask the engine itself, without starting it: `auto` where that release is available, "
+        "`always`, `never`.",
+    ),
 ]

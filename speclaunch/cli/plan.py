@@ -8,9 +8,12 @@ from typing import Annotated
 
 import typer
 
-from speclaunch.cli.check_options import chosen_rules, lookup
+from speclaunch.asking.at_hand import asker_for
+from speclaunch.asking.mode import ask_mode
+from speclaunch.cli.check_options import asks, chosen_rules, lookup
 from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.options import (
+    AskEngine,
     Assume,
     ConfigDirs,
     EngineVersions,
@@ -18,13 +21,23 @@ from speclaunch.cli.options import (
     Ignore,
     ModelDirs,
     Online,
+    RoleName,
     Select,
 )
 from speclaunch.cli.own_title import hide_secrets
 from speclaunch.errors import InputError, Problem
 from speclaunch.planning.comparison import Comparison, compared_in_turn
-from speclaunch.planning.plan_requests import exit_code, planned_side, sides, unanswered, wish
+from speclaunch.planning.plan_requests import (
+    exit_code,
+    planned_side,
+    roles_exit_code,
+    sides,
+    unanswered,
+    wish,
+    with_roles,
+)
 from speclaunch.planning.planned_deployment import PlannedDeployment
+from speclaunch.planning.role_plans import DeploymentPlan, plans_of_roles
 from speclaunch.report.console import err, out
 
 
@@ -39,6 +52,7 @@ def plan(
         ),
     ],
     config_dir: ConfigDirs = None,
+    role: RoleName = None,
     engine: EngineVersions = None,
     hardware: HardwareName = None,
     models: ModelDirs = None,
@@ -86,6 +100,7 @@ def plan(
     output_format: Annotated[
         OutputFormat, typer.Option("--output-format", help="Output format.")
     ] = OutputFormat.TEXT,
+    ask: AskEngine = None,
 ) -> None:
     """Show the effective settings and their reasons, whether they fit into memory, the command.
 
@@ -93,12 +108,20 @@ def plan(
     """
     rules = chosen_rules(select, ignore)
     found = lookup(models, hardware, online=online, assume=assume)
-    asked = sides(words, engine, config_dir or [])
+    whole = None if role is not None else with_roles(words, engine, config_dir or [])
+    if whole is not None:
+        _require_plain(fit=fit, best=best)
+        hide_secrets("plan", words)
+        shown = plans_of_roles(whole, engine, found, rules)
+        _show_roles(shown, html, output_format)
+        raise typer.Exit(roles_exit_code(shown, strict=strict))
+    asked = sides(words, engine, config_dir or [], role)
     if fit and len(asked) > 1:
         raise InputError(Problem("--fit takes one recipe and one version"))
     load = wish(best, requests, context, fit=fit, several=len(asked) > 1)
     hide_secrets("plan", words)
-    plans = [planned_side(side, found, rules, fit=fit, wish=load) for side in asked]
+    asker = asker_for(ask_mode(ask)) if asks(select, ignore) else None
+    plans = [planned_side(side, found, rules, fit=fit, wish=load, asker=asker) for side in asked]
     comparisons = compared_in_turn(plans)
     if html is not None:
         _write_page(html, plans, comparisons)
@@ -110,6 +133,27 @@ def plan(
     if plans[0].unanswered is not None:
         raise unanswered("--fit" if fit else "--best", plans[0], code)
     raise typer.Exit(code)
+
+
+def _require_plain(*, fit: bool, best: bool) -> None:
+    for name, is_asked in (("--fit", fit), ("--best", best)):
+        if is_asked:
+            raise InputError(Problem(f"{name} takes one role", help="name it: --role NAME"))
+
+
+def _show_roles(found: DeploymentPlan, html: Path | None, output_format: OutputFormat) -> None:
+    if html is not None:
+        from speclaunch.report.plan.page import roles_page
+
+        _write_text(html, roles_page(found))
+    if output_format is OutputFormat.JSON:
+        from speclaunch.report.plan.document import roles_document
+
+        typer.echo(roles_document(found))
+        return
+    from speclaunch.report.plan.roles_text import show_roles
+
+    show_roles(out(), found)
 
 
 def _show(
@@ -140,10 +184,14 @@ def _print_json(plans: Sequence[PlannedDeployment], comparisons: Sequence[Compar
 def _write_page(
     path: Path, plans: Sequence[PlannedDeployment], comparisons: Sequence[Comparison]
 ) -> None:
-    from speclaunch.fix.edits import write_atomically
     from speclaunch.report.plan.page import comparison_page, plan_page
 
-    text = comparison_page(comparisons) if comparisons else plan_page(plans[0])
+    _write_text(path, comparison_page(comparisons) if comparisons else plan_page(plans[0]))
+
+
+def _write_text(path: Path, text: str) -> None:
+    from speclaunch.fix.edits import write_atomically
+
     if path.is_dir() or not path.name or (path.exists() and not path.is_file()):
         raise InputError(Problem(f"cannot write {path}: it is not a regular file"))
     if not path.parent.is_dir():

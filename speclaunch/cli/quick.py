@@ -13,10 +13,24 @@ from typing import TYPE_CHECKING, Any
 from speclaunch.cli.verbs import COMPLETION, DEFAULT, asked
 
 if TYPE_CHECKING:
+    from enum import StrEnum
+
     from speclaunch.cli.launching import LaunchWords
     from speclaunch.cli.linting import LintWords
 
-FLAGS = {"--online": "online", "--strict": "strict", "--no-cache": "no_cache"}
+FLAGS = {
+    "--online": "online",
+    "--strict": "strict",
+    "--no-cache": "no_cache",
+    "--exit-zero": "exit_zero",
+    "--fix": "fix",
+    "--unsafe-fixes": "unsafe_fixes",
+    "--diff": "diff",
+    "--only-deployments": "only_deployments",
+    "--no-config": "no_config",
+    "--no-gitignore": "no_gitignore",
+}
+NEGATED = {"--no-exit-zero": "exit_zero"}
 LAUNCH_FLAGS = {
     "--dry-run": "dry_run",
     "--smoke": "smoke",
@@ -28,12 +42,16 @@ LAUNCH_FLAGS = {
     "--force": "force",
     "--online": "online",
 }
-TEXTS = {"--engine": "engine", "--hardware": "hardware"}
+TEXTS = {"--engine": "engine", "--hardware": "hardware", "--ask": "ask"}
 LISTS = {"--assume": "assume", "--select": "select", "--ignore": "ignore"}
+LINT_LISTS = {"--output-file": "output_file", "--exclude": "exclude"}
 PATHS = {"--models": "models", "--config-dir": "config_dir"}
 FORMAT = "--output-format"
 JOBS = "--jobs"
+ROLE = "--role"
 OTHERS = {FORMAT: "output_format", JOBS: "jobs"}
+FILES = {"--config": "config", "--baseline": "baseline", "--write-baseline": "write_baseline"}
+"""Of `lint` alone, as `LINT_LISTS` are."""
 
 
 def quick_lint(
@@ -42,8 +60,13 @@ def quick_lint(
     """What a command line asks of `lint`; None where the framework has to read it."""
     if words[:1] != ["lint"] or COMPLETION in environment:
         return None
-    found = _options(words[1:], FLAGS, OTHERS, "paths")
+    found = _options(words[1:], FLAGS, OTHERS | FILES, "paths", NEGATED, LINT_LISTS)
     if found is None:
+        return None
+    from speclaunch.asking.mode import Ask
+    from speclaunch.cli.formats import LintFormat
+
+    if not _chosen(found, "output_format", LintFormat) or not _chosen(found, "ask", Ask):
         return None
     from speclaunch.cli.linting import LintWords
 
@@ -51,6 +74,11 @@ def quick_lint(
         if not (found["jobs"].isascii() and found["jobs"].isdigit() and int(found["jobs"])):
             return None
         found["jobs"] = int(found["jobs"])
+    from pathlib import Path
+
+    for name in FILES.values():
+        if name in found:
+            found[name] = Path(found[name])
     return LintWords(**found)
 
 
@@ -64,33 +92,52 @@ def quick_launch(
     words: Sequence[str], environment: Mapping[str, str] = os.environ
 ) -> LaunchWords | None:
     """What a command line asks of `launch`; None where the framework has to read it."""
-    if asked(words, environment) != DEFAULT or COMPLETION in environment:
+    if asked(words) != DEFAULT or COMPLETION in environment:
         return None
     if words[0] == DEFAULT:
         words = words[1:]
     elif words[0].startswith("-"):
         return None
-    found = _options(words, LAUNCH_FLAGS, {FORMAT: OTHERS[FORMAT]}, "overrides")
+    found = _options(words, LAUNCH_FLAGS, {FORMAT: OTHERS[FORMAT], ROLE: "role"}, "overrides")
     if found is None or not found["overrides"]:
+        return None
+    from speclaunch.asking.mode import Ask
+    from speclaunch.cli.formats import OutputFormat
+
+    if not _chosen(found, "output_format", OutputFormat) or not _chosen(found, "ask", Ask):
         return None
     from speclaunch.cli.launching import LaunchWords
 
     return LaunchWords(**found)
 
 
+def _chosen(found: dict[str, Any], option: str, choices: type[StrEnum]) -> bool:
+    """Put the choice for its name; whether it is one of them."""
+    name = found.get(option)
+    if name is not None:
+        by_name = {one.value: one for one in choices}
+        found[option] = by_name.get(name)
+    return name is None or found[option] is not None
+
+
 def _options(
-    words: Sequence[str], flags: Mapping[str, str], others: Mapping[str, str], rest_name: str
+    words: Sequence[str],
+    flags: Mapping[str, str],
+    others: Mapping[str, str],
+    rest_name: str,
+    negated: Mapping[str, str] = {},
+    more_lists: Mapping[str, str] = {},
 ) -> dict[str, Any] | None:
     """The values by their names; None for what is not plainly one of the options."""
-    lists = LISTS | PATHS
+    lists = {**LISTS, **more_lists, **PATHS}
     found: dict[str, Any] = dict.fromkeys((rest_name, *lists.values()), ())
     rest = iter(words)
     for word in rest:
         if not word.startswith("-") or word == "-":
             found[rest_name] += (word,)
             continue
-        if word in flags:
-            found[flags[word]] = True
+        if word in flags or word in negated:
+            found[flags.get(word) or negated[word]] = word in flags
             continue
         option, equals, value = word.partition("=")
         if option not in TEXTS and option not in lists and option not in others:
@@ -105,13 +152,6 @@ def _options(
             found[{**TEXTS, **others}[option]] = value
     from pathlib import Path
 
-    from speclaunch.cli.formats import OutputFormat
-
     for name in PATHS.values():
         found[name] = tuple(Path(text) for text in found[name])
-    if "output_format" in found:
-        formats = {one.value: one for one in OutputFormat}
-        if found["output_format"] not in formats:
-            return None
-        found["output_format"] = formats[found["output_format"]]
     return found

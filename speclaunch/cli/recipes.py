@@ -1,4 +1,4 @@
-"""`speclaunch recipes`: list the recipes, and copy one to change it."""
+"""`speclaunch recipes`: list the recipes, copy one to change it, and their JSON schema."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def _both(ctx: typer.Context, own: list[Path] | None) -> list[Path]:
 
 
 def _list(config_dirs: list[Path]) -> None:
-    for directory in config_dirs:
-        if not directory.is_dir():
-            raise InputError(Problem(f"--config-dir {directory}: no such directory"))
+    _require(config_dirs)
     table = Table.grid(padding=(0, 2))
     for name, path in sorted(recipe_names(config_dirs).items()):
         table.add_row(Text(name, "bold"), Text(_description(path)))
@@ -76,6 +74,60 @@ def cp(
         raise InputError(Problem(f"cannot write {target}: {error.strerror}")) from error
     out().print(f"{target}", markup=False)
     err().print(f"speclaunch recipe={target} launches it.", style="dim")
+
+
+@app.command()
+def schema(
+    ctx: typer.Context,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="VERSION",
+            help="The SGLang version whose arguments are known. Default: the newest.",
+        ),
+    ] = None,
+    section: Annotated[
+        str | None,
+        typer.Option(
+            "--section",
+            metavar="NAME",
+            help="For options of a group that fill this section of a recipe: `args`, `engine`.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write it to."),
+    ] = None,
+    config_dir: ConfigDirs = None,
+) -> None:
+    """Write the JSON schema of recipes, for editors and other checkers."""
+    import json
+
+    from speclaunch.engine.catalogue import held_versions, load
+    from speclaunch.facts.engines import named
+    from speclaunch.fix.edits import write_atomically
+    from speclaunch.plan.suggestions import suggested_values
+    from speclaunch.recipe.json_schema import recipe_schema
+
+    dirs = _both(ctx, config_dir)
+    _require(dirs)
+    version = named(engine).held if engine is not None else held_versions()[-1]
+    found = recipe_schema(load(version), dirs, section, suggested_values(version))
+    text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    if output.is_dir() or not output.absolute().parent.is_dir():
+        raise InputError(Problem(f"cannot write {output}: name a file in a directory that exists"))
+    write_atomically(output.resolve(), text)
+    err().print(f"wrote {output}", markup=False)
+
+
+def _require(directories: list[Path]) -> None:
+    for directory in directories:
+        if not directory.is_dir():
+            raise InputError(Problem(f"--config-dir {directory}: no such directory"))
 
 
 def _description(path: Path) -> str:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from speclaunch.cli.options import ConfigDirs, EngineVersion, Overrides
+from speclaunch.cli.check_options import lookup
+from speclaunch.cli.options import (
+    ConfigDirs,
+    EngineVersion,
+    HardwareName,
+    ModelDirs,
+    Overrides,
+    RoleName,
+)
 from speclaunch.deploy import RENDERERS
-from speclaunch.deploy.interface import Rendering
+from speclaunch.deploy.assemble import Assembled, assemble
+from speclaunch.deploy.interface import Renderer
+from speclaunch.deploy.own_proof import prove_launches
 from speclaunch.deploy.proof import prove_rendering
 from speclaunch.deploy.rendered_errors import errors_of_form
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
+from speclaunch.fix.edits import write_atomically
 from speclaunch.launch.preflight import PreflightError
-from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.lint.ignores import unsilenced
 from speclaunch.recipe.load import load
 from speclaunch.recipe.recipe_words import split_recipe
+from speclaunch.recipe.select_role import select_role
 from speclaunch.report.console import err
 from speclaunch.report.findings import show_findings
 
@@ -26,7 +38,18 @@ def render(
     overrides: Overrides,
     to: Annotated[str, typer.Option("--to", help=f"The format to write: {', '.join(RENDERERS)}.")],
     config_dir: ConfigDirs = None,
+    role: RoleName = None,
     engine: EngineVersion = None,
+    hardware: HardwareName = None,
+    models: ModelDirs = None,
+    bare: Annotated[
+        bool,
+        typer.Option("--bare", help="Start the engine alone; deploy.speclaunch is ignored."),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write FILE, whole or not at all."),
+    ] = None,
 ) -> None:
     """Write a recipe in the format of another tool, for one engine version."""
     renderer = RENDERERS.get(to)
@@ -37,32 +60,49 @@ def render(
             Problem(f"unknown render target {to!r}", help=f"{near} {known}" if near else known)
         )
     name, changes = split_recipe(overrides)
-    prepared = prepare(load(name, changes, config_dir or ()), engine, dry_run=True)
-    deployment = prepared.recipe.deployment
-    rendering = Rendering(
-        name=deployment.name,
-        description=deployment.description,
-        program=prepared.program,
-        spelling=prepared.spelling,
-        env=prepared.overlay,
-    )
-    text = renderer().render(rendering)
-    prove_rendering(to, text, rendering, prepared.catalogue)
-    _require_sound(text, prepared, to)
-    typer.echo(text, nl=False)
+    found = lookup(models, hardware)
+    recipe = load(name, changes, config_dir or ())
+    if renderer.one_server:
+        select_role(recipe, role, f"{to} takes one")
+    carries = renderer.carries_speclaunch
+    assembled = assemble(recipe, engine, found, role=role, bare=bare, carries_speclaunch=carries)
+    text = rendered(renderer(), assembled)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        write_atomically(output, text)
 
 
-def _require_sound(text: str, prepared: Prepared, target: str) -> None:
+def rendered(renderer: Renderer, assembled: Assembled) -> str:
+    """The text, proven. Raises PreflightError where the target cannot carry the deployment."""
+    rendering = assembled.rendering
+    refused = renderer.refuses(rendering)
+    if refused:
+        raise PreflightError(refused)
+    text = renderer.render(rendering)
+    if rendering.runs_speclaunch:
+        prove_launches(renderer, text, assembled)
+    else:
+        prove_rendering(renderer, text, rendering, assembled.prepared[0].catalogue)
+        _require_sound(text, renderer, assembled)
+    return text
+
+
+def _require_sound(text: str, renderer: Renderer, assembled: Assembled) -> None:
     """Show what is wrong with a deployment only in the target's form; raises PreflightError."""
-    found = unsilenced(errors_of_form(text, prepared.request({})), prepared.recipe.path)
+    rendering = assembled.rendering
+    of_roles = dict(zip((one.name for one in rendering.roles), assembled.prepared, strict=True))
+    own = [of_roles[one.role.name].request({}) for one in renderer.commands(rendering)]
+    path = assembled.prepared[0].recipe.path
+    found = unsilenced(errors_of_form(text, renderer.suffix, own), path)
     if not found:
         return
     show_findings(err(), found)
     plural = "s" * (len(found) > 1)
     raise PreflightError(
         Problem(
-            f"{prepared.recipe.deployment.name} was not rendered: {len(found)} finding{plural} of "
-            f"error severity as {target}",
+            f"{rendering.name} was not rendered: {len(found)} finding{plural} of "
+            f"error severity as {renderer.target}",
             help="fix the recipe, or render it to another target",
         )
     )

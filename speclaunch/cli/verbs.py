@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from speclaunch.record import record
 
 DEFAULT = "launch"
 """The verb of `speclaunch recipe=NAME …`."""
+
+BENCH_RUN = "run"
+"""That of `speclaunch bench recipe=NAME …`, below bench."""
+DEFAULT_BELOW = {"bench": BENCH_RUN}
+"""The groups whose words need no verb of their own, and which one they then mean."""
 
 
 @record
@@ -36,6 +41,23 @@ VERBS = (
         "Show the effective settings and their reasons, whether they fit into memory, the command.",
     ),
     Verb(
+        "bench",
+        "bench_group:app",
+        "Measure whether speculation pays: two deployments, interleaved, with a confidence "
+        "interval.",
+        is_group=True,
+    ),
+    Verb(
+        "prove",
+        "prove:prove",
+        "Prove that speculation leaves answers as they are: greedy ones, token by token.",
+    ),
+    Verb(
+        "tune",
+        "tune:tune",
+        "Find the fastest steps, topk and draft tokens with few engine starts.",
+    ),
+    Verb(
         "drafts",
         "drafts:drafts",
         "List the ways to speculate for a target: its MTP layers, published drafts, NGRAM.",
@@ -44,6 +66,11 @@ VERBS = (
         "init",
         "init:init",
         "Write a complete recipe for a target that passes every rule and fits the hardware.",
+    ),
+    Verb(
+        "sweep",
+        "sweep:sweep",
+        "Start (or plan) every combination of some settings, and show one table.",
     ),
     Verb("ps", "ps:ps", "List the running engines that speclaunch supervises."),
     Verb(
@@ -106,22 +133,46 @@ VERBS = (
         "Checkpoints: the facts that a repository keeps of them, and what is in their files.",
         is_group=True,
     ),
+    Verb(
+        "lsp",
+        "lsp:lsp",
+        "Check deployments while you type: the language server that an editor starts.",
+    ),
+    Verb(
+        "completion",
+        "completion:completion",
+        "Print the script that completes verbs, options, recipes and overrides in a shell.",
+    ),
 )
 """In the order in which the help lists them."""
 
-COMPLETION = "_TYPER_COMPLETE_ARGS"
-"""The command line so far, where a shell asks for its completion."""
+COMPLETION = "_SPECLAUNCH_COMPLETE"
+"""Names the shell that asks what the last word can become: see completion_scripts.py."""
 
 
-def asked(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> str | None:
+def asked(words: Sequence[str]) -> str | None:
     """The verb that a command line is about; None where it is about none, or all of them."""
-    if COMPLETION in environment:
-        words = environment[COMPLETION].split()[1:]
     names = {verb.name for verb in VERBS}
     if words and words[0] in names:
         return words[0]
     recipe = any("=" in word and not word.startswith("-") for word in words)
     return DEFAULT if recipe else None
+
+
+_MULTIRUN = ("-m", "--multirun")
+"""Hydra's own words for a sweep."""
+
+
+def swept(words: Sequence[str]) -> list[str]:
+    """The same command line, where it says `-m` as `sweep`: `speclaunch -m recipe=a,b key=1,2`,
+    `speclaunch plan -m …`. Each job of a launch is a `--smoke`, which need not be said."""
+    verb = asked(words)
+    if verb not in (DEFAULT, "plan") or not any(word in _MULTIRUN for word in words):
+        return list(words)
+    dropped = (*_MULTIRUN, *(("--smoke",) if verb == DEFAULT else ()))
+    rest = [word for word in words if word not in dropped]
+    rest = rest[1:] if rest[:1] == [verb] else rest
+    return ["sweep", *(("--plan",) if verb == "plan" else ()), *rest]
 
 
 _RETURNS = ("-h", "--help", "--dry")

@@ -70,7 +70,8 @@ def test_places_are_those_in_the_users_file(files: Path) -> None:
     assert found(document) == ["SPL211 bad.sh:7:3"]
     finding = next(f for f in document["files"][0]["findings"] if f["code"] == "SPL211")
     assert finding["rule"] == "ngram-dp-attention"
-    assert finding["url"] == "docs/rules/SPL211.md"
+    assert finding["url"] is None  # as long as the documentation is not published
+    assert [(one["line"], one["column"]) for one in finding["others"]] == [(5, 3)]
     assert finding["why"]
     assert finding["fix"]
     assert finding["source"]
@@ -118,7 +119,8 @@ def test_standard_input(files: Path) -> None:
         (["missing.sh"], 2, "no such file"),
         (["good.sh", "missing.sh"], 2, "no such file"),
         (["notes.txt"], 3, "no SGLang deployment"),
-        (["good.sh", "--engine", "0.4.0"], 2, "0.4.0"),
+        (["good.sh", "--engine", "0.4.x"], 2, "0.4.x"),
+        (["good.sh", "--engine", "0.4.0"], 0, "0.4.6.post5"),
         (["good.sh", "--engine", "9.9"], 0, "newer than every known release"),
         (["good.sh", "--engine", ""], 2, "--engine"),
         (["good.sh", "--select", "SPL9999"], 2, "unknown rule code"),
@@ -235,23 +237,23 @@ def test_a_variable_that_is_not_set_keeps_nobody_from_checking(tmp_path: Path) -
     assert "mine.yaml:8:3" in done.stderr and "export SPECLAUNCH_NOT_SET" in done.stderr
 
 
-DOCKER = 'FROM x\nCMD ["python3", "-m", "sglang.launch_server", "--tp", "two"]\n'
+UNREAD = 'command = ["sglang", "serve", "m"]\n'
 
 
 @pytest.mark.thorough
 def test_what_is_not_read_is_named_and_changes_no_exit_code(tmp_path: Path) -> None:
-    (tmp_path / "Dockerfile").write_text(DOCKER)
+    (tmp_path / "serve.toml").write_text(UNREAD)
     alone = run("lint", ".", cwd=tmp_path)
     assert alone.returncode == 3 and "no deployment in . can be checked" in alone.stderr
-    assert "not read: Dockerfile: it starts SGLang" in alone.stdout
+    assert "not read: serve.toml: it starts SGLang" in alone.stdout
     code, document = lint_json(".", cwd=tmp_path)
-    assert code == 3 and document["not_read"] == ["Dockerfile"]
+    assert code == 3 and document["not_read"] == ["serve.toml"]
     (tmp_path / "good.sh").write_text(GOOD)
     for number in range(9):
-        (tmp_path / f"serve{number}.py").write_text(f'run("{GOOD}")')
+        (tmp_path / f"serve{number}.toml").write_text(UNREAD)
     both = run("lint", ".", cwd=tmp_path)
     assert both.returncode == 0 and "no findings in 1 deployment" in both.stdout
-    assert "serve6.py and 2 more: they start SGLang" in both.stdout
+    assert "serve6.toml and 2 more: they start SGLang" in both.stdout
     code, document = lint_json(".", cwd=tmp_path)
     assert code == 0 and len(document["not_read"]) == 10
     (tmp_path / "bad.sh").write_text(BAD)
@@ -273,3 +275,45 @@ def test_what_cannot_be_read_is_told_once_for_all_versions(tmp_path: Path) -> No
         "0.5.9",
         "0.5.23",
     ]
+
+
+def test_of_the_files_of_a_change_only_those_with_a_deployment_are_read(tmp_path: Path) -> None:
+    (tmp_path / "mkdocs.yml").write_text("plugins: [search\n")
+    (tmp_path / "notes.txt").write_text("nothing")
+    named = ("mkdocs.yml", "notes.txt")
+    assert run("lint", *named, cwd=tmp_path).returncode == 2
+    alone = run("lint", "--only-deployments", *named, cwd=tmp_path)
+    assert (alone.returncode, alone.stdout, alone.stderr) == (0, "", "")
+    (tmp_path / "bad.sh").write_text(BAD)
+    beside = run("lint", "--only-deployments", *named, "bad.sh", cwd=tmp_path)
+    assert beside.returncode == 1 and "bad.sh:7:" in beside.stdout
+    assert "mkdocs" not in beside.stdout + beside.stderr
+    (tmp_path / "speclaunch.toml").write_text('exclude = ["vendor/", "bad.sh"]\n')
+    (tmp_path / "vendor" / "a").mkdir(parents=True)
+    (tmp_path / "vendor" / "a" / "bad.sh").write_text(BAD)
+    excluded = run("lint", "--only-deployments", "bad.sh", "vendor/a/bad.sh", cwd=tmp_path)
+    assert (excluded.returncode, excluded.stdout) == (0, "")
+    assert run("lint", "vendor/a/bad.sh", cwd=tmp_path).returncode == 1
+    gone = run("lint", "--only-deployments", "gone.sh", cwd=tmp_path)
+    assert gone.returncode == 2 and "no such file" in gone.stdout
+
+
+def test_a_group_of_a_change_is_checked_through_its_recipes(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "ours.yaml").write_text("# @package args\ntp_sise: 2\n")
+    (tmp_path / "r.yaml").write_text("defaults: [model: ours, _self_]\nargs: {model_path: m}\n")
+    done = run("lint", "--only-deployments", "model/ours.yaml", cwd=tmp_path)
+    assert done.returncode == 1 and "model/ours.yaml:2:1" in done.stdout
+    (tmp_path / "model" / "ours.yaml").write_text("# @package args\ntp_size: 2\n")
+    assert run("lint", "--only-deployments", "model/ours.yaml", cwd=tmp_path).returncode == 0
+
+
+def test_what_was_read_out_of_the_engine_is_ignored_with_the_rule_that_explains_it(
+    files: Path,
+) -> None:
+    words = ("bad.sh", "--engine", "0.5.9")
+    _, document = lint_json(*words, "--select", "SPL017", cwd=files)
+    assert found(document) == []
+    _, document = lint_json(*words, cwd=files)
+    assert [one.split()[0] for one in found(document)] == ["SPL211"]

@@ -42,12 +42,22 @@ def test_a_renamed_tensor(models: dict[str, Path], tmp_path: Path) -> None:
 
 def test_a_shape_that_the_engine_refuses(models: dict[str, Path], tmp_path: Path) -> None:
     model = read(models["llama-eagle"])
-    model.config["intermediate_size"] = 64
+    (name,) = (one for one in model.tensors if one.endswith("gate_proj.weight"))
+    model.tensors[name] = model.tensors[name].transposed()
     model.write(tmp_path / "m")
     done = run("models", "inspect", str(tmp_path / "m"))
     assert done.returncode == 1
-    assert "SPL952" in done.stdout
+    assert "error[SPL952]" in done.stdout
     assert "wrong shape" in done.stdout
+
+
+def test_a_shape_that_the_engine_cuts_silently(models: dict[str, Path], tmp_path: Path) -> None:
+    model = read(models["llama-eagle"])
+    model.config["intermediate_size"] = 64
+    model.write(tmp_path / "m")
+    done = run("models", "inspect", str(tmp_path / "m"))
+    assert done.returncode == 0
+    assert "warning[SPL952]" in done.stdout
 
 
 def test_a_target_beside_it(models: dict[str, Path], tmp_path: Path) -> None:

@@ -18,7 +18,10 @@ PAGES = {
     **dict.fromkeys(("lint", "rules", "explain"), "lint"),
     **dict.fromkeys(("runs", "ps", "logs", "stop"), "runs"),
     **dict.fromkeys(("drafts", "init"), "drafts"),
-    **{verb: verb for verb in ("plan", "doctor", "diagnose", "models")},
+    **{
+        verb: verb
+        for verb in ("plan", "sweep", "doctor", "diagnose", "models", "bench", "prove", "tune")
+    },
 }
 """All other verbs are told in command-line.md."""
 

@@ -15,8 +15,24 @@ from speclaunch.cli.linting import LintWords
 from speclaunch.cli.quick import quick_lint
 
 _OPTIONS = {*quick.FLAGS, *quick.TEXTS, *quick.LISTS, *quick.PATHS, *quick.OTHERS}
+_OPTIONS |= {*quick.NEGATED, *quick.LINT_LISTS, *quick.FILES}
 _VALUES = st.sampled_from(
-    ["0.5.23", "a,b", "h100:8", "SPL2", "json", "text", "", "a=b", "ä ö", "4", "0", "-1"]
+    [
+        "0.5.23",
+        "a,b",
+        "h100:8",
+        "SPL2",
+        "json",
+        "text",
+        "sarif",
+        "sarif=x",
+        "",
+        "a=b",
+        "ä ö",
+        "4",
+        "0",
+        "-1",
+    ]
 )
 _WORD = st.one_of(
     st.sampled_from(["x.sh", ".", "-", "--", "-h", "--eng", "--wrong", "-x", "", "a b", "ü.yaml"]),
@@ -71,7 +87,12 @@ def test_what_is_not_plain_is_left_to_it(words: list[str]) -> None:
 
 def test_every_option_is_known(framework: Any) -> None:
     """An option that is added to `lint` is read by both."""
-    declared = {option for one in framework.params for option in one.opts if option[0] == "-"}
+    declared = {
+        option
+        for one in framework.params
+        for option in (*one.opts, *one.secondary_opts)
+        if option[0] == "-"
+    }
     assert declared - {"--help", "-h"} == _OPTIONS
     names = {one.name for one in framework.params} - {"help"}
     assert names == {field.name for field in dataclasses.fields(LintWords)}

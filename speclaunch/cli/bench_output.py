@@ -1,0 +1,177 @@
+"""Where `bench` writes a certificate, and in which form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from io import StringIO
+from pathlib import Path
+from typing import TypeVar
+
+import typer
+from rich.console import Console
+
+from speclaunch.bench.schema import CertificateDocument, DifferenceDocument
+from speclaunch.bench.single import Single
+from speclaunch.cli.formats import CertificateFormat, DifferenceFormat
+from speclaunch.errors import InputError, Problem
+from speclaunch.record import record
+from speclaunch.report.console import err_lines, out
+
+_WIDTH = 400
+_SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".txt": "text"}
+
+Form = TypeVar("Form", bound=StrEnum)
+
+
+@record
+class Output:
+    """What goes to standard output, and what into files."""
+
+    shown: CertificateFormat
+    files: tuple[tuple[Path, CertificateFormat], ...] = ()
+
+    def write(self, found: CertificateDocument) -> None:
+        """Write everything. Raises InputError for a file that cannot be written."""
+        if self.shown is CertificateFormat.TEXT:
+            _show(found, out())
+        else:
+            typer.echo(certificate_text(found, self.shown), nl=False)
+        for path, form in self.files:
+            _write(path, certificate_text(found, form))
+
+    def write_single(self, found: Single) -> None:
+        """The same for one server that was measured alone: it has no page."""
+        if self.shown is CertificateFormat.TEXT:
+            from speclaunch.report.bench_single import show_single
+
+            show_single(out(), found)
+        else:
+            typer.echo(single_text(found, self.shown), nl=False)
+        for path, form in self.files:
+            _write(path, single_text(found, form))
+
+    @property
+    def forms(self) -> set[CertificateFormat]:
+        """All that are asked for."""
+        return {self.shown, *(form for _, form in self.files)}
+
+
+@record
+class DifferenceOutput:
+    """The same for the difference of two."""
+
+    shown: DifferenceFormat
+    files: tuple[tuple[Path, DifferenceFormat], ...] = ()
+
+    def write(self, found: DifferenceDocument) -> None:
+        """Write everything. Raises InputError for a file that cannot be written."""
+        if self.shown is DifferenceFormat.TEXT:
+            from speclaunch.report.bench_difference import show_difference
+
+            show_difference(out(), found)
+        else:
+            typer.echo(_difference_text(found, self.shown), nl=False)
+        for path, form in self.files:
+            _write(path, _difference_text(found, form))
+
+
+def output(shown: CertificateFormat, files: Sequence[str]) -> Output:
+    """What is asked for. Raises InputError for files that surely cannot be written: before
+    anything is measured."""
+    return Output(shown, _files(files, CertificateFormat))
+
+
+def difference_output(shown: DifferenceFormat, files: Sequence[str]) -> DifferenceOutput:
+    """As `output`."""
+    return DifferenceOutput(shown, _files(files, DifferenceFormat))
+
+
+def _files(said: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], ...]:
+    """`FORMAT=FILE`, or a file whose suffix says its form."""
+    found: dict[Path, tuple[Path, Form]] = {}
+    for one in said:
+        name, equals, file = one.partition("=")
+        if not (equals and name in set(forms)):
+            name, file = _SUFFIXES.get(Path(one).suffix.lower(), ""), one
+        if name not in set(forms) or not file:
+            known = ", ".join(forms)
+            raise InputError(
+                Problem(
+                    f"--output-file {one}: write FORMAT=FILE",
+                    help=f"for example --output-file {list(forms)[-1]}=bench; the formats: {known}",
+                )
+            )
+        path = Path(file)
+        _require_writable(path, one)
+        if path.resolve() in found:
+            raise InputError(Problem(f"--output-file {one}: it is named twice"))
+        found[path.resolve()] = path, forms(name)
+    return tuple(found.values())
+
+
+def certificate_text(found: CertificateDocument, form: CertificateFormat) -> str:
+    """A certificate in a form, as a file holds it."""
+    if form is CertificateFormat.JSON:
+        return found.model_dump_json(indent=2) + "\n"
+    if form is CertificateFormat.MARKDOWN:
+        from speclaunch.report.bench_markdown import certificate_markdown
+
+        return certificate_markdown(found)
+    if form is CertificateFormat.HTML:
+        from speclaunch.report.bench_page.page import certificate_page
+
+        return certificate_page(found) + "\n"
+    return _plain(lambda console: _show(found, console))
+
+
+def single_text(found: Single, form: CertificateFormat) -> str:
+    """What was measured of one server, as a file holds it."""
+    from speclaunch.report import bench_single
+
+    if form is CertificateFormat.JSON:
+        return json.dumps(bench_single.single_document(found), indent=2) + "\n"
+    if form is CertificateFormat.MARKDOWN:
+        return bench_single.single_markdown(found)
+    return _plain(lambda console: bench_single.show_single(console, found))
+
+
+def _difference_text(found: DifferenceDocument, form: DifferenceFormat) -> str:
+    if form is DifferenceFormat.JSON:
+        return found.model_dump_json(indent=2) + "\n"
+    if form is DifferenceFormat.MARKDOWN:
+        from speclaunch.report.bench_markdown import difference_markdown
+
+        return difference_markdown(found)
+    from speclaunch.report.bench_difference import show_difference
+
+    return _plain(lambda console: show_difference(console, found))
+
+
+def _plain(show: Callable[[Console], None]) -> str:
+    stream = StringIO()
+    show(Console(file=stream, width=_WIDTH, soft_wrap=True, highlight=False, color_system=None))
+    return stream.getvalue()
+
+
+def _show(found: CertificateDocument, console: Console) -> None:
+    from speclaunch.report.bench import show_certificate
+
+    show_certificate(console, found)
+
+
+def _require_writable(file: Path, said: str) -> None:
+    if file.is_dir():
+        raise InputError(Problem(f"--output-file {said}: {file} is a directory"))
+    if file.exists() and not file.is_file():
+        raise InputError(Problem(f"--output-file {said}: {file} is not a regular file"))
+    if not file.parent.is_dir():
+        raise InputError(Problem(f"--output-file {said}: no such directory: {file.parent}"))
+
+
+def _write(file: Path, text: str) -> None:
+    from speclaunch.fix.edits import write_atomically
+
+    write_atomically(file.resolve(), text)
+    err_lines().print(f"wrote {file}", markup=False)

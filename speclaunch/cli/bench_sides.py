@@ -1,0 +1,37 @@
+"""The sides of a comparison as its certificate tells them."""
+
+from __future__ import annotations
+
+from speclaunch.bench.running import RunningSide
+from speclaunch.bench.schema import SideRecord
+from speclaunch.bench.sides import AnySide
+from speclaunch.launch.journal_header import document
+
+_OF_HERE = ("PATH",)
+"""What says more of this machine than of what was measured."""
+
+
+def told_of(side: AnySide) -> SideRecord:
+    """A side without its secrets."""
+    if isinstance(side, RunningSide):
+        version = side.info.get("version")
+        return SideRecord(name=side.name, engine=str(version) if version else None, url=side.url)
+    said = document(side.prepared)
+    return SideRecord(
+        name=side.name,
+        engine=side.prepared.version,
+        command=tuple(said["argv"]),
+        environment={name: value for name, value in said["env"].items() if name not in _OF_HERE},
+    )
+
+
+def hardware_of(side: AnySide) -> str | None:
+    """`h100:8`, `cpu`; None where it is unknown."""
+    if isinstance(side, RunningSide):
+        return None
+    if side.prepared.cpu is not None:
+        return "cpu"
+    found = side.plan.facts.hardware
+    if found is None:
+        return None
+    return f"{found.name}:{found.count}" if found.count > 1 else found.name

@@ -1,0 +1,125 @@
+"""What `speclaunch lint` does with `--fix`, `--unsafe-fixes` and `--diff`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from speclaunch.engine.secrets import masked
+from speclaunch.errors import ExitCode, InputError, Problem
+from speclaunch.fix.masked_diff import shown_diff
+from speclaunch.fixing.fix_file import FixedFile
+from speclaunch.fixing.fix_files import (
+    FixRequest,
+    counted,
+    fixable_paths,
+    fixed_files,
+    in_bytes,
+    standing_alone,
+    written,
+)
+from speclaunch.lint.paths import STDIN_SHOWN
+from speclaunch.record import record
+from speclaunch.report.console import err_lines
+from speclaunch.report.problems import show_problems
+from speclaunch.report.styled import Printer
+from speclaunch.rules.finding import Severity
+
+if TYPE_CHECKING:
+    from speclaunch.lint.lint_files import Files
+    from speclaunch.lint.report import Report
+
+
+_FIXES_A_PROCESS = 8
+"""With fewer files to fix, another process costs more than it saves."""
+
+
+@record(frozen=False)
+class Fixes:
+    """What became of the files. `stdin`: the fixed text of standard input, where it was given."""
+
+    files: list[FixedFile] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    stdin: bytes | None = None
+
+    @property
+    def would_change(self) -> bool:
+        """Whether there is a difference to show."""
+        return any(one.is_changed for one in self.files)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether a fix that was asked for is left to a person, of more than a remark."""
+        left = (one.finding for file in self.files for one in file.left)
+        return any(one.severity is not Severity.INFO for one in left)
+
+
+def fix_found(report: Report, files: Files, *, unsafe: bool, only_shown: bool) -> Fixes:
+    """Fix the files of a report and write them; with `only_shown` print the difference instead."""
+    done = Fixes(stdin=files.stdin)
+    paths = fixable_paths(report, unsafe=unsafe)
+    asked = FixRequest(
+        lambda path: files.options(files.settings(path)),
+        lambda path: files.settings(path).config_dirs,
+        files.stdin,
+        unsafe=unsafe,
+        apart=standing_alone(report),
+        processes=files.processes(len(paths), _FIXES_A_PROCESS),
+    )
+    for fixed, before in fixed_files(paths, asked):
+        done.files.append(fixed)
+        if not fixed.is_changed:
+            continue
+        if only_shown:
+            _show(fixed)
+        elif fixed.path == STDIN_SHOWN:
+            done.stdin = in_bytes(fixed, before)
+        else:
+            try:
+                written(fixed, before)
+            except InputError as error:
+                done.problems += error.problems
+                done.files.pop()
+    return done
+
+
+def tell(done: Fixes, report: Report, printer: Printer, *, only_shown: bool = False) -> None:
+    """A line for each fix, and for each that is left with its reason; then how many."""
+    would = "would fix" if only_shown else "fixed"
+    for file in done.files:
+        for one in file.applied:
+            text = masked(one.fix.done) if one.fix is not None else ""
+            printer.print(f"{would} {one.code} {one.place}: {text}")
+    for file in done.files:
+        for left in file.left:
+            why = masked(left.why)
+            printer.print(f"left {left.finding.code} {left.finding.place}: {why}")
+    said = counted(done.files, report)
+    if said:
+        printer.print(said.replace(" fixed", " would be fixed", 1) if only_shown else said)
+    show_problems(err_lines(), done.problems)
+
+
+def code_of(done: Fixes, *, only_shown: bool) -> ExitCode:
+    """The exit code as far as the fixes decide it."""
+    if done.problems:
+        return ExitCode.USAGE
+    failed = done.would_change if only_shown else done.has_left
+    return ExitCode.FAILED if failed else ExitCode.CLEAN
+
+
+def put_stdin(done: Fixes) -> None:
+    """The fixed text of standard input, as it is, on standard output."""
+    sys.stdout.buffer.write(done.stdin or b"")
+    sys.stdout.buffer.flush()
+
+
+def _show(fixed: FixedFile) -> None:
+    shown = shown_diff(fixed.before, fixed.after, fixed.path, fixed.hidden())
+    sys.stdout.write(shown.text)
+    if shown.hidden:
+        values = "value is" if shown.hidden == 1 else "values are"
+        err_lines().print(
+            f"{shown.hidden} secret {values} hidden (***): this does not apply as a patch"
+        )

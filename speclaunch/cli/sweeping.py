@@ -1,0 +1,141 @@
+"""What `speclaunch sweep` does with its options."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from speclaunch.cli.check_options import chosen_rules, lookup
+from speclaunch.errors import ExitCode, InputError, Problem
+from speclaunch.home import speclaunch_home
+from speclaunch.recipe.hydra_sweeps import sweep_words
+from speclaunch.record import record
+from speclaunch.report.console import err_lines, out
+from speclaunch.report.sweep import Result, row_line, show_jobs, show_table, sweep_json
+from speclaunch.sweep.course import refused_row, require_launcher, run_sweep
+from speclaunch.sweep.folder import Folder
+from speclaunch.sweep.jobs import LOCAL, Job, Planned, Row, SweepOptions, Verdict
+from speclaunch.sweep.judging import judged_jobs
+
+
+@record
+class SweepWords:
+    """A command line of `speclaunch sweep`: see its help."""
+
+    words: tuple[str, ...]
+    options: SweepOptions
+    dry_run: bool = False
+    resume: Path | None = None
+    directory: Path | None = None
+    retry: bool = False
+
+
+def run(asked: SweepWords, *, quiet: bool) -> tuple[Mapping[str, Any], ExitCode]:
+    """Run a sweep to its end, show its table unless `quiet`; its document and the exit code.
+
+    Raises InputError for words that are none, LaunchError where the launcher fails.
+    """
+    folder, planned = _planned(asked)
+    if not asked.dry_run:
+        require_launcher(planned.launcher)
+        folder.create(planned)
+    results = _results(folder, planned)
+    if asked.dry_run:
+        if not quiet:
+            show_jobs(out(), results)
+        return sweep_json(str(folder.path), planned.launcher, results), ExitCode.CLEAN
+    with folder.looked_after():
+        if asked.retry:
+            _forget(folder, planned)
+            results = _results(folder, planned)
+        finished = _run(folder, planned, results)
+    results = _results(folder, planned)
+    if not quiet:
+        show_table(out(), results)
+    if not finished:
+        err_lines().print(f"interrupted; continue: speclaunch sweep --resume {folder.path}")
+    return sweep_json(str(folder.path), planned.launcher, results), _code(results, finished)
+
+
+def _planned(asked: SweepWords) -> tuple[Folder, Planned]:
+    options, words, base = asked.options, asked.words, Path.cwd()
+    if asked.resume is not None:
+        if words or asked.directory is not None:
+            said = "--resume takes its words from the folder"
+            raise InputError(Problem(said, help="give no recipe and no --directory with it"))
+        folder = Folder(asked.resume).absolute()
+        before = folder.planned()
+        options, words, base = before.options, before.words, before.directory
+        try:
+            os.chdir(base)  # what its words name is below it
+        except OSError as error:
+            said = f"{base}, where the sweep was begun: {error.strerror}"
+            raise InputError(Problem(said)) from error
+    folders = tuple(Path(one) for one in options.config_dir)
+    taken = sweep_words(words, folders)
+    found = lookup(
+        [Path(one) for one in options.models],
+        options.hardware,
+        online=options.online,
+        assume=options.assume,
+    )
+    rules = chosen_rules(options.select, options.ignore)
+    local = taken.launcher in LOCAL
+    jobs = judged_jobs(taken.jobs, options, found, rules, local=local)
+    planned = Planned(words, jobs, options, taken.launcher, taken.hydra, base)
+    if asked.resume is None:
+        folder = Folder(asked.directory or _default(planned)).absolute()
+    return folder, planned
+
+
+def _default(planned: Planned) -> Path:
+    """The same command continues what it began: its folder goes by its words."""
+    said = json.dumps([planned.words, asdict(planned.options), str(planned.directory)])
+    name = hashlib.sha256(said.encode()).hexdigest()[:12]
+    return speclaunch_home() / "sweeps" / name
+
+
+def _results(folder: Folder, planned: Planned) -> list[Result]:
+    return [
+        (job, folder.row(job.key) if job.refused is None else refused_row(job))
+        for job in planned.jobs
+    ]
+
+
+def _forget(folder: Folder, planned: Planned) -> None:
+    for job in planned.jobs:
+        row = folder.row(job.key)
+        if row is not None and (row.verdict.bad or row.verdict is Verdict.REFUSED):
+            folder.forget(job.key)
+
+
+def _run(folder: Folder, planned: Planned, results: list[Result]) -> bool:
+    say = err_lines()
+    total = len({job.key for job in planned.jobs})
+    done = {job.key for job, row in results if row is not None}
+    left = total - len(done)
+    if done:
+        say.print(f"{folder.path}: {len(done)} of {total} rows are there, {left} to run")
+    else:
+        say.print(f"{folder.path}: {left} to run")
+    count = len(done)
+
+    def on_row(job: Job, row: Row) -> None:
+        nonlocal count
+        count += 1
+        say.print(row_line(job, row, count, total), markup=False)
+
+    return run_sweep(folder, planned, on_row)
+
+
+def _code(results: list[Result], finished: bool) -> ExitCode:
+    if not finished:
+        return ExitCode.INTERRUPTED
+    bad = any(row is None or row.verdict.bad for _, row in results)
+    all_refused = all(row is not None and row.verdict is Verdict.REFUSED for _, row in results)
+    return ExitCode.FAILED if bad or all_refused else ExitCode.CLEAN

@@ -1,0 +1,248 @@
+"""What `speclaunch tune` does with its options."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from speclaunch.bench.room import with_room
+from speclaunch.bench.sides import Asked, candidate
+from speclaunch.bench.workload import workload
+from speclaunch.cli.check_options import lookup
+from speclaunch.cli.formats import OutputFormat
+from speclaunch.cli.starts import default_blocks, require_starts
+from speclaunch.cli.tuning_starts import Question, tried, verified
+from speclaunch.engine.command import is_secret_argument
+from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
+from speclaunch.fix.edits import write_atomically
+from speclaunch.fix.masked_diff import shown_diff
+from speclaunch.recipe.find_recipe import find_recipe
+from speclaunch.recipe.recipe_words import split_recipe
+from speclaunch.record import record
+from speclaunch.report.console import err_lines, out
+from speclaunch.report.tuning import Outcome, document, evidence, show_outcome
+from speclaunch.tuning.adaptive import checked, configuration, require_adaptive
+from speclaunch.tuning.budget import budget, expectation
+from speclaunch.tuning.objective import known, objective
+from speclaunch.tuning.search import first_settings, ranked
+from speclaunch.tuning.setting import Setting
+from speclaunch.tuning.space import algorithm_of, override_words, own_setting, possible
+from speclaunch.tuning.trials import KeptStarts, Protocol, kept
+from speclaunch.tuning.verification import Verdict
+from speclaunch.tuning.writing import Tuned, elsewhere, require_own, tuned
+
+_LEAST_ROUNDS = 12
+"""Of each side of the comparison."""
+
+
+@record
+class TuneWords:
+    """A command line of `speclaunch tune`: see its help."""
+
+    overrides: tuple[str, ...]
+    objective: str
+    workload: str
+    starts: int
+    minutes: float | None
+    verify: int
+    verify_starts: int
+    draft_tokens: int | None
+    rounds: int
+    requests: int
+    output_tokens: int
+    input_tokens: int
+    write: bool
+    output_file: Path | None
+    adaptive_config: Path | None
+    dry_run: bool
+    fresh: bool
+    config_dirs: tuple[Path, ...]
+    engine: str | None
+    hardware: str | None
+    models: tuple[Path, ...]
+    output_format: OutputFormat
+
+
+def run_tune(words: TuneWords) -> ExitCode:
+    """Try settings until none is predicted to be better, and compare the best with the recipe's
+    own. Raises InputError, LaunchError."""
+    question = _question(words)
+    if words.dry_run:
+        _show_starts(question)
+        return ExitCode.CLEAN
+    memory = kept(question.key, fresh=words.fresh)
+    memory, why = tried(question, memory)
+    if not memory.starts:
+        said = next(iter(memory.failed.values()), why)
+        raise LaunchError(f"no setting could be measured: {said}", help=f"see {memory.path}")
+    memory, found = verified(question, memory, _best(question, memory))
+    return _told(words, question, memory, found, why)
+
+
+def _question(words: TuneWords) -> Question:
+    aim = objective(words.objective)
+    asked = Asked(
+        words.config_dirs,
+        words.engine,
+        lookup(words.models, words.hardware),
+        dry_run=words.dry_run,
+    )
+    side = candidate(words.overrides, asked)
+    algorithm = algorithm_of(side)
+    name, _ = split_recipe(words.overrides)
+    path = find_recipe(name, words.config_dirs)
+    if words.write:
+        require_own(path, words.overrides)
+    if (words.write or words.output_file) and not words.verify:
+        place = Place(COMMAND_LINE, text="--verify 0")
+        raise InputError(Problem("what is not compared is not written", place, "--verify 1"))
+    _require_files(words)
+    space = possible(side, algorithm, words.draft_tokens)
+    if words.adaptive_config is not None:
+        require_adaptive(algorithm, side.prepared.version, space)
+    own = own_setting(side, algorithm)
+    space = space if own is None or own in space else (*space, own)
+    prompts = workload(words.workload, words.output_tokens, words.input_tokens)
+    prompts = with_room(prompts, [side])
+    protocol = Protocol(prompts, aim.concurrencies, words.requests, words.rounds)
+    rounds = max(words.rounds, _LEAST_ROUNDS, words.verify_starts)
+    require_starts("--verify-starts", words.verify_starts, rounds)
+    blocks = 0 if side.prepared.cpu is not None else default_blocks(words.verify_starts)
+    compared = (blocks * words.verify + 1 if blocks else words.verify + 1) if words.verify else 0
+    return Question(
+        side=side,
+        algorithm=algorithm,
+        path=path,
+        space=space,
+        own=own,
+        aim=aim,
+        protocol=protocol,
+        budget=budget(words.starts, words.minutes, compared * words.verify_starts),
+        compared=words.verify,
+        compared_rounds=rounds,
+        compared_starts=words.verify_starts,
+        blocks=blocks,
+        fresh=words.fresh,
+    )
+
+
+def _require_files(words: TuneWords) -> None:
+    """What is to be written at the end can be: known before the first start."""
+    files = (("--output-file", words.output_file), ("--adaptive-config", words.adaptive_config))
+    for option, path in files:
+        if path is None:
+            continue
+        place = Place(COMMAND_LINE, text=f"{option} {path}")
+        if option == "--output-file" and path.suffix != ".yaml":
+            raise InputError(Problem(f"{path}: the name of a recipe must end in .yaml", place))
+        if path.exists():
+            raise InputError(Problem(f"{path} already exists", place, "name another file"))
+        if not path.parent.is_dir():
+            raise InputError(Problem(f"{path.parent}: no such directory", place, "create it"))
+
+
+def _show_starts(question: Question) -> None:
+    told = out()
+    limit = question.budget
+    expected = expectation(question.side, question.protocol, limit, question.compared_rounds, ())
+    told.print(f"objective:  {question.aim}", markup=False, highlight=False)
+    told.print(f"settings:   {len(question.space)} pass the rules", highlight=False)
+    told.print(f"starts:     {limit.tried} at most that try settings, first", highlight=False)
+    for one in first_settings(question.space, question.own):
+        told.print(f"              {one}", markup=False, highlight=False)
+    if limit.verified:
+        told.print(
+            f"            {limit.verified} to compare the best {question.compared} with the "
+            f"recipe's own, {question.compared_rounds} rounds of each in turn",
+            highlight=False,
+        )
+    most = limit.tried * expected.start + expected.comparison
+    least = "" if limit.seconds is None else f", ended after {limit.seconds / 60:g}"
+    told.print(f"minutes:    {most / 60:.0f} at the slowest{least}", highlight=False)
+
+
+def _best(question: Question, memory: KeptStarts) -> tuple[Setting, ...]:
+    """Those that are compared with the recipe's own: the best, as long as they are above it."""
+    trials = [one for start in memory.starts for one in start.trials]
+    order = ranked(question.aim, trials)
+    above = order[: order.index(question.own)] if question.own in order else order
+    return above[: question.compared]
+
+
+def _told(
+    words: TuneWords, question: Question, memory: KeptStarts, found: Verdict | None, why: str
+) -> ExitCode:
+    trials = tuple(one for start in memory.starts for one in start.trials)
+    winner = found.winner if found is not None else None
+    change = _change(words, question, found) if winner is not None else None
+    written = _written(words, change)
+    adaptive = None
+    if words.adaptive_config is not None:
+        adaptive = configuration(known(question.aim, trials), question.space)
+        checked(adaptive, question.side.prepared.python, question.side.environment)
+        write_atomically(words.adaptive_config, json.dumps(adaptive, indent=1) + "\n")
+    outcome = Outcome(
+        recipe=question.side.prepared.recipe.deployment.name,
+        engine=question.side.prepared.version,
+        algorithm=question.algorithm,
+        objective=str(question.aim),
+        own=question.own,
+        order=ranked(question.aim, trials),
+        trials=trials,
+        failed=dict(memory.failed),
+        verdict=found,
+        compared_starts=question.compared_starts,
+        ended=why,
+        starts=memory.count,
+        seconds=memory.seconds,
+        overrides=() if winner is None else override_words(winner.setting, question.algorithm),
+        diff=_diff(change, question.side.prepared.recipe.deployment.args),
+        written=written,
+        adaptive=adaptive,
+        adaptive_file=words.adaptive_config,
+    )
+    if words.output_format is OutputFormat.JSON:
+        out().print_json(json.dumps(document(outcome)))
+    else:
+        show_outcome(out(), outcome)
+    return ExitCode.FAILED if found is not None and found.refused else ExitCode.CLEAN
+
+
+def _change(words: TuneWords, question: Question, found: Verdict | None) -> Tuned | None:
+    winner = found.winner if found is not None else None
+    if winner is None:
+        return None
+    said = evidence(winner, question.aim, question.protocol.prompts.name, time.strftime("%Y-%m-%d"))
+    try:
+        return tuned(
+            question.path,
+            winner.setting,
+            question.algorithm,
+            question.side.prepared.version,
+            said,
+            words.config_dirs,
+        )
+    except InputError as error:
+        if words.write or words.output_file is not None:
+            raise
+        err_lines().print(f"no diff: {error}")
+        return None
+
+
+def _written(words: TuneWords, change: Tuned | None) -> Path | None:
+    target = words.output_file or (change.path if change is not None and words.write else None)
+    if change is None or target is None:
+        return None
+    same = target == change.path
+    text = change.after if same else elsewhere(change, target, words.config_dirs)
+    write_atomically(target, text)
+    return target
+
+
+def _diff(change: Tuned | None, args: Mapping[str, object]) -> str:
+    if change is None:
+        return ""
+    hidden = [str(value) for name, value in args.items() if value and is_secret_argument(name)]
+    return shown_diff(change.before, change.after, change.path.name, hidden).text

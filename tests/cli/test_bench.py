@@ -1,0 +1,61 @@
+"""Options of bench that do not fit together, and what a dry run lists; nothing is started."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.program import run
+
+URL = ("--url", "http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((*URL,), 1, "does not answer"),
+        ((*URL, "recipe=cpu_ngram"), 2, "both a server that runs"),
+        ((*URL, "--against", "none"), 2, "not started again"),
+        ((*URL, "--fail-under", "1.1"), 2, "--fail-under needs"),
+        ((*URL, "--blocks", "2", "--dry-run"), 2, "runs already"),
+        ((*URL, "--starts", "3", "--dry-run"), 2, "not started again"),
+        (("recipe=cpu_ngram", "--starts", "2", "--dry-run"), 2, "use 1, or 3 and more"),
+        (("recipe=cpu_ngram", "--starts", "7", "--dry-run"), 2, "add --rounds 14"),
+        (
+            ("recipe=cpu_ngram", "--context", "500,9000", "--dry-run"),
+            2,
+            "no room for prompts of 9000 tokens and answers of 128 tokens",
+        ),
+        (
+            ("recipe=cpu_ngram", "--workload", "random", "--input-tokens", "9000", "--dry-run"),
+            2,
+            "--input-tokens 9000",
+        ),
+        ((*URL, "--goodput", "ttft", "--dry-run"), 2, "not a bound"),
+        ((*URL, "--context", "x", "--dry-run"), 2, "--context"),
+        ((*URL, "--workload", "random", "--generator", "aiperf", "--dry-run"), 2, "random tokens"),
+        (("--url", "host:1"), 2, "not the address"),
+        (("--generator", "other"), 2, "other"),
+        ((), 2, "no recipe given"),
+    ],
+)
+def test_words_that_are_refused(words: tuple[str, ...], code: int, said: str) -> None:
+    done = run("bench", *words)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_dry_run_lists_every_length_of_context() -> None:
+    words = ("--against", "recipe=cpu_ngram", "--context", "0,500", "--concurrency", "1")
+    done = run("bench", *URL, *words, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "starts:  1" in done.stdout
+    assert "chat at a concurrency of 1" in done.stdout
+    assert "chat with prompts of 500 tokens at a concurrency of 1" in done.stdout
+
+
+def test_several_starts_are_started_one_behind_the_other() -> None:
+    words = ("--hardware", "h100", "--engine", "0.5.23", "--starts", "3", "--dry-run")
+    done = run("bench", "recipe=eagle3_llama8b", *words)
+    assert done.returncode == 0, done.stderr
+    assert "starts:  6, one engine at a time" in done.stdout
