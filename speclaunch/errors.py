@@ -26,6 +26,15 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+def from_here(path: Path) -> str:
+    """A path as it would be typed: relative to the working directory, where it is below it."""
+    try:
+        here = Path.cwd()
+    except OSError:  # it was removed
+        return str(path)
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
 @record
 class Place:
     """Where a value was written.
@@ -48,6 +57,11 @@ class Place:
             return f"{COMMAND_LINE}: {self.text}"
         return f"{self.path}:{self.line}:{self.column}"
 
+    @property
+    def position(self) -> tuple[str, int, int]:
+        """What places are ordered and compared by: path, line, column."""
+        return self.path, self.line, self.column
+
 
 @record
 class Problem:
@@ -56,6 +70,11 @@ class Problem:
     message: str
     place: Place | None = None
     help: str | None = None
+
+    @property
+    def position(self) -> tuple[str, int, int]:
+        """Of its place; what has none comes first."""
+        return ("", 1, 1) if self.place is None else self.place.position
 
 
 class SpeclaunchError(Exception):

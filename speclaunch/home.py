@@ -16,3 +16,8 @@ def speclaunch_home() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
     return base / "speclaunch"
+
+
+def judges_home() -> Path:
+    """Where the judges are that were added, a folder each. Not created here."""
+    return speclaunch_home() / "judges"

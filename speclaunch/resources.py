@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
+
+DOCS_URL = ""
+"""The address of the published documentation, `https://…/`: empty, it is not published.
+
+The one place where it is set: `make docs` builds the site for it, and reports link to it.
+"""
+DOCS_URL_VARIABLE = "SPECLAUNCH_DOCS_URL"
+"""Names the address instead, for those who publish the documentation themselves."""
 
 
 @cache
@@ -33,6 +42,14 @@ def models_dir() -> Path:
 def rule_pages_dir() -> Path:
     """The directory of the rules' pages, one Markdown file a code."""
     return _shipped("docs/rules")
+
+
+def docs_url() -> str | None:
+    """The address of the published documentation, with a slash at its end; None without one."""
+    base = os.environ.get(DOCS_URL_VARIABLE) or DOCS_URL
+    if not base.startswith(("https://", "http://")) or any(one.isspace() for one in base):
+        return None
+    return base if base.endswith("/") else f"{base}/"
 
 
 def shipped() -> tuple[Path, ...]:

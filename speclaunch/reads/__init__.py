@@ -12,7 +12,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -105,11 +106,45 @@ def unrepeatable() -> None:
         _recorder.repeatable = False
 
 
+_buffers: dict[str, bytes] = {}
+"""What stands for the content of a file while an editor has it, by path without links."""
+
+
+@contextlib.contextmanager
+def instead(buffers: Mapping[str, bytes]) -> Iterator[None]:
+    """Within the block these bytes count as the content of their files (by path without links).
+
+    What rests on them is nothing that can be looked at again, and must not be recorded.
+    """
+    before = dict(_buffers)
+    _buffers.update(buffers)
+    try:
+        yield
+    finally:
+        _buffers.clear()
+        _buffers.update(before)
+
+
+def buffer(path: AnyPath) -> bytes | None:
+    """What stands for the content of a file; None where the file itself counts."""
+    if not _buffers:
+        return None
+    unrepeatable()
+    return _buffers.get(os.path.realpath(path))
+
+
+def forget() -> None:
+    """Drop what functions remember, so that a process that lives long sees what has changed."""
+    for one in _everything_remembered:
+        one.cache_clear()
+
+
 class _Remembered(Generic[P, R]):
     """A function whose results are kept; what it looked at counts again each time."""
 
     def __init__(self, function: Callable[P, R], most: int) -> None:
         self._function, self._most = function, most
+        _everything_remembered.add(self)
         self._kept: dict[tuple[Any, ...], tuple[R, Reads | None]] = {}
         functools.update_wrapper(self, function)
 
@@ -135,6 +170,9 @@ class _Remembered(Generic[P, R]):
         self._kept.clear()
 
 
+_everything_remembered: weakref.WeakSet[_Remembered[Any, Any]] = weakref.WeakSet()
+
+
 def remembered(most: int) -> Callable[[Callable[P, R]], _Remembered[P, R]]:
     """Keep the last results of a function, as `lru_cache` does, and what each of them rests on."""
     return lambda function: _Remembered(function, most)
@@ -142,6 +180,8 @@ def remembered(most: int) -> Callable[[Callable[P, R]], _Remembered[P, R]]:
 
 def is_file(path: AnyPath) -> bool:
     """As `Path.is_file`."""
+    if buffer(path) is not None:
+        return True
     return _looked(path) == FILE
 
 
@@ -152,6 +192,8 @@ def is_dir(path: AnyPath) -> bool:
 
 def exists(path: AnyPath) -> bool:
     """As `Path.exists`."""
+    if buffer(path) is not None:
+        return True
     return _looked(path) != ABSENT
 
 
@@ -207,6 +249,8 @@ def realpath(path: str) -> str:
 
 def size(path: AnyPath) -> int:
     """The size of a file in bytes. Raises OSError."""
+    if (held := buffer(path)) is not None:
+        return len(held)
     try:
         found = os.stat(path).st_size
     except OSError as error:
@@ -251,6 +295,8 @@ def below(directory: Path, suffix: str) -> list[Path]:
 
 def read_bytes(path: AnyPath) -> bytes:
     """As `Path.read_bytes`."""
+    if (held := buffer(path)) is not None:
+        return held
     if _recorder is None:
         return Path(path).read_bytes()
     try:

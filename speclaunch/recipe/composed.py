@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from speclaunch.recipe.source import Provenance
+from speclaunch.recipe.source import KeyPath, Provenance
 from speclaunch.record import record
 
 
@@ -31,3 +31,13 @@ class Composition:
     values: dict[str, Any]
     provenance: Provenance
     files: tuple[Path, ...]
+
+
+def exists(values: object, path: KeyPath) -> bool:
+    """Whether something stands at a key."""
+    for part in path:
+        try:
+            values = values[part]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True

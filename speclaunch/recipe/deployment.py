@@ -9,36 +9,49 @@ other.
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, cast
 
-from speclaunch.errors import InputError
-from speclaunch.facts.declared_gpus import AUTO, declare
-from speclaunch.patterns import lazy
+from speclaunch.facts.declared_gpus import AUTO
+from speclaunch.recipe.plain_checks import (
+    MOST_REPLICAS,
+    PIN,
+    ROUTES,
+    NotPlainError,
+    check_arguments,
+    check_arguments_or_none,
+    check_flag,
+    check_hardware_name,
+    check_image,
+    check_label,
+    check_name_text,
+    check_overlay,
+    check_resource,
+    check_sizes,
+    check_store,
+    check_text,
+    check_text_or_none,
+    check_variables,
+    check_version,
+    checked,
+    is_role_name,
+    made_of,
+    number,
+    one_of,
+    one_of_or_none,
+    optional_section,
+    section,
+    sections_by_name,
+    whole,
+)
 from speclaunch.record import record
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
     from speclaunch.recipe.schema import Deployment
-
-Check = Callable[[object], Any]
-"""From a value as it is written to the value of the field. Raises _NotPlain."""
-
-_ENV_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_RELEASE = r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))+(\.post(0|[1-9][0-9]*))?"
-_PIN = lazy(rf"{_RELEASE}\Z", re.ASCII)
-_CLAUSES = lazy(rf"(>=|<=|<|>|!=){_RELEASE}(,(>=|<=|<|>|!=){_RELEASE})*\Z", re.ASCII)
-"""What else is a specifier is for packaging to say."""
-_LARGEST = 1e15
-
-
-class _NotPlain(Exception):
-    """A value that the schema has to take, or to refuse."""
 
 
 class RecoveryPolicy(StrEnum):
@@ -65,140 +78,20 @@ class Steppable(StrEnum):
     POOL = "max_total_tokens"
 
 
-def _value(check: Check, default: Any = MISSING) -> Any:
-    return field(default=default, metadata={"check": check})
-
-
-def _whole(default: int, low: int, high: int | None = None) -> Any:
-    def check(value: object) -> int:
-        if type(value) is not int or value < low or (high is not None and value > high):
-            raise _NotPlain
-        return value
-
-    return _value(check, default)
-
-
-def _number(
-    default: float, *, above: float | None = None, low: float = 0.0, below: float = math.inf
-) -> Any:
-    def check(value: object) -> float:
-        if type(value) not in (int, float) or abs(cast("float", value)) > _LARGEST:
-            raise _NotPlain
-        number = float(cast("float", value))
-        if not (number > above if above is not None else number >= low) or not number < below:
-            raise _NotPlain
-        return number
-
-    return _value(check, default)
-
-
-def _flag(value: object) -> bool:
-    if type(value) is not bool:
-        raise _NotPlain
-    return value
-
-
-def _text(value: object) -> str:
-    if type(value) is not str:
-        raise _NotPlain
-    return value
-
-
-def _name(value: object) -> str:
-    if not (text := _text(value)):
-        raise _NotPlain
-    return text
-
-
-def _text_or_none(value: object) -> str | None:
-    return None if value is None else _text(value)
-
-
-def _version(value: object) -> str | None:
-    text = _text_or_none(value)
-    if text is not None and not _PIN.match(text) and not _CLAUSES.match(text):
-        raise _NotPlain
-    return text
-
-
-def _hardware_name(value: object) -> str:
-    text = _text(value)
-    if text != AUTO:
-        try:
-            declare(text)
-        except InputError:
-            raise _NotPlain from None
-    return text
-
-
-def _one_of(*options: str) -> Check:
-    def check(value: object) -> str:
-        if type(value) is not str or value not in options:
-            raise _NotPlain
-        return value
-
-    return check
-
-
 def _policy(value: object) -> RecoveryPolicy:
     if value is False:
         return RecoveryPolicy.OFF
-    return RecoveryPolicy(_one_of(*RecoveryPolicy)(value))
+    return RecoveryPolicy(one_of(*RecoveryPolicy)(value))
 
 
 def _order(value: object) -> tuple[Steppable, ...]:
     if type(value) not in (list, tuple):
-        raise _NotPlain
-    check = _one_of(*Steppable)
+        raise NotPlainError
+    check = one_of(*Steppable)
     found = tuple(Steppable(check(one)) for one in cast("list[object]", value))
     if len(set(found)) != len(found):
-        raise _NotPlain
+        raise NotPlainError
     return found
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    if type(value) is not dict or not all(type(key) is str for key in value):
-        raise _NotPlain
-    return value
-
-
-def _arguments(value: object) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, one in _mapping(value).items():
-        if type(one) is list:
-            found[name] = list(one)
-        elif type(one) is dict:
-            found[name] = dict(_mapping(one))
-        elif type(one) in (str, int, float, bool, type(None)):
-            found[name] = one
-        else:
-            raise _NotPlain
-    return found
-
-
-def _variables(value: object) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
-    for name, one in _mapping(value).items():
-        text = str(one) if type(one) in (bool, int, float) else _text_or_none(one)
-        if not _ENV_NAME.match(name) or (text is not None and "\0" in text):
-            raise _NotPlain
-        found[name] = text
-    return found
-
-
-def _section(cls: type) -> Any:
-    return field(default_factory=cls, metadata={"check": lambda value: _of(cls, value)})
-
-
-def _of(cls: Any, value: object) -> Any:
-    given = _mapping(value)
-    known = {one.name: one for one in fields(cls)}
-    if given.keys() - known.keys():
-        raise _NotPlain
-    missing = [one for one in known.values() if one.default is one.default_factory is MISSING]
-    if any(one.name not in given for one in missing):
-        raise _NotPlain
-    return cls(**{name: known[name].metadata["check"](one) for name, one in given.items()})
 
 
 class _Section:
@@ -216,10 +109,10 @@ class _Section:
 class PlainEngine(_Section):
     """`schema.Engine`."""
 
-    version: str | None = _value(_version, None)
-    python: str | None = _value(_text_or_none, None)
-    catalogue: str | None = _value(_text_or_none, None)
-    env: dict[str, str | None] = field(default_factory=dict, metadata={"check": _variables})
+    version: str | None = checked(check_version, None)
+    python: str | None = checked(check_text_or_none, None)
+    catalogue: str | None = checked(check_text_or_none, None)
+    env: dict[str, str | None] = field(default_factory=dict, metadata={"check": check_variables})
 
     @property
     def specifier(self) -> SpecifierSet:
@@ -233,130 +126,183 @@ class PlainEngine(_Section):
     @property
     def pinned(self) -> str | None:
         """The one version that was asked for, if it was one."""
-        return self.version if self.version and _PIN.match(self.version) else None
+        return self.version if self.version and PIN.match(self.version) else None
 
 
 @record
 class PlainHardware(_Section):
     """`schema.HardwareSection`."""
 
-    name: str = _value(_hardware_name, AUTO)
+    name: str = checked(check_hardware_name, AUTO)
 
 
 @record
 class PlainVerification(_Section):
-    """`schema.VerificationSection`."""
+    """`launch_schema.VerificationSection`."""
 
-    enabled: bool = _value(_flag, True)
-    prompt: str = _value(_text, "The capital of France is")
-    max_new_tokens: int = _whole(32, 2, 4096)
-    timeout_seconds: float = _number(120.0, above=0)
+    enabled: bool = checked(check_flag, True)
+    prompt: str = checked(check_text, "The capital of France is")
+    max_new_tokens: int = whole(32, 2, 4096)
+    timeout_seconds: float = number(120.0, above=0)
 
 
 @record
 class PlainLog(_Section):
-    """`schema.EngineLog`."""
+    """`launch_schema.EngineLog`."""
 
-    max_mb: float = _number(256.0, above=0)
-    keep: int = _whole(3, 0, 1000)
+    max_mb: float = number(256.0, above=0)
+    keep: int = whole(3, 0, 1000)
 
 
 @record
 class PlainRestart(_Section):
-    """`schema.Restart`."""
+    """`launch_schema.Restart`."""
 
-    policy: str = _value(_one_of("auto", "on-failure", "never"), "auto")
-    first_delay_seconds: float = _number(1.0)
-    longest_delay_seconds: float = _number(60.0)
-    limit: int = _whole(5, 1)
-    window_seconds: float = _number(900.0, above=0)
+    policy: str = checked(one_of("auto", "on-failure", "never"), "auto")
+    first_delay_seconds: float = number(1.0)
+    longest_delay_seconds: float = number(60.0)
+    limit: int = whole(5, 1)
+    window_seconds: float = number(900.0, above=0)
 
 
 @record
 class PlainWatchdog(_Section):
-    """`schema.WatchdogSection`."""
+    """`launch_schema.WatchdogSection`."""
 
-    enabled: bool = _value(_flag, True)
-    interval_seconds: float = _number(20.0, above=0)
-    timeout_seconds: float = _number(20.0, above=0)
-    failures: int = _whole(3, 1)
+    enabled: bool = checked(check_flag, True)
+    interval_seconds: float = number(20.0, above=0)
+    timeout_seconds: float = number(20.0, above=0)
+    failures: int = whole(3, 1)
+
+
+@record
+class PlainAgreement(_Section):
+    """`launch_schema.Agreement`."""
+
+    directory: str | None = checked(check_text_or_none, None)
+    job: str | None = checked(check_text_or_none, None)
+    part: str | None = checked(check_text_or_none, None)
+    parts: dict[str, int] = field(default_factory=dict, metadata={"check": check_sizes})
+    lease_seconds: float = number(30.0, low=1.0)
+    timeout_seconds: float = number(600.0, above=0)
 
 
 @record
 class PlainLaunch(_Section):
-    """`schema.Launch`."""
+    """`launch_schema.Launch`."""
 
-    ready_timeout_seconds: float = _number(3600.0, above=0)
-    grace_seconds: float = _number(8.0)
-    log_dir: str | None = _value(_text_or_none, None)
-    keep_runs: int = _whole(100, 0)
-    share_gpus: bool = _value(_flag, False)
-    log: PlainLog = _section(PlainLog)
-    verify: PlainVerification = _section(PlainVerification)
-    watchdog: PlainWatchdog = _section(PlainWatchdog)
-    restart: PlainRestart = _section(PlainRestart)
+    ready_timeout_seconds: float = number(3600.0, above=0)
+    grace_seconds: float = number(8.0)
+    log_dir: str | None = checked(check_text_or_none, None)
+    keep_runs: int = whole(100, 0)
+    share_gpus: bool = checked(check_flag, False)
+    log: PlainLog = section(PlainLog)
+    verify: PlainVerification = section(PlainVerification)
+    watchdog: PlainWatchdog = section(PlainWatchdog)
+    restart: PlainRestart = section(PlainRestart)
+    agreement: PlainAgreement = section(PlainAgreement)
 
 
 @record
 class PlainFloors(_Section):
     """`schema.Floors`."""
 
-    mem_fraction_static: float = _number(0.2, above=0, below=1)
-    cuda_graph_max_bs_decode: int = _whole(2, 1)
-    speculative_num_steps: int = _whole(1, 1)
-    max_running_requests: int = _whole(4, 1)
-    chunked_prefill_size: int = _whole(1024, 64)
-    max_total_tokens: int = _whole(1024, 1)
+    mem_fraction_static: float = number(0.2, above=0, below=1)
+    cuda_graph_max_bs_decode: int = whole(2, 1)
+    speculative_num_steps: int = whole(1, 1)
+    max_running_requests: int = whole(4, 1)
+    chunked_prefill_size: int = whole(1024, 64)
+    max_total_tokens: int = whole(1024, 1)
 
 
 @record
 class PlainLimits(_Section):
     """`schema.RecoveryLimits`."""
 
-    mem_fraction_static: float = _number(0.98, above=0, below=1)
+    mem_fraction_static: float = number(0.98, above=0, below=1)
 
 
 @record
 class PlainObjective(_Section):
     """`schema.Objective`."""
 
-    tokens_within: float = _number(0.2, below=1)
+    tokens_within: float = number(0.2, below=1)
 
 
 @record
 class PlainRecovery(_Section):
     """`schema.Recovery`."""
 
-    policy: RecoveryPolicy = _value(_policy, RecoveryPolicy.OFF)
-    max_attempts: int = _whole(8, 1, 100)
-    order: tuple[Steppable, ...] = _value(
+    policy: RecoveryPolicy = checked(_policy, RecoveryPolicy.OFF)
+    max_attempts: int = whole(8, 1, 100)
+    order: tuple[Steppable, ...] = checked(
         _order, (Steppable.FRACTION, Steppable.GRAPHS, Steppable.TREE, Steppable.RUNNING)
     )
-    floors: PlainFloors = _section(PlainFloors)
-    limits: PlainLimits = _section(PlainLimits)
-    objective: PlainObjective = _section(PlainObjective)
-    fraction_step: float = _number(0.1, above=0, below=1)
-    minimal: dict[str, Any] = field(default_factory=dict, metadata={"check": _arguments})
+    floors: PlainFloors = section(PlainFloors)
+    limits: PlainLimits = section(PlainLimits)
+    objective: PlainObjective = section(PlainObjective)
+    fraction_step: float = number(0.1, above=0, below=1)
+    minimal: dict[str, Any] = field(default_factory=dict, metadata={"check": check_arguments})
+
+
+@record
+class PlainRole(_Section):
+    """`schema.RoleSection`."""
+
+    replicas: int = whole(1, 1, MOST_REPLICAS)
+    args: dict[str, Any] | None = checked(check_arguments_or_none, None)
+    engine: dict[str, Any] | None = checked(check_overlay, None)
+    hardware: dict[str, Any] | None = checked(check_overlay, None)
+    launch: dict[str, Any] | None = checked(check_overlay, None)
+    recovery: dict[str, Any] | None = checked(check_overlay, None)
+
+
+@record
+class PlainRouter(_Section):
+    """`schema.RouterSection`."""
+
+    args: dict[str, Any] = field(default_factory=dict, metadata={"check": check_arguments})
+    port: int = whole(8000, 1, 65535)
+    replicas: int = whole(1, 1, MOST_REPLICAS)
+
+
+@record
+class PlainDeploy(_Section):
+    """`schema.DeploySection`."""
+
+    image: str | None = checked(check_image, None)
+    speclaunch: str | None = checked(one_of_or_none(*ROUTES), None)
+    speclaunch_source: str | None = checked(check_store, None)
+    namespace: str | None = checked(check_label, None)
+    rdma: str | None = checked(check_resource, None)
+    model_cache: str | None = checked(check_store, None)
+    jit_cache: str | None = checked(check_store, None)
+    shared_dir: str | None = checked(check_store, None)
+    drain_seconds: int = whole(120, 0, 86400)
+    slurm: dict[str, Any] = field(default_factory=dict, metadata={"check": check_arguments})
 
 
 @record
 class PlainDeployment(_Section):
     """`schema.Deployment`."""
 
-    name: str = field(metadata={"check": _name})
-    args: dict[str, Any] = field(metadata={"check": _arguments})
-    description: str = _value(_text, "")
-    engine: PlainEngine = _section(PlainEngine)
-    hardware: PlainHardware = _section(PlainHardware)
-    launch: PlainLaunch = _section(PlainLaunch)
-    recovery: PlainRecovery = _section(PlainRecovery)
+    name: str = field(metadata={"check": check_name_text})
+    args: dict[str, Any] = field(metadata={"check": check_arguments})
+    description: str = checked(check_text, "")
+    engine: PlainEngine = section(PlainEngine)
+    hardware: PlainHardware = section(PlainHardware)
+    launch: PlainLaunch = section(PlainLaunch)
+    recovery: PlainRecovery = section(PlainRecovery)
+    roles: dict[str, PlainRole] = sections_by_name(PlainRole, is_role_name)
+    router: PlainRouter | None = optional_section(PlainRouter)
+    deploy: PlainDeploy = section(PlainDeploy)
 
 
 def plain_deployment(values: object) -> Deployment | None:
     """The deployment of values that are plainly right; None where the schema has to judge."""
     try:
-        found: PlainDeployment = _of(PlainDeployment, values)
-    except _NotPlain:
+        found: PlainDeployment = made_of(PlainDeployment, values)
+    except NotPlainError:
         return None
     recovery = found.recovery
     stuck = recovery.policy is not RecoveryPolicy.OFF and not recovery.order
@@ -370,9 +316,15 @@ def key_paths() -> frozenset[str]:
     return frozenset(_paths(PlainDeployment, ""))
 
 
+def role_key_paths() -> frozenset[str]:
+    """Every key that a role may have, dotted, as seen from the role (`hardware.name`)."""
+    own = {one.name for one in fields(cast("Any", PlainRole))}
+    return frozenset(path for path in key_paths() | own if path.partition(".")[0] in own)
+
+
 def _paths(section: Any, prefix: str) -> Iterator[str]:
     for one in fields(section):
         yield f"{prefix}{one.name}"
-        below = one.default_factory
-        if isinstance(below, type) and issubclass(below, _Section):
+        below = one.metadata.get("section")
+        if below is not None:
             yield from _paths(below, f"{prefix}{one.name}.")

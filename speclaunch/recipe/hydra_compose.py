@@ -8,6 +8,7 @@ tests/recipe/test_compose.py compares the result with the public way.
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,11 +42,12 @@ from speclaunch.recipe.hydra_errors import (
     WrittenOverride,
     first_line,
     missing_option,
+    missing_options,
     odd_choice,
     refused,
     repeated,
 )
-from speclaunch.recipe.names import schema_paths
+from speclaunch.recipe.names import role_paths, schema_paths
 from speclaunch.recipe.plain_values import register_resolvers
 from speclaunch.recipe.source import KeyPath, Provenance, read_positions, yaml_problem
 from speclaunch.resources import conf_dir
@@ -60,9 +62,18 @@ class _CheckedSource(FileConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         path = Path(self.path) / f"{config_path.removesuffix(SUFFIX)}{SUFFIX}"
-        if path.is_file():
+        if reads.is_file(path):
             read_positions(path)
-        return super().load_config(config_path)
+        held = reads.buffer(path)
+        if held is None:
+            return super().load_config(config_path)
+        text = held.decode("utf-8")
+        return ConfigResult(
+            config=OmegaConf.load(io.StringIO(text)),
+            path=f"{self.scheme()}://{self.path}",
+            provider=self.provider,
+            header=self._get_header_dict(text[:512]),
+        )
 
 
 def hydra_compose(
@@ -81,12 +92,19 @@ def hydra_compose(
     try:
         config, defaults, repository = _load(loader, path.stem, lines)
     except HydraException as error:
-        raise InputError(_explained(error, overrides, path, shown)) from error
+        first = _explained(error, overrides, path, shown)
+        found = [first]
+        if isinstance(error, MissingConfigException):
+            found += missing_options(path, shown, _folders(path.parent, config_dirs))
+            found.sort(key=lambda one: one.place.line if one.place is not None else 0)
+        raise InputError(dict.fromkeys(found)) from error
     except OmegaConfBaseException as error:
         raise InputError(Problem(first_line(error), Place(shown))) from error
     except yaml.YAMLError as error:  # what only OmegaConf refuses: a key given twice, a tag
         mark = getattr(error, "problem_mark", None)
-        raise InputError(yaml_problem(error, mark.name if mark else shown)) from error
+        name = shown if mark is None else mark.name
+        own = Path(name).resolve() == path.resolve()
+        raise InputError(yaml_problem(error, shown if own else name)) from error
     except RecursionError as error:
         raise InputError(Problem("the recipe includes itself", Place(shown))) from error
     except (ValueError, TypeError, AttributeError, AssertionError) as error:
@@ -100,15 +118,18 @@ def _loader(recipe_dir: Path, config_dirs: Sequence[Path]) -> ConfigLoaderImpl:
     Plugins.instance()  # registers Hydra's own sources
     SourcesRegistry.instance().register(_CheckedSource)
     search = ConfigSearchPathImpl()
-    directories = dict.fromkeys(
-        path.resolve() for path in [recipe_dir, *recipe_dirs(config_dirs), conf_dir()]
-    )
-    for number, directory in enumerate(directories):
+    for number, directory in enumerate(_folders(recipe_dir, config_dirs)):
         search.append(
             "main" if number == 0 else "speclaunch", f"{_CheckedSource.scheme()}://{directory}"
         )
     search.append("schema", "structured://")
     return ConfigLoaderImpl(search)
+
+
+def _folders(recipe_dir: Path, config_dirs: Sequence[Path]) -> tuple[Path, ...]:
+    """Where recipes and groups are looked for, in this order."""
+    found = (recipe_dir, *recipe_dirs(config_dirs), conf_dir())
+    return tuple(dict.fromkeys(path.resolve() for path in found))
 
 
 def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
@@ -165,7 +186,7 @@ def _quoted(text: str) -> str:
     return f"quote special characters, for the shell and for Hydra: {key}=\"'{value}'\""
 
 
-_OPEN = ("args.", "engine.env.")
+_OPEN = ("args.", "engine.env.", "router.args.")
 """Keys below these are the engine's, and need not stand in any of our files."""
 
 
@@ -179,9 +200,17 @@ def _opened(override: Override) -> str:
     key = override.key_or_group
     if plain and (key.startswith(_OPEN) or ("." in key and key in schema_paths())):
         return f"++{line}"
-    if plain and key in ("name", "description", "args"):
+    if plain and key in ("name", "description", "args", "router"):
+        return f"++{line}"
+    if plain and key.startswith("roles.") and _is_of_role(key):
         return f"++{line}"
     return line
+
+
+def _is_of_role(key: str) -> bool:
+    """Whether a key below `roles` is one that a role may have: `roles.prefill.args.tp_size`."""
+    own = key.split(".", 2)[2:]
+    return not own or own[0].startswith(_OPEN) or own[0] in role_paths()
 
 
 def _load(

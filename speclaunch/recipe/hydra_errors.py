@@ -10,8 +10,14 @@ from speclaunch.engine.nearest import suggest
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.patterns import lazy
 from speclaunch.recipe.find_recipe import SUFFIX
-from speclaunch.recipe.names import RECIPE, group_names, is_server_argument, schema_paths
-from speclaunch.recipe.source import read_positions
+from speclaunch.recipe.names import (
+    RECIPE,
+    group_names,
+    is_server_argument,
+    role_paths,
+    schema_paths,
+)
+from speclaunch.recipe.source import read_positions, read_source
 from speclaunch.record import record
 from speclaunch.resources import conf_dir, recipes_dir
 
@@ -41,7 +47,7 @@ def _not_a_mapping(text: str, path: Path, shown: str) -> Problem:
     """A section that is a list or a text where others have `key: value` lines."""
     positions = read_positions(path, shown)
     sections = {key[0] for key in positions if len(key) > 1 and isinstance(key[1], str)}
-    for name in ("args", "engine", "hardware", "launch", "recovery"):
+    for name in ("args", "engine", "hardware", "launch", "recovery", "roles", "router", "deploy"):
         if (name,) in positions and name not in sections:
             place = positions[(name,)]
             return Problem(f"{name}: expected `key: value` lines below it", place)
@@ -56,13 +62,24 @@ def _bad_override(text: str, override: str, key: str) -> Problem:
         return Problem(first_line(text), place)
     if key in group_names():
         return Problem(f"this recipe has no `{key}` to replace", place, f"add it: +{override}")
+    role, own, known = _in_a_role(key)
     name = key.rpartition(".")[2]
-    if is_server_argument(name) and key not in schema_paths():
+    if is_server_argument(name) and own not in known:
         line = override[override.index(name) :]
-        hint: str | None = f"server arguments of the engine go under `args`: args.{line}"
+        hint: str | None = f"server arguments of the engine go under `args`: {role}args.{line}"
+    elif role:
+        hint = suggest(key, [f"{role}{one}" for one in sorted(known)])
     else:
-        hint = suggest(key, [*schema_paths(), *group_names(), RECIPE])
+        hint = suggest(key, [*known, *group_names(), RECIPE])
     return Problem(f"unknown key {key!r}", place, hint)
+
+
+def _in_a_role(key: str) -> tuple[str, str, frozenset[str]]:
+    """`roles.NAME.` before a key, what comes behind it, and what may stand there."""
+    parts = key.split(".", 2)
+    if len(parts) < 3 or parts[0] != "roles":
+        return "", key, schema_paths()
+    return f"{parts[0]}.{parts[1]}.", parts[2], role_paths()
 
 
 @record
@@ -128,6 +145,10 @@ def missing_option(
         where = _place_of_default(named[1], group, path, shown) or where
     if not group:
         return Problem(f"unknown configuration {option!r}", where, suggest(option, _own_names()))
+    return _no_option(group, option, options, where)
+
+
+def _no_option(group: str, option: str, options: Sequence[str], where: Place) -> Problem:
     if not options:
         return Problem(f"unknown group {group!r}", where, suggest(group, group_names()))
     near = suggest(option, options)
@@ -137,14 +158,38 @@ def missing_option(
     )
 
 
+def missing_options(path: Path, shown: str, folders: Sequence[Path]) -> list[Problem]:
+    """All options of groups that a recipe's own `defaults` choose and that are in none of the
+    directories of groups; Hydra tells the first one."""
+    source = read_source(path, shown)
+    items = source.values.get("defaults")
+    problems: list[Problem] = []
+    for number, item in enumerate(items if isinstance(items, list) else ()):
+        if not isinstance(item, dict) or len(item) != 1:
+            continue
+        ((key, option),) = item.items()
+        group = _group(str(key))
+        if not isinstance(option, str) or str(key).startswith("optional ") or "$" in option:
+            continue
+        held = sorted({one.stem for folder in folders for one in (folder / group).glob("*.yaml")})
+        place = source.positions.get(("defaults", number, key), Place(shown))
+        if option.removesuffix(SUFFIX) not in held and "/" not in option:
+            problems.append(_no_option(group, option, held, place))
+    return problems
+
+
+def _group(key: str) -> str:
+    """The group that an item of `defaults` chooses from."""
+    return key.removeprefix("override ").strip("/ ").split("@")[0]
+
+
 def _place_of_default(config: str, group: str, recipe: Path, shown: str) -> Place | None:
     """Where the defaults list of `config` names an option of `group`."""
     candidates = [recipe] if config == recipe.stem else []
     candidates += [recipe.parent / f"{config}{SUFFIX}", conf_dir() / f"{config}{SUFFIX}"]
     for path in filter(Path.is_file, candidates):
         for key, place in read_positions(path, shown if path == recipe else None).items():
-            named = str(key[-1]).removeprefix("override ").strip("/ ").split("@")[0]
-            if key[0] == "defaults" and named == group:
+            if key[0] == "defaults" and _group(str(key[-1])) == group:
                 return place
     return None
 

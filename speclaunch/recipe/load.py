@@ -8,19 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.recipe.compose import Composition, compose
+from speclaunch.recipe.composed import exists
 from speclaunch.recipe.deployment import plain_deployment
 from speclaunch.recipe.interpolation import restored, unset_places, without_unset
-from speclaunch.recipe.names import group_names, is_server_argument
+from speclaunch.recipe.roles import ROLES, invented, of_role, role_names, shared
 from speclaunch.recipe.source import KeyPath, Provenance
 from speclaunch.record import record
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
     from speclaunch.recipe.schema import Deployment
+    from speclaunch.surroundings import Surroundings
 
 
 @record
@@ -42,6 +41,25 @@ class Recipe:
 
     unset: tuple[Unset, ...] = ()
     """What needs a variable that is not set: unknown for a check, and nothing can be started."""
+    parts: tuple[Recipe, ...] = ()
+    """Where it has `roles:`, one recipe for each: what it says laid over what is shared."""
+    surroundings: Surroundings | None = None
+    """Of a role: which deployment it belongs to, how often, on how many hosts."""
+
+    @property
+    def roles(self) -> tuple[Recipe, ...]:
+        """What can be served: one recipe for each role, named NAME/ROLE, or this one."""
+        return self.parts or (self,)
+
+    @property
+    def role(self) -> str | None:
+        """Of a role: its name."""
+        return None if self.surroundings is None else self.surroundings.role
+
+    @property
+    def start(self) -> Place:
+        """Where it begins: a role at its own line."""
+        return Place(str(self.path)) if self.surroundings is None else self.surroundings.place
 
     def place(self, *keys: str | int) -> Place:
         """The place of a value, or the recipe's own first line."""
@@ -79,30 +97,37 @@ def load_sound_part(
     except InputError as error:
         refused = error.problems
     try:
-        return validate(replace(composition, values=_pruned(composition.values))), refused
+        return validate(replace(composition, values=_pruned(composition))), refused
     except InputError:
         return None, refused
 
 
-def _pruned(values: dict[str, Any]) -> dict[str, Any]:
+def _pruned(composition: Composition) -> dict[str, Any]:
     """Without every value that the schema refuses."""
     from pydantic import ValidationError  # noqa: PLC0415
 
+    from speclaunch.recipe.refused_values import refused_paths  # noqa: PLC0415
     from speclaunch.recipe.schema import Deployment  # noqa: PLC0415
 
-    left = copy.deepcopy(values)
-    try:
-        Deployment.model_validate(_knowable({"name": "unknown", **left}))
-    except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            path = _existing(tuple(part for part in detail["loc"] if part != "[key]"), left)
-            if path:
-                del _at(left, path[:-1])[path[-1]]
+    left = copy.deepcopy(composition.values)
+    for role in (None, *role_names(left)):
+        whole = replace(composition, values=left)
+        if role is not None and role not in role_names(left):
+            continue
+        one = shared(whole) if role is None else of_role(whole, role)
+        try:
+            Deployment.model_validate(_knowable({"name": "unknown", **one.values}))
+        except ValidationError as error:
+            for path in refused_paths(error):
+                own = path if role is None else _existing((ROLES, role, *path), left)
+                found = _existing(own, left)
+                if len(found) > (0 if role is None else 2):
+                    del _at(left, found[:-1])[found[-1]]
     return left
 
 
 def _existing(path: KeyPath, values: object) -> KeyPath:
-    while path and not _exists(values, path):
+    while path and not exists(values, path):
         path = path[:-1]
     return path
 
@@ -114,10 +139,38 @@ def _at(values: Any, path: KeyPath) -> Any:
 
 
 def validate(composition: Composition) -> Recipe:
-    """Check a composition against the schema of a recipe."""
+    """Check a composition against the schema of a recipe, and so each of its roles."""
+    names = role_names(composition.values)
+    if not names:
+        return _validated(composition)
+    roles = [(name, of_role(composition, name)) for name in names]
+    found: list[Problem] = [*invented(composition)]
+    whole: Recipe | None = None
+    try:
+        whole = _validated(shared(composition))
+    except InputError as error:
+        found += error.problems
+    from speclaunch.recipe.role_surroundings import surroundings  # noqa: PLC0415  few have roles
+
+    around = surroundings(composition, roles)
+    parts: list[Recipe] = []
+    for name, one in roles:
+        try:
+            parts.append(replace(_validated(one, composition, name), surroundings=around[name]))
+        except InputError as error:
+            known = {(problem.place, problem.message) for problem in found}
+            found += [one for one in error.problems if (one.place, one.message) not in known]
+    if found or whole is None:
+        raise InputError(sorted(dict.fromkeys(found), key=lambda one: one.position))
+    return replace(whole, parts=tuple(parts))
+
+
+def _validated(
+    composition: Composition, whole: Composition | None = None, role: str | None = None
+) -> Recipe:
     values = {"name": composition.name, **composition.values}
     known = _knowable(values)
-    deployment = plain_deployment(known) or _judged(known, composition)
+    deployment = plain_deployment(known) or _judged(known, composition, whole, role)
     env = restored(deployment.engine.env, _below(values, "engine", "env"))
     deployment = deployment.model_copy(
         update={
@@ -136,17 +189,21 @@ def validate(composition: Composition) -> Recipe:
     return Recipe(deployment, composition.path, composition.provenance, unset)
 
 
-def _judged(known: dict[str, Any], composition: Composition) -> Deployment:
+def _judged(
+    known: dict[str, Any], composition: Composition, whole: Composition | None, role: str | None
+) -> Deployment:
     """What the schema makes of values, or says of them."""
     from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and seldom needed
 
+    from speclaunch.recipe.refused_values import problems  # noqa: PLC0415
     from speclaunch.recipe.schema import Deployment  # noqa: PLC0415
 
     try:
         return Deployment.model_validate(known)
     except ValidationError as error:
-        found = [_problem(detail, composition) for detail in error.errors(include_url=False)]
-        raise InputError(sorted(found, key=_position)) from None
+        own = None if whole is None or role is None else (whole.values, role)
+        found = problems(error, composition, own)
+        raise InputError(sorted(found, key=lambda one: one.position)) from None
 
 
 def _knowable(values: dict[str, Any]) -> dict[str, Any]:
@@ -167,75 +224,3 @@ def _below(values: Any, *keys: str) -> Any:
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values
-
-
-def _position(problem: Problem) -> tuple[str, int, int]:
-    place = problem.place or Place("")
-    return (place.path, place.line, place.column)
-
-
-def _problem(detail: ErrorDetails, composition: Composition) -> Problem:
-    path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
-    # pydantic appends the member of a union that it tried (`args.x.str`): not a key of ours.
-    while len(path) > 1 and not _exists(composition.values, path) and detail["type"] != "missing":
-        path = path[:-1]
-    place = composition.provenance.find(path) or Place(str(composition.path))
-    key = ".".join(str(part) for part in path)
-    if detail["type"] == "extra_forbidden":
-        return _unknown_key(path, composition)
-    if detail["type"] in ("model_type", "dict_type"):
-        return Problem(f"{key}: expected `key: value` lines below it", place)
-    if detail["type"] == "missing":
-        return Problem(f"{key!r} is missing", place)
-    message = detail["msg"].removeprefix("Value error, ")
-    return Problem(f"{key}: {message[0].lower()}{message[1:]}", place)
-
-
-def _unknown_key(path: KeyPath, composition: Composition) -> Problem:
-    key = ".".join(str(part) for part in path)
-    provenance = composition.provenance
-    place = provenance.places.get(path) or provenance.first_below(path)
-    if place is not None and key in group_names() and Path(place.path).parent.name == key:
-        return Problem(
-            f"the values of this option go under `{key}`, which is not a section of a recipe",
-            place,
-            "write `# @package args` on the first line of the file",
-        )
-    place = place or provenance.find(path) or Place(str(composition.path))
-    return Problem(f"unknown key {key!r}", place, _known_keys(path))
-
-
-def _exists(values: object, path: KeyPath) -> bool:
-    for part in path:
-        try:
-            values = values[part]  # type: ignore[index]
-        except (KeyError, IndexError, TypeError):
-            return False
-    return True
-
-
-def _known_keys(path: KeyPath) -> str | None:
-    """What may stand where an unknown key stands, the nearest first."""
-    from pydantic import BaseModel  # noqa: PLC0415
-
-    from speclaunch.recipe.schema import Deployment  # noqa: PLC0415
-
-    model: Any = Deployment
-    for part in path[:-1]:
-        model = model.model_fields[str(part)].annotation
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        return None
-    known = sorted(model.model_fields)
-    prefix = "".join(f"{part}." for part in path[:-1])
-    name = str(path[-1])
-    if len(path) == 1 and is_server_argument(name):
-        return f"server arguments of the engine go under `args`: args.{name}"
-    near = suggest(name, [*known, "defaults"] if len(path) == 1 else known)
-    if near:
-        return near
-    if len(path) == 1:
-        return (
-            f"a recipe has {', '.join(f'`{name}`' for name in known)}; "
-            "server arguments of the engine go under `args`"
-        )
-    return f"`{prefix[:-1]}` has {', '.join(f'`{name}`' for name in known)}"

@@ -8,7 +8,7 @@ from functools import cache
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.nearest import nearest
-from speclaunch.recipe.deployment import key_paths
+from speclaunch.recipe.deployment import key_paths, role_key_paths
 from speclaunch.resources import conf_dir
 
 RECIPE = "recipe"
@@ -29,6 +29,12 @@ def meant_as_recipe(words: Iterable[str]) -> str | None:
 def schema_paths() -> frozenset[str]:
     """Every key that a recipe may have, dotted (`launch.verify.prompt`), sections included."""
     return key_paths()
+
+
+@cache
+def role_paths() -> frozenset[str]:
+    """Every key that a role may have, dotted, as seen from the role (`hardware.name`)."""
+    return role_key_paths()
 
 
 @cache

@@ -20,13 +20,13 @@ from typing import Any
 from speclaunch.errors import COMMAND_LINE, Place
 from speclaunch.patterns import lazy
 from speclaunch.recipe.composed import Composed
-from speclaunch.recipe.names import group_names, schema_paths
+from speclaunch.recipe.names import group_names, role_paths, schema_paths
 from speclaunch.recipe.source import KeyPath, Provenance
 from speclaunch.record import record
 
 _KEY = lazy(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", re.ASCII)
-_OPEN = lazy(r"(args|engine\.env)\.[^.]+\Z")
-"""The engine's own keys, which need not stand in any of our files."""
+_OPEN = lazy(r"(args|engine\.env|router\.args)\.[^.]+\Z")
+"""The engine's own keys, and the router's, which need not stand in any of our files."""
 _WHOLE = lazy(r"-?(0|[1-9][0-9]*)\Z", re.ASCII)
 _FRACTION = lazy(r"-?[0-9]+\.[0-9]+\Z", re.ASCII)
 _WORD = lazy(r"[A-Za-z/][A-Za-z0-9_./-]*\Z", re.ASCII)
@@ -76,9 +76,16 @@ def plain_overrides(overrides: Sequence[str]) -> PlainOverrides | None:
 
 
 def _is_value(key: str) -> bool:
+    if key.startswith("roles."):
+        _, _, own = key.split(".", 2) if key.count(".") > 1 else ("", "", "")
+        return own == "replicas" or _is_role_value(own)
     if _OPEN.match(key) or key in ("name", "description"):
         return True
     return key.count(".") == 1 and key in schema_paths()
+
+
+def _is_role_value(key: str) -> bool:
+    return _OPEN.match(key) is not None or (key.count(".") == 1 and key in role_paths())
 
 
 def _typed(word: str) -> tuple[Any] | None:
@@ -96,6 +103,8 @@ def _typed(word: str) -> tuple[Any] | None:
 
 def with_overrides(found: Composed, overrides: PlainOverrides) -> Composed | None:
     """The recipe with its values changed; None where one stands in the way."""
+    if not overrides.values and not overrides.places:
+        return found
     raw = copy.deepcopy(found.raw)
     for path, value in overrides.values:
         node = raw

@@ -14,26 +14,32 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
+    WrapValidator,
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from speclaunch.errors import InputError
 from speclaunch.facts.declared_gpus import AUTO, declare
-from speclaunch.patterns import lazy
 from speclaunch.recipe.deployment import RecoveryPolicy, Steppable
+from speclaunch.recipe.launch_schema import Launch, Section
+from speclaunch.recipe.plain_checks import (
+    ENV_NAME,
+    MOST_REPLICAS,
+    MOST_ROLES,
+    is_image,
+    is_label,
+    is_resource,
+    is_role_name,
+    is_store,
+)
 
 Scalar = str | int | float | bool | None
 ArgValue = Scalar | list[Any] | dict[str, Any]
 """A server argument's value: null leaves the engine's default."""
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 def _specifier(text: str) -> SpecifierSet:
@@ -44,11 +50,8 @@ def _specifier(text: str) -> SpecifierSet:
         return SpecifierSet(text, prereleases=True)
 
 
-_ENV_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-
-
 def _env_name(name: str) -> str:
-    if not _ENV_NAME.match(name):
+    if not ENV_NAME.match(name):
         raise ValueError(f"{name!r} is not the name of an environment variable")
     return name
 
@@ -64,7 +67,7 @@ EnvName = Annotated[str, AfterValidator(_env_name)]
 EnvValue = Annotated[str | None, BeforeValidator(_env_value)]
 
 
-class Engine(_Section):
+class Engine(Section):
     """Which engine serves, and the environment it starts in."""
 
     version: str | None = None
@@ -114,7 +117,7 @@ class Engine(_Section):
         return None
 
 
-class HardwareSection(_Section):
+class HardwareSection(Section):
     """What it runs on."""
 
     name: str = AUTO
@@ -132,75 +135,12 @@ class HardwareSection(_Section):
         return value
 
 
-class VerificationSection(_Section):
-    """The check that a ready engine really generates and really speculates."""
-
-    enabled: bool = True
-    prompt: str = "The capital of France is"
-    max_new_tokens: int = Field(default=32, ge=2, le=4096)
-    """Tokens of the one generation; its acceptance length is reported."""
-    timeout_seconds: float = Field(default=120, gt=0)
-
-
-class EngineLog(_Section):
-    """The file that the engine's output goes to. A full one is put aside as `engine-1.log.1`."""
-
-    max_mb: float = Field(default=256, gt=0)
-    """Size in MB (10^6 bytes) at which a log file is put aside."""
-    keep: int = Field(default=3, ge=0, le=1000)
-    """How many of those put aside are kept."""
-
-
-class Restart(_Section):
-    """What happens to an engine that served and crashed, hung or ran out of memory."""
-
-    policy: Literal["auto", "on-failure", "never"] = "auto"
-    """`on-failure`: start it again; `auto`: the same, unless `recovery` is off."""
-    first_delay_seconds: float = Field(default=1, ge=0)
-    """Wait this long before the first restart; each further one waits twice as long."""
-    longest_delay_seconds: float = Field(default=60, ge=0)
-    limit: int = Field(default=5, ge=1)
-    """Give up when it has ended more often than this within the window."""
-    window_seconds: float = Field(default=900, gt=0)
-
-
-class WatchdogSection(_Section):
-    """Whether a serving engine still generates; its `/health` answers while generation hangs."""
-
-    enabled: bool = True
-    interval_seconds: float = Field(default=20, gt=0)
-    """Ask for one token when the engine has shown no progress by itself for this long."""
-    timeout_seconds: float = Field(default=20, gt=0)
-    """How long that token may take."""
-    failures: int = Field(default=3, ge=1)
-    """So many in a row, without any sign of progress, make a hang."""
-
-
-class Launch(_Section):
-    """How speclaunch starts, watches and stops the engine."""
-
-    ready_timeout_seconds: float = Field(default=3600, gt=0)
-    """Give up when the engine is not ready after this long (big models load for long)."""
-    grace_seconds: float = Field(default=8, ge=0)
-    """After SIGTERM the engine has this long to finish its requests before it is killed."""
-    log_dir: str | None = None
-    """Where engine logs go; default `runs/` in the home directory of speclaunch."""
-    keep_runs: int = Field(default=100, ge=0)
-    """How many ended launches keep their logs and journals there; 0 keeps all."""
-    share_gpus: bool = False
-    """Start even though another engine that speclaunch started holds one of the GPUs."""
-    log: EngineLog = EngineLog()
-    verify: VerificationSection = VerificationSection()
-    watchdog: WatchdogSection = WatchdogSection()
-    restart: Restart = Restart()
-
-
 def _off(value: object) -> object:
     """YAML reads a plain `off` as false."""
     return "off" if value is False else value
 
 
-class Floors(_Section):
+class Floors(Section):
     """Below what recovery never goes."""
 
     mem_fraction_static: float = Field(default=0.2, gt=0, lt=1)
@@ -211,14 +151,14 @@ class Floors(_Section):
     max_total_tokens: int = Field(default=1024, ge=1)
 
 
-class RecoveryLimits(_Section):
+class RecoveryLimits(Section):
     """Above what recovery never goes."""
 
     mem_fraction_static: float = Field(default=0.98, gt=0, lt=1)
     """Less than that where something else needs the GPU, such as training beside the rollout."""
 
 
-class Objective(_Section):
+class Objective(Section):
     """What counts as a loss: running requests first, then KV tokens, then the depth of
     speculation."""
 
@@ -230,7 +170,7 @@ def _order_of_the_documents() -> tuple[Steppable, ...]:
     return (Steppable.FRACTION, Steppable.GRAPHS, Steppable.TREE, Steppable.RUNNING)
 
 
-class Recovery(_Section):
+class Recovery(Section):
     """What to do when the engine runs out of memory."""
 
     policy: Annotated[RecoveryPolicy, BeforeValidator(_off)] = RecoveryPolicy.OFF
@@ -269,7 +209,112 @@ class Recovery(_Section):
         return self
 
 
-class Deployment(_Section):
+def _overlay(value: Any, _judge: object) -> Any:
+    """A section of a role is judged where it is laid over the shared one."""
+    if value is None or isinstance(value, dict):
+        return value
+    raise PydanticCustomError("dict_type", "expected `key: value` lines below it")
+
+
+def _role_name(name: str) -> str:
+    if name == "router":
+        raise ValueError("the router is not a role: write `router:` at the top of the recipe")
+    if not is_role_name(name):
+        raise ValueError(
+            f"{name!r} cannot be the name of a role: write at most 40 lower-case letters, digits "
+            "and dashes, a letter first"
+        )
+    return name
+
+
+class RoleSection(Section):
+    """One role of a deployment: what it has beyond, or instead of, what all roles share."""
+
+    replicas: int = Field(default=1, ge=1, le=MOST_REPLICAS)
+    """How many such servers. The hosts of one server are the engine's own `nnodes`."""
+    args: dict[str, ArgValue] | None = None
+    """Laid over the shared `args`; null leaves the engine's default."""
+    engine: Annotated[Engine | None, WrapValidator(_overlay)] = None
+    hardware: Annotated[HardwareSection | None, WrapValidator(_overlay)] = None
+    launch: Annotated[Launch | None, WrapValidator(_overlay)] = None
+    recovery: Annotated[Recovery | None, WrapValidator(_overlay)] = None
+
+
+class RouterSection(Section):
+    """The router before prefill and decode servers, or before replicas."""
+
+    args: dict[str, ArgValue] = Field(default_factory=dict)
+    """Options of sglang_router under their own names, e.g. `policy`."""
+    port: int = Field(default=8000, ge=1, le=65535)
+    """Where it listens."""
+    replicas: int = Field(default=1, ge=1, le=MOST_REPLICAS)
+
+
+class DeploySection(Section):
+    """How the rendered forms run it."""
+
+    image: str | None = None
+    """The container image; default: the official one of the version that is rendered for."""
+    speclaunch: Literal["image", "wheel", "mounted"] | None = None
+    """How speclaunch gets to where the engine runs; null: the engine runs alone."""
+    speclaunch_source: str | None = None
+    """The directory of each host, or the volume claim (`pvc:NAME`), with its wheels or with the
+    virtual environment that holds it."""
+    namespace: str | None = None
+    """Of the rendered objects; null: the one that they are applied to."""
+    rdma: str | None = None
+    """The resource of the cluster's plugin for RDMA devices, e.g. `rdma/ib`: one for each pod."""
+    model_cache: str | None = None
+    """Where checkpoints are kept: a directory of each host, or `pvc:NAME`."""
+    jit_cache: str | None = None
+    """Where compiled kernels are kept, in the same words."""
+    shared_dir: str | None = None
+    """What all hosts see, in the same words: journals, and the settings that served."""
+    drain_seconds: int = Field(default=120, ge=0, le=86400)
+    """How long requests that run may take when a server is stopped."""
+    slurm: dict[str, ArgValue] = Field(default_factory=dict)
+    """What the cluster asks for, by the names of sbatch's options (`partition`, `account`, `time`);
+    `module`: what is loaded before; of srt-slurm also `gpu_type`."""
+
+    @field_validator("image")
+    @classmethod
+    def _image(cls, value: str | None) -> str | None:
+        if value is not None and not is_image(value):
+            raise ValueError(f"{value!r} is not the name of an image (lmsysorg/sglang:v0.5.23)")
+        return value
+
+    @field_validator("namespace")
+    @classmethod
+    def _namespace(cls, value: str | None) -> str | None:
+        if value is not None and not is_label(value):
+            raise ValueError(f"{value!r} is not the name of a namespace")
+        return value
+
+    @field_validator("rdma")
+    @classmethod
+    def _resource(cls, value: str | None) -> str | None:
+        if value is not None and not is_resource(value):
+            raise ValueError(f"{value!r} is not the name of a resource (rdma/ib)")
+        return value
+
+    @field_validator("speclaunch_source", "model_cache", "jit_cache", "shared_dir")
+    @classmethod
+    def _store(cls, value: str | None) -> str | None:
+        if value is not None and not is_store(value):
+            raise ValueError(f"{value!r} is neither an absolute path nor a volume claim (pvc:NAME)")
+        return value
+
+
+def _said(value: object) -> object:
+    """A role that is only named says nothing of its own."""
+    return {} if value is None else value
+
+
+RoleName = Annotated[str, AfterValidator(_role_name)]
+NamedRole = Annotated[RoleSection, BeforeValidator(_said)]
+
+
+class Deployment(Section):
     """One deployment as asked for. Every section but `args` refuses unknown keys."""
 
     name: str = Field(min_length=1)
@@ -280,3 +325,14 @@ class Deployment(_Section):
     hardware: HardwareSection = HardwareSection()
     launch: Launch = Launch()
     recovery: Recovery = Recovery()
+    roles: dict[RoleName, NamedRole] = Field(default_factory=dict)
+    """Servers that work together, by name; each is laid over what stands beside."""
+    router: RouterSection | None = None
+    deploy: DeploySection = DeploySection()
+
+    @field_validator("roles", mode="before")
+    @classmethod
+    def _roles(cls, value: object) -> object:
+        if isinstance(value, dict) and len(value) > MOST_ROLES:
+            raise ValueError(f"{len(value)} roles; a recipe has at most {MOST_ROLES}")
+        return value

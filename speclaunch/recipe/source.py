@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from speclaunch import reads
-from speclaunch.errors import InputError, Place, Problem
+from speclaunch.errors import InputError, Place, Problem, from_here
 from speclaunch.patterns import lazy
 from speclaunch.recipe.plain_yaml import NotPlainError, plain_value
 from speclaunch.record import record
@@ -19,12 +20,18 @@ KeyPath = tuple[str | int, ...]
 """The keys that lead to a value, e.g. `("args", "cuda_graph_bs", 0)`."""
 
 MAX_FILE_BYTES = 1 << 20
+MAX_DIGITS = 1000
+"""Python reads no number of more than 4300, and writes none."""
+_LONG = lazy(rf"[0-9a-fA-F_:x]{{{MAX_DIGITS + 1}}}")
+_NUMBER = "tag:yaml.org,2002:int"
 MAX_NODES = 50_000
 _MAX_DEPTH = 60
 _HEADER = 512
 """Characters in which Hydra looks for a header."""
 _ODD = lazy("[\t\x85\u2028\u2029\ufeff]")
 """What the C parser takes otherwise than the one in Python, which OmegaConf uses."""
+_BREAKS = lazy("[\r\x85\u2028\u2029]")
+"""Ends of lines to YAML, and none to an editor (or, `\\r`, one with the line feed behind it)."""
 _HEADER_LINE = lazy(r"\s*#\s*@")
 
 try:  # the C loader is about ten times faster
@@ -79,34 +86,41 @@ def read_positions(path: Path, shown_as: str | None = None) -> dict[KeyPath, Pla
 def read_source(path: Path, shown_as: str | None = None) -> SourceFile:
     """The YAML file `path`; a file that did not change since is not read again.
 
+    Its places name it `shown_as`, or as seen from the working directory.
     Raises InputError as `read_positions` does.
     """
+    held = reads.buffer(path)
+    if held is not None:
+        return _read(path, shown_as or str(path), (hash(held), len(held), -1, -1))
     try:
         found = path.stat()
         stamp = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns)
     except OSError:
         stamp = (0, 0, 0, 0)
-    return _read(path, shown_as or str(path), stamp)
+    return _read(path, shown_as or from_here(path), stamp)
 
 
 @reads.remembered(512)
 def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
     text = _text(path, shown)
     root = _compose(text, shown)
+    lines = _lines(text)
     if root is None:
         return SourceFile(path, {}, {}, *_header(text))
     if not isinstance(root, yaml.MappingNode):
         raise InputError(
             Problem(
                 "expected `key: value` lines, found something else",
-                _place(root, shown),
+                _place(root, shown, lines),
                 "a recipe is a YAML mapping; see `speclaunch recipes ls` for examples",
             )
         )
-    _check_defaults(root, shown)
+    _check_defaults(root, shown, lines)
+    if _LONG.search(text):
+        _check_numbers(root, shown, lines)
     positions: dict[KeyPath, Place] = {}
     for key_path, node in _walk(root, (), 0):
-        positions[key_path] = _place(node, shown)
+        positions[key_path] = _place(node, shown, lines)
         if len(positions) > MAX_NODES:
             raise InputError(Problem(f"more than {MAX_NODES} values", Place(shown)))
     package, is_plain = _header(text)
@@ -134,7 +148,7 @@ def _header(text: str) -> tuple[str | None, bool]:
     return package, not _ODD.search(text)
 
 
-def _check_defaults(root: yaml.MappingNode, shown: str) -> None:
+def _check_defaults(root: yaml.MappingNode, shown: str, lines: Sequence[int] | None) -> None:
     """A defaults list holds names and `group: option` lines; Hydra trips over anything else."""
     for key, value in root.value:
         if not (isinstance(key, yaml.ScalarNode) and key.value == "defaults"):
@@ -147,7 +161,7 @@ def _check_defaults(root: yaml.MappingNode, shown: str) -> None:
                 raise InputError(
                     Problem(
                         "the items of a defaults list look like `- base` and `- model: llama31_8b`",
-                        _place(item if isinstance(item, yaml.Node) else key, shown),
+                        _place(item if isinstance(item, yaml.Node) else key, shown, lines),
                     )
                 )
 
@@ -207,7 +221,10 @@ def _deepest(text: str) -> int:
 def yaml_problem(error: yaml.YAMLError, shown: str, text: str = "") -> Problem:
     """A YAML syntax error (in `text`) as a problem with its place."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    place = Place(shown, mark.line + 1, mark.column + 1) if mark else Place(shown)
+    place = Place(shown, *_line_and_column(mark, _lines(text))) if mark else Place(shown)
+    if text and place.line > text.count("\n") + 1:  # behind a last line without an end
+        last = text.rpartition("\n")[2]
+        place = Place(shown, text.count("\n") + 1, len(last) + 1)
     what = getattr(error, "problem", None) or str(error).splitlines()[0]
     context = getattr(error, "context", None)
     lines = text.splitlines()
@@ -233,7 +250,40 @@ def _walk(node: yaml.Node, prefix: KeyPath, depth: int) -> Iterator[tuple[KeyPat
             yield from _walk(item, here, depth + 1)
 
 
-def _place(node: yaml.Node, shown: str) -> Place:
+def _check_numbers(root: yaml.Node, shown: str, lines: Sequence[int] | None) -> None:
+    """Raise InputError for a number that Python would not read."""
+    seen: set[int] = set()
+    left = [root]
+    while left:
+        node = left.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            left += [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            left += node.value
+        elif node.tag == _NUMBER and len(node.value) > MAX_DIGITS:
+            text = f"a number of more than {MAX_DIGITS} digits"
+            raise InputError(Problem(text, _place(node, shown, lines)))
+
+
+def _place(node: yaml.Node, shown: str, lines: Sequence[int] | None) -> Place:
     start, end = node.start_mark, node.end_mark
     length = end.column - start.column if end.line == start.line else 1
-    return Place(shown, start.line + 1, start.column + 1, max(length, 1))
+    return Place(shown, *_line_and_column(start, lines), max(length, 1))
+
+
+def _lines(text: str) -> Sequence[int] | None:
+    """Where lines begin, where YAML knows more ends of lines than line feeds; else None."""
+    if not _BREAKS.search(text):
+        return None
+    return [0, *(found.end() for found in re.finditer("\n", text))]
+
+
+def _line_and_column(mark: Any, lines: Sequence[int] | None) -> tuple[int, int]:
+    """Both from 1, as an editor counts them."""
+    if lines is None:
+        return mark.line + 1, mark.column + 1
+    line = bisect_right(lines, mark.index)
+    return line, mark.index - lines[line - 1] + 1

@@ -1,0 +1,1 @@
+"""The engine's second opinion: what a release itself says of a deployment, and what that means."""

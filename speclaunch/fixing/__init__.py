@@ -1,0 +1,1 @@
+"""`lint --fix`: the fixes of findings applied to their files."""

@@ -1,0 +1,154 @@
+# ruff: noqa: PLC0415, PTH
+"""What a question may not do: reach the network, start programs, write, run a model's code.
+
+Two walls. The kernel's: a network of its own without a way out, limits of memory, time and files.
+Python's: an audit hook, which nothing can take away once it is there. A thing that a release only
+tries (to ask the driver for its version, to look a name up) fails as on a machine that has none
+of it; code that no installed package brought is the end of the question.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+PR_SET_PDEATHSIG = 1
+LARGEST_FILE = 16 << 20
+PROGRAMS = {
+    *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn"),
+    *("os.fork", "os.forkpty", "os.startfile"),
+}
+NETWORK = {
+    *("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"),
+    *("socket.gethostbyaddr", "socket.sendmsg"),
+}
+CHANGES = {
+    *("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.chmod", "os.chown", "os.link"),
+    *("os.symlink", "os.truncate", "os.utime", "shutil.rmtree", "shutil.move"),
+}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class NotJudged(BaseException):
+    """The question cannot be answered without doing what is not done here; no `except Exception`
+    of the engine's catches it."""
+
+
+def without_network() -> bool:
+    """Leave the machine's network, where the kernel lets us; before any thread is started."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return any(libc.unshare(flags) == 0 for flags in (CLONE_NEWNET, CLONE_NEWUSER | CLONE_NEWNET))
+
+
+class Guard:
+    """The audit hook. It is there from the start, and strict in the children of `arm`."""
+
+    def __init__(self) -> None:
+        self.scratch: str | None = None
+        self.roots: tuple[str, ...] = ()
+
+    def install(self) -> None:
+        """Begin: from here on there is no network."""
+        sys.addaudithook(self._heard)
+
+    def arm(self, scratch: str) -> None:
+        """From here on nothing is started, nothing but `scratch` written, no new code run."""
+        roots = {os.path.realpath(entry) for entry in (sys.prefix, sys.base_prefix)}
+        roots |= {os.path.realpath(entry) for entry in sys.path if entry}
+        self.roots = tuple(root.rstrip("/") + "/" for root in roots if len(root) > 1)
+        self.scratch = os.path.realpath(scratch) + "/"
+
+    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
+        if event in NETWORK:
+            raise OSError(errno.ENETUNREACH, "the judge has no network")
+        if self.scratch is None:
+            return
+        if event == "open":
+            self._opened(*args)
+        elif event == "exec":
+            self._executed(args[0].co_filename)
+        elif event in PROGRAMS:
+            raise FileNotFoundError(errno.ENOENT, "the judge starts no program", str(args[:1])[:80])
+        elif event in CHANGES:
+            for one in args:
+                if isinstance(one, (str, bytes)):
+                    self._written(os.fsdecode(one))
+        elif event == "pickle.find_class":
+            raise NotJudged(f"a pickle asks for {args[0]}.{args[1]}, which may run code")
+
+    def _opened(self, path: Any, _mode: Any, flags: Any) -> None:
+        if isinstance(path, (str, bytes)) and isinstance(flags, int) and flags & WRITING:
+            self._written(os.fsdecode(path))
+
+    def _written(self, path: str) -> None:
+        real = os.path.realpath(path)
+        if not (real + "/").startswith(str(self.scratch)) and real != "/dev/null":
+            raise PermissionError(errno.EACCES, "the judge writes nothing", path[:200])
+
+    def _executed(self, name: str) -> None:
+        if name.startswith("<") or name.startswith(self.roots):
+            return
+        real = os.path.realpath(name)
+        if os.path.isabs(name) and not real.startswith(self.roots):
+            raise NotJudged(f"{os.path.basename(name)} is code that no installed package brought")
+
+
+def refuse_remote_code() -> None:
+    """Where a checkpoint brings code (`auto_map`), take the library's own class, or give up.
+
+    Without `--trust-remote-code` the library refuses such a checkpoint itself: its own words stay.
+    """
+    import transformers.dynamic_module_utils as dynamic
+
+    own = dynamic.resolve_trust_remote_code
+
+    def resolve(trust: Any, model: Any, local: bool, remote: bool, *rest: Any, **more: Any) -> bool:
+        if remote and trust and local:
+            return False
+        if remote and trust:
+            raise NotJudged(
+                "the config.json names Python code of the model's own (auto_map), which is never"
+                " executed here"
+            )
+        decided: bool = own(trust, model, local, remote, *rest, **more)
+        return decided
+
+    def load(*_: Any, **__: Any) -> Any:
+        raise NotJudged("the model brings Python code of its own, which is never executed here")
+
+    replace: dict[str, Callable[..., Any]] = {
+        "resolve_trust_remote_code": resolve,
+        "get_class_from_dynamic_module": load,
+        "get_class_in_module": load,
+    }
+    for name, module in list(sys.modules.items()):
+        if module is not None and name.startswith(("transformers", "sglang")):
+            for function, other in replace.items():
+                if function in vars(module):
+                    setattr(module, function, other)
+
+
+def limit(seconds: float, memory: int) -> None:
+    """Bound this process; it ends with its parent."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with open("/proc/self/statm", encoding="ascii") as file:
+        size = int(file.read().split()[0])
+    space = size * resource.getpagesize() + memory
+    cpu = int(seconds) + 2
+    bounds = {
+        resource.RLIMIT_AS: space,
+        resource.RLIMIT_CPU: cpu,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: LARGEST_FILE,
+    }
+    for which, most in bounds.items():
+        with contextlib.suppress(ValueError, OSError):  # a lower one is set already
+            resource.setrlimit(which, (most, most))

@@ -1,0 +1,269 @@
+"""Stand-ins for packages that validation imports and never calls: triton, kernels.
+
+A release's modules say `import triton` at their top, derive classes from it, decorate with it, and
+name its types in signatures. Of all that a validation needs the names alone: one that begins with
+a capital is a class that takes anything, any other is an object that can be called and used as a
+decorator. What a stand-in computes is a stand-in, too, and false where it is asked for a truth.
+"""
+
+from __future__ import annotations
+
+import abc
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+
+class Kind(abc.ABCMeta):
+    """Of the classes: any attribute is there, and they stand in annotations."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return thing(name)
+
+    def __or__(cls, other: Any) -> Any:
+        return typing.Union[cls, other]  # noqa: UP007
+
+    def __ror__(cls, other: Any) -> Any:
+        return typing.Union[other, cls]  # noqa: UP007
+
+    def __getitem__(cls, _: Any) -> Any:
+        return cls
+
+    def __iter__(cls) -> Iterator[Any]:
+        return iter(())
+
+    def __bool__(cls) -> bool:
+        return True
+
+
+def _same(self: Any, *_: Any, **__: Any) -> Any:
+    return self
+
+
+class Thing(metaclass=Kind):
+    """Anything: it has every attribute, and can be called, derived from, and counted with."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        super().__init_subclass__()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: Any) -> Any:
+        return importlib.import_module("pydantic_core").core_schema.any_schema()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return thing(name)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:  # noqa: D102
+        if len(args) == 1 and not named and isinstance(args[0], (types.FunctionType, type)):
+            return args[0]
+        return Thing()
+
+    def __mro_entries__(self, _: Any) -> tuple[type, ...]:
+        return (Thing,)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __len__(self) -> int:
+        return 0
+
+    def __int__(self) -> int:
+        return 0
+
+    def __float__(self) -> float:
+        return 0.0
+
+    def __index__(self) -> int:
+        return 0
+
+    def __contains__(self, _: Any) -> bool:
+        return False
+
+    def __or__(self, other: Any) -> Any:
+        return typing.Any
+
+    __ror__ = __or__
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __lt__(self, _: Any) -> bool:
+        return False
+
+    __le__ = __gt__ = __ge__ = __lt__
+    __getitem__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _same
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _same
+    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = __invert__ = __and__ = __rand__ = _same
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __xor__ = __rxor__ = _same
+
+    def __setitem__(self, *_: Any) -> None:
+        pass
+
+    def __delitem__(self, *_: Any) -> None:
+        pass
+
+
+CLASSES = frozenset(
+    {
+        *("ndarray", "generic", "dtype", "integer", "floating", "number", "bool_", "ufunc"),
+        *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+        *("float16", "float32", "float64", "complex64", "complex128", "datetime64", "str_"),
+    }
+)
+"""Classes that do not begin with a capital: numpy's."""
+
+
+def thing(name: str) -> Any:
+    """What a name of a stand-in is."""
+    if name in CLASSES or (name.lstrip("_")[:1].isupper() and not name.isupper()):
+        return Kind(name, (Thing,), {"__module__": "stand_in"})
+    return Thing()
+
+
+class StandIn(types.ModuleType):
+    """A module of a package that is stood in for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in FINDER.absent.get(self.__name__, ()):
+            raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
+        if f"{self.__name__}.{name}" in FINDER.parts:
+            return importlib.import_module(f"{self.__name__}.{name}")
+        found = thing(name)
+        setattr(self, name, found)
+        return found
+
+    def __reduce__(self) -> Any:
+        return importlib.import_module, (self.__name__,)
+
+
+class NoDriver:
+    """`triton.runtime.driver` where there is no GPU: releases ask it, and are told so."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise RuntimeError("0 active drivers ([]). There should only be one.")
+
+
+def plain(name: str) -> str:
+    """A distribution's name, as names are compared."""
+    return name.replace("_", "-").replace(".", "-").lower()
+
+
+class Told(importlib.metadata.Distribution):
+    """The metadata of a package that is stood in for."""
+
+    def __init__(self, name: str, version: str) -> None:
+        self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+
+    def read_text(self, filename: str) -> str | None:
+        """Its METADATA; it has no other file."""
+        return self._text if filename == "METADATA" else None
+
+    def locate_file(self, path: Any) -> Any:
+        """Nowhere."""
+        return path
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds stand-ins for packages by their first name."""
+
+    def __init__(self, packages: Sequence[str]) -> None:
+        self.packages = set(packages)
+        self.versions: dict[str, tuple[str, str]] = {}
+        """Distribution and version of those that say it, as an installed package does."""
+        self.parts: set[str] = set()
+        """Modules that are there as soon as the one above them is."""
+        self.absent: Mapping[str, frozenset[str]] = {}
+        """Names that a module has not."""
+        self.fill: list[Callable[[types.ModuleType], None]] = []
+        """What gives a new module more than names."""
+
+    def find_distributions(self, context: Any = None) -> Iterator[Told]:
+        """The metadata of those that have a version (`importlib.metadata`)."""
+        wanted = getattr(context, "name", None)
+        for name, version in self.versions.values():
+            if wanted is None or plain(name) == plain(wanted):
+                yield Told(name, version)
+
+    def find_spec(self, fullname: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
+        """The spec of a stand-in; every one is a package."""
+        if fullname.partition(".")[0] not in self.packages:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        """An empty module that has everything."""
+        module = StandIn(spec.name)
+        _, version = self.versions.get(spec.name, ("", "3.5.1"))
+        module.__version__ = version  # type: ignore[attr-defined]
+        module.__file__ = f"<stand-in for {spec.name}>"
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Fill in what is really used."""
+        if module.__name__ == "triton.runtime":
+            module.driver = NoDriver()  # type: ignore[attr-defined]
+        elif module.__name__ == "triton":
+            module.runtime = importlib.import_module("triton.runtime")  # type: ignore[attr-defined]
+        for fill in self.fill:
+            fill(module)
+
+
+def install(packages: Sequence[str]) -> None:
+    """Stand in for those of `packages` that are not installed."""
+    FINDER.packages |= {name for name in packages if importlib.util.find_spec(name) is None}
+    if FINDER not in sys.meta_path:
+        sys.meta_path.append(FINDER)
+
+
+def import_standing_in(module: str, most: int = 20) -> None:
+    """Import a module; what it needs and nobody installed is stood in for, one by one.
+
+    A package that is looked for and may be missing stays missing: only what ends the import is
+    replaced. Raises what ends it for another reason.
+    """
+    own = module.partition(".")[0]
+    for _ in range(most):
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            name = (error.name or "").partition(".")[0]
+            if not name or name == own or name in FINDER.packages:
+                raise
+            if importlib.util.find_spec(name) is not None:  # a part of a package that is there
+                raise
+            install([name])
+            for known in [one for one in sys.modules if one.partition(".")[0] == own]:
+                del sys.modules[known]  # what is left of a package that was not imported is no part
+        else:
+            return
+    importlib.import_module(module)
+
+
+FINDER = Finder(())

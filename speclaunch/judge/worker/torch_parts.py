@@ -1,0 +1,329 @@
+"""A torch that computes nothing: what validation asks of the real one.
+
+A judge without torch imports its release over this. Types are types, data types have names and
+sizes, there is no device, an operator exists only once it was registered; every other name is a
+stand-in (stubs.py). What torch's CPU build has not (`torch.npu`, `torch.version.musa`), this has
+not either. Facts are those of torch 2.13.0+cpu, the CPU engine's: tools/judge_equal.py compares.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import Any
+
+from .stubs import Kind, Thing
+from .torch_operators import Library, Operators, custom_op, define, infer_schema
+
+VERSION = "2.13.0+cpu"
+ABSENT = {
+    "torch": frozenset(
+        {"npu", "hpu", "musa", "neuron", "tpu", "mlu", "privateuseone", "maca", "gcu", "sdaa"}
+    ),
+    "torch.version": frozenset({"musa", "cann", "hpu", "npu"}),
+    "torch.backends": frozenset({"mudnn"}),
+    "torch.mps": frozenset({"clear_graph_cache"}),
+}
+"""Names that a build of torch for CPUs lacks, and that releases look for."""
+
+SIZES = {
+    "bool": 1,
+    **dict.fromkeys(("uint8", "int8", "qint8", "quint8"), 1),
+    **dict.fromkeys(("int16", "uint16"), 2),
+    **dict.fromkeys(("int32", "uint32", "qint32"), 4),
+    **dict.fromkeys(("int64", "uint64"), 8),
+    **dict.fromkeys(("float16", "bfloat16"), 2),
+    "float32": 4,
+    "float64": 8,
+    "complex32": 4,
+    "complex64": 8,
+    "complex128": 16,
+    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), 1),
+    **dict.fromkeys(("float8_e8m0fnu", "float4_e2m1fn_x2", "quint4x2", "quint2x4"), 1),
+    **dict.fromkeys((f"{kind}int{bits}" for kind in ("", "u") for bits in range(1, 8)), 1),
+    **{"bits8": 1, "bits16": 2, "bits1x8": 1, "bits2x4": 1, "bits4x2": 1},
+}
+"""Bytes of an element."""
+ALIASES = {
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "chalf": "complex32",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}
+LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float32": 3.4028234663852886e38,
+    "float64": sys.float_info.max,
+    "float8_e4m3fn": 448.0,
+    "float8_e4m3fnuz": 240.0,
+    "float8_e5m2": 57344.0,
+    "float8_e5m2fnuz": 57344.0,
+    "float8_e8m0fnu": 1.7014118346046923e38,
+}
+"""`torch.finfo(…).max`."""
+TINY = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022}
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+
+
+class dtype:
+    """A data type: one object for each, known by its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.itemsize = SIZES[name]
+        self.is_floating_point = name.startswith(("float", "bfloat"))
+        self.is_complex = name.startswith("complex")
+        self.is_signed = not name.startswith(("uint", "bool", "quint", "bits"))
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return getattr, (sys.modules["torch"], self.name)
+
+    def __copy__(self) -> dtype:
+        return self
+
+    def __deepcopy__(self, _: Any) -> dtype:
+        return self
+
+
+DTYPES = {name: dtype(name) for name in SIZES}
+DTYPES |= {alias: DTYPES[name] for alias, name in ALIASES.items()}
+
+
+class finfo:
+    """The limits of a floating type."""
+
+    def __init__(self, kind: Any = None) -> None:
+        name = (kind or DTYPES["float32"]).name
+        if name not in LARGEST:
+            raise TypeError(f"torch.finfo() requires a floating point input type, not {name}")
+        self.dtype, self.bits, self.max = name, 8 * SIZES[name], LARGEST[name]
+        self.min = -self.max
+        self.tiny = self.smallest_normal = TINY.get(name, 2.0**-6)
+        self.eps = self.resolution = EPSILON.get(name, 0.125)
+
+
+class iinfo:
+    """The limits of an integral type."""
+
+    def __init__(self, kind: Any) -> None:
+        self.dtype, self.bits = kind.name, 8 * kind.itemsize
+        self.max = 2 ** (self.bits - kind.is_signed) - 1
+        self.min = -(self.max + 1) if kind.is_signed else 0
+
+
+class device:
+    """`torch.device("cuda:1")`."""
+
+    def __init__(self, type: Any = "cpu", index: int | None = None) -> None:  # noqa: A002
+        text = f"cuda:{type}" if isinstance(type, int) else str(type)
+        self.type, _, number = text.partition(":")
+        self.index = int(number) if number else index
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        inner = f"type='{self.type}'" + (f", index={self.index}" if self.index is not None else "")
+        return f"device({inner})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, device) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __enter__(self) -> device:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Size(tuple):  # type: ignore[type-arg]
+    """The shape of a tensor."""
+
+    def numel(self) -> int:
+        """How many elements."""
+        total = 1
+        for one in self:
+            total *= one
+        return total
+
+
+class TorchVersion(str):
+    """`torch.__version__`; compares as a version, with texts and tuples too."""
+
+    def _order(self, other: Any) -> tuple[Any, Any]:
+        version = importlib.import_module("packaging.version").Version
+        if isinstance(other, (tuple, list)):
+            other = ".".join(map(str, other))
+        return version(str.__str__(self)), version(str(other))
+
+    def __lt__(self, other: Any) -> bool:
+        one, two = self._order(other)
+        return bool(one < two)
+
+    def __le__(self, other: Any) -> bool:
+        one, two = self._order(other)
+        return bool(one <= two)
+
+    def __gt__(self, other: Any) -> bool:
+        return not self <= other
+
+    def __ge__(self, other: Any) -> bool:
+        return not self < other
+
+
+class Base:
+    """Of the classes that others derive from: an object takes anything and has everything."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        super().__init_subclass__()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Thing()
+
+
+def base(name: str, module: str = "torch", *parents: type) -> type:
+    """A class by torch's name."""
+    return Kind(name, parents or (Base,), {"__module__": module})
+
+
+def false(*_: Any, **__: Any) -> bool:
+    """Torch's answer where there is no device."""
+    return False
+
+
+def true(*_: Any, **__: Any) -> bool:
+    """Torch's answer for what its build has."""
+    return True
+
+
+def zero(*_: Any, **__: Any) -> int:
+    """The number of devices."""
+    return 0
+
+
+def one(*_: Any, **__: Any) -> int:
+    """The number of threads."""
+    return 1
+
+
+def no_driver(*_: Any, **__: Any) -> Any:
+    """Where a device is asked for."""
+    raise AssertionError("Torch not compiled with CUDA enabled")
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """For what has no effect."""
+
+
+Tensor = base("Tensor")
+Module = base("Module", "torch.nn")
+
+PARTS: dict[str, dict[str, Any]] = {
+    "torch": {
+        **DTYPES,
+        "dtype": dtype,
+        "finfo": finfo,
+        "iinfo": iinfo,
+        "device": device,
+        "Size": Size,
+        "Tensor": Tensor,
+        "Generator": base("Generator"),
+        "__version__": TorchVersion(VERSION),
+        "is_tensor": lambda value: isinstance(value, Tensor),
+        "is_grad_enabled": true,
+        "get_num_threads": one,
+        "set_num_threads": nothing,
+        "manual_seed": nothing,
+        "inf": float("inf"),
+        "nan": float("nan"),
+        "pi": 3.141592653589793,
+        "SymInt": base("SymInt"),
+        "SymFloat": base("SymFloat"),
+        "SymBool": base("SymBool"),
+        **{f"{kind}Tensor": base(f"{kind}Tensor", "torch", Tensor) for kind in ("Float", "Long")},
+        "OutOfMemoryError": type("OutOfMemoryError", (RuntimeError,), {"__module__": "torch"}),
+        "get_default_dtype": lambda: DTYPES["float32"],
+    },
+    "torch.version": {
+        "__version__": VERSION,
+        "cuda": None,
+        "hip": None,
+        "rocm": None,
+        "xpu": None,
+        "debug": False,
+        "git_version": "",
+    },
+    "torch.nn": {
+        "Module": Module,
+        "Parameter": base("Parameter", "torch.nn", Tensor),
+        "ModuleList": base("ModuleList", "torch.nn", Module),
+        "ModuleDict": base("ModuleDict", "torch.nn", Module),
+        "Sequential": base("Sequential", "torch.nn", Module),
+        "Linear": base("Linear", "torch.nn", Module),
+        "Embedding": base("Embedding", "torch.nn", Module),
+        "LayerNorm": base("LayerNorm", "torch.nn", Module),
+    },
+    "torch.cuda": {
+        "is_available": false,
+        "is_initialized": false,
+        "device_count": zero,
+        "_is_compiled": false,
+        "get_device_capability": no_driver,
+        "get_device_name": no_driver,
+        "get_device_properties": no_driver,
+        "current_device": no_driver,
+        "mem_get_info": no_driver,
+        "synchronize": nothing,
+        "OutOfMemoryError": None,
+    },
+    "torch.xpu": {"is_available": false, "device_count": zero},
+    "torch.mps": {"is_available": false, "device_count": zero},
+    "torch.mtia": {"is_available": false, "device_count": zero},
+    "torch.accelerator": {"is_available": false, "device_count": zero},
+    "torch.cpu": {"is_available": true, "device_count": one},
+    "torch.backends.mps": {"is_available": false, "is_built": false},
+    "torch.backends.cuda": {"is_built": false},
+    "torch.backends.cudnn": {"is_available": false, "version": nothing},
+    "torch.distributed": {"is_available": true, "is_initialized": false},
+    "torch.library": {
+        "Library": Library,
+        "custom_op": custom_op,
+        "define": define,
+        "infer_schema": infer_schema,
+    },
+    "torch.compiler": {"is_compiling": false, "is_dynamo_compiling": false},
+    "torch._dynamo": {"is_compiling": false},
+    "torch.jit": {"is_scripting": false, "is_tracing": false},
+}
+"""What is more than a name, by torch's modules."""
+
+
+def fill(module: types.ModuleType) -> None:
+    """Give a stand-in for one of torch's modules what it has of its own."""
+    for name, value in PARTS.get(module.__name__, {}).items():
+        setattr(module, name, value)
+    if module.__name__ == "torch":
+        module.ops = Operators("torch.ops")  # type: ignore[attr-defined]
+        sys.modules["torch.ops"] = module.ops  # type: ignore[attr-defined]
+        for part in ("version", "nn", "cuda", "backends", "distributed", "library", "utils"):
+            importlib.import_module(f"torch.{part}")
+    elif module.__name__ == "torch.cuda":
+        module.OutOfMemoryError = PARTS["torch"]["OutOfMemoryError"]  # type: ignore[attr-defined]

@@ -1,0 +1,200 @@
+# ruff: noqa: PLC0415 (SGLang is imported only when everything is prepared)
+"""What a release makes of one command line: its own functions, in the order of a start.
+
+``parse``    `prepare_server_args`: the parser, and up to 0.5.18 the resolution as well
+``resolve``  `resolve_once`, where there is one (from 0.5.19)
+``check``    `check_server_args`, the last thing before the processes of the engine start
+``draft``    the draft's `ModelConfig`, the first thing that a scheduler makes of it
+
+What the scheduler and the model runner refuse later is not asked.
+"""
+
+from __future__ import annotations
+
+import io
+import linecache
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from inspect import signature
+from typing import Any
+
+from .guards import NotJudged
+
+ARTEFACTS = (ImportError, AttributeError, NameError, FileNotFoundError, MemoryError)
+"""Errors that say something of this machine or of the pretence, until somebody looks at them."""
+PROGRAM = re.compile(r"^[\w. -]+: error: ", re.M)
+"""How argparse begins: some releases name the program that was started."""
+STAND_IN = re.compile(r"'Thing'|'StandIn'|\bstand_in\b|\.(?:stubs|torch_parts)\.")
+"""What an error says that comes of a stand-in (stubs.py), not of the release."""
+LONGEST = 4000
+"""Characters of a message."""
+MOST = 300_000
+"""Characters of one resolved value."""
+
+
+def verdict(words: list[str], env: dict[str, str]) -> dict[str, Any]:
+    """One verdict: `accepted`, `refused`, `usage_error`; `artefact` or `unjudged` if none."""
+    os.environ.update(env)
+    said, stage, args = io.StringIO(), ["parse"], None
+    found: dict[str, Any] = {}
+    standard_error, sys.stderr = sys.stderr, said
+    try:
+        args = pass_stages(words, stage, found)
+        found["verdict"] = "accepted"
+    except SystemExit as error:
+        text = PROGRAM.split(said.getvalue().strip())[-1]
+        lines = said.getvalue().strip().splitlines() or [""]
+        found |= {
+            "verdict": "usage_error" if error.code == 2 else "refused",
+            "stage": stage[0],
+            "error": "SystemExit",
+            "message": tidy(PROGRAM.sub("error: ", lines[-1])),
+            "said": tidy(text),
+            **place(error),
+        }
+    except BaseException as error:
+        found |= refusal(error, stage[0])
+    finally:
+        sys.stderr = standard_error
+    del args
+    if found["verdict"] != "accepted" and found.get("stage") != "draft":
+        found.pop("values", None)
+    return found
+
+
+def pass_stages(words: list[str], stage: list[str], found: dict[str, Any]) -> Any:
+    """Go through the stages; `stage` holds the one that is under way."""
+    from sglang.srt import server_args as module
+
+    args: Any = module.prepare_server_args(list(words))
+    if hasattr(args, "resolve_once"):
+        stage[0] = "resolve"
+        args.resolve_once()
+    stage[0] = "check"
+    args.check_server_args()
+    found["values"] = resolved(args)
+    stage[0] = "draft"
+    draft_config(args)
+    return args
+
+
+def resolved(server_args: Any) -> dict[str, Any]:
+    """The plain fields with the values that the engine ends up with."""
+    try:
+        values = server_args.resolved_dict()
+    except AttributeError:
+        values = dict(vars(server_args))
+        try:
+            from sglang.srt.arg_groups.overrides import resolved_view
+
+            view = resolved_view(server_args)
+            values = {name: getattr(view, name, value) for name, value in values.items()}
+        except ImportError:
+            pass
+    values |= dict(flattened(values))
+    return {
+        name: value
+        for name, value in sorted(values.items())
+        if value is None or isinstance(value, (str, int, float, bool, list))
+        if not isinstance(value, (str, list)) or len(value) <= MOST
+    }
+
+
+def flattened(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The capture lists of releases that keep them in a record of their own."""
+    config = values.get("cuda_graph_config")
+    if not isinstance(config, dict):
+        config = getattr(config, "__dict__", {})
+    for phase, record in config.items():
+        fields = record if isinstance(record, dict) else getattr(record, "__dict__", {})
+        for name, value in fields.items():
+            yield f"cuda_graph_{name}_{phase}", value
+
+
+def draft_config(server_args: Any) -> None:
+    """Make the draft's configuration as `ModelRunner` of the draft worker does."""
+    from sglang.srt.configs.model_config import ModelConfig
+
+    view: Any = server_args
+    try:
+        from sglang.srt.arg_groups.overrides import resolved_view
+
+        view = resolved_view(server_args)
+    except ImportError:
+        pass
+    algorithm, path = view.speculative_algorithm, view.speculative_draft_model_path
+    if algorithm in (None, "NGRAM", "UNO") or not path:
+        return
+    target = ModelConfig.from_server_args(server_args)
+    asked: dict[str, Any] = {
+        "model_path": path,
+        "model_revision": getattr(view, "speculative_draft_model_revision", None),
+        "is_draft_model": True,
+    }
+    # The worker of a draft is given the context length of the target.
+    if "context_length" in signature(ModelConfig.from_server_args).parameters:
+        asked["context_length"] = target.context_len
+    else:
+        server_args.context_length = target.context_len
+    ModelConfig.from_server_args(server_args, **asked)
+
+
+def refusal(error: BaseException, stage: str) -> dict[str, Any]:
+    """How an error reads in a verdict."""
+    text = str(error)
+    where = place(error)
+    if isinstance(error, NotJudged):
+        kind = "unjudged"
+    elif isinstance(error, ARTEFACTS) or STAND_IN.search(text):
+        kind = "artefact"
+    else:
+        kind = "unjudged" if without_model(error) else "refused"
+    return {
+        "verdict": kind,
+        "stage": stage,
+        "error": type(error).__name__,
+        "message": tidy(text),
+        **where,
+    }
+
+
+def place(error: BaseException) -> dict[str, Any]:
+    """The deepest frame within sglang, else the deepest: file, line and the line's text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "/sglang/" in frame.filename][-1:] or frames[-1:]
+    if not ours:
+        return {"where": "", "line": ""}
+    frame = ours[0]
+    file = frame.filename.rpartition("/sglang/")[2]
+    line = linecache.getline(frame.filename, frame.lineno or 0).strip()
+    return {"where": f"{file}:{frame.lineno}", "line": line[:LONGEST]}
+
+
+def without_model(error: BaseException) -> bool:
+    """Whether the error is about a checkpoint that is not at hand here, rather than refused."""
+    seen: BaseException | None = error
+    for _ in range(10):
+        if seen is None:
+            return False
+        module = type(seen).__module__
+        if type(seen).__name__.startswith("StrictDataclass"):  # of a config that is at hand
+            return False
+        if module.startswith(("huggingface_hub", "requests", "httpx", "urllib3")):
+            return True
+        if isinstance(seen, OSError) and any(
+            frame.filename.endswith(("transformers/utils/hub.py", "configuration_utils.py"))
+            for frame in traceback.extract_tb(seen.__traceback__)
+        ):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def tidy(text: str) -> str:
+    """A message without this machine's paths, and not longer than anybody reads."""
+    for path in (os.getcwd(), *(entry for entry in sys.path if len(entry) > 4)):
+        text = text.replace(path, "")
+    return text[:LONGEST]
