@@ -50,7 +50,11 @@ BACKENDS = {
     *("triton", "torch_native", "fa3", "fa4", "flashinfer", "flashmla", "trtllm_mla", "trtllm_mha"),
     *("nsa", "dsa", "dsv4", "aiter", "cutlass_mla", "intel_amx", "intel_xpu"),
 }
-HOOKS = {"set_eagle3_layers_to_capture": "eagle3", "set_dflash_layers_to_capture": "dflash"}
+HOOKS = {  # method of a model's class: key of ours
+    "set_eagle3_layers_to_capture": "eagle3",
+    "set_dflash_layers_to_capture": "dflash",
+    "get_embed_and_head": "embedding",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

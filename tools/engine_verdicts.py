@@ -8,8 +8,8 @@
 
 SGLang's own argument validation (`prepare_server_args`, resolution, `check_server_args`, and the
 config of the draft model) needs no GPU: it is run here with the answers of its platform functions
-replaced by those of an H200, a B200, or a CPU (verdicts/pretend.py says how). What the scheduler
-and the model runner refuse later is not asked.
+replaced by those of an H200, a B200, or a CPU (speclaunch/judge/worker says how). What the
+scheduler and the model runner refuse later is not asked.
 
 An environment is an interpreter and one or more folders of packages. The interpreter is that of
 the CPU engine, `speclaunch engine install cpu`: SGLang 0.5.23 with a CPU build of torch. The
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -42,6 +42,8 @@ from verdicts.models import MODELS, write  # noqa: E402
 
 from speclaunch.engine.catalogue import held_versions, load, name_of  # noqa: E402
 from speclaunch.engine.command import spell  # noqa: E402
+from speclaunch.judge.asking import LOADING_S, MEMORY, command_of, environment_of  # noqa: E402
+from speclaunch.judge.process import Worker, WorkerError  # noqa: E402
 from tests.conformance import data  # noqa: E402
 from tests.conformance.report import main as print_report  # noqa: E402
 
@@ -82,6 +84,20 @@ PACKAGES = {
 
 TRITON = "triton==3.5.1"
 """One for all: it is imported, and compiles nothing."""
+
+KEPT = re.compile(
+    r"speculative_.*|.*attention_backend|page_size|max_running_requests|disable_overlap_schedule"
+    r"|enable_mixed_chunk|mem_fraction_static|tp_size|pp_size|ep_size|dp_size|attn_dp_size"
+    r"|attn_cp_size|enable_dp_attention|enable_dp_lm_head|disable_cuda_graph"
+    r"|cuda_graph_(max_)?bs(_(decode|prefill))?|cuda_graph_backend_(decode|prefill)"
+    r"|disable_piecewise_cuda_graph|piecewise_cuda_graph_max_tokens|piecewise_cuda_graph_tokens"
+    r"|enable_multi_layer_eagle|sampling_backend|dtype|kv_cache_dtype|chunked_prefill_size"
+    r"|max_prefill_tokens|context_length|device|quantization|disable_radix_cache"
+    r"|enable_lora|enable_torch_compile|torch_compile_max_bs|moe_runner_backend|moe_a2a_backend"
+    r"|mamba_.*|schedule_conservativeness|enable_beta_spec|enable_deterministic_inference"
+    r"|disable_cuda_graph_padding|disaggregation_mode|load_format|disable_custom_all_reduce"
+)
+"""The fields of an accepted configuration that are recorded."""
 
 ELSEWHERE = {"b200": ("backend", "page", "model"), "cpu": ("triple",)}
 """The groups that are asked on machines other than the H200, beside every fourth of all."""
@@ -126,40 +142,53 @@ def cases_for(version: str, machine: str) -> list[dict[str, Any]]:
 
 
 def ask(
-    python: Path, sites: Sequence[Path], machine: str, cases: list[dict[str, Any]]
+    python: Path,
+    sites: Sequence[Path],
+    machine: str,
+    cases: list[dict[str, Any]],
+    *,
+    light: bool = False,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Run the engine's validation over cases: what it said of itself, and the verdicts."""
-    shim = REPOSITORY / "speclaunch" / "cpu" / "shim"
-    kept = ("PATH", "HOME", "LANG", "TMPDIR")
-    env = {name: os.environ[name] for name in kept if name in os.environ} | {
-        "PYTHONPATH": os.pathsep.join(map(str, [*(s.absolute() for s in sites), shim])),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "TRANSFORMERS_VERBOSITY": "error",
-        "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-    }
-    document = {
-        "machine": data.MACHINES[machine],
-        "warm": ["--model-path", "models/llama"],
-        "cases": cases,
-    }
     with tempfile.TemporaryDirectory() as directory:
         write(Path(directory) / "models")
-        done = subprocess.run(
-            ["nice", str(python.absolute()), str(REPOSITORY / "tools/verdicts/pretend.py")],
-            input=json.dumps(document),
-            capture_output=True,
-            text=True,
-            cwd=directory,
-            env=env,
-            check=False,
-        )
-    lines = done.stdout.splitlines()
-    if done.returncode or len(lines) != len(cases) + 1:
-        raise SystemExit(f"{machine}: the engine's interpreter failed:\n{done.stderr[-3000:]}")
-    return json.loads(lines[0]), [json.loads(line) for line in lines[1:]]
+        env = environment_of([site.absolute() for site in sites], Path(directory))
+        command = command_of(python.absolute(), light=light)
+        worker = Worker(command, env, Path(directory))
+        try:
+            setting = {
+                "warm": ["--model-path", "models/llama"],
+                "scratch": directory,
+                "seconds": 60,
+                "memory": MEMORY,
+            }
+            hello = worker.ask(setting, LOADING_S)
+            verdicts = []
+            for case in cases:
+                question = {"words": case["words"], "env": case["env"], "cwd": directory}
+                said = worker.ask(question | {"machine": data.MACHINES[machine]}, 90)
+                verdicts.append({"id": case["id"]} | recorded(said))
+        except WorkerError as error:
+            raise SystemExit(f"{machine}: the engine's interpreter failed: {error}") from None
+        finally:
+            worker.end()
+    return hello, verdicts
+
+
+def recorded(said: dict[str, Any]) -> dict[str, Any]:
+    """What is stored of a verdict: the fields that matter here, one line of the message."""
+    kept = {name: said[name] for name in ("verdict", "stage", "error") if name in said}
+    if kept["verdict"] == "unjudged":  # a checkpoint that is nowhere: the configurations' own ones
+        kept["verdict"] = "refused" if said["error"] not in ("", "NotJudged") else "artefact"
+    if "message" in said:
+        lines = (line.strip() for line in said["message"].splitlines() if line.strip())
+        kept["message"] = next(lines, "")[:300]
+    if "where" in said and said["error"] != "SystemExit":
+        kept["where"] = said["where"]
+    if "values" in said:
+        values = said["values"]
+        kept["values"] = {name: values[name] for name in sorted(values) if KEPT.fullmatch(name)}
+    return kept
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,11 +5,12 @@
     python tools/release.py --check                    whether all data hold the same releases
     python tools/release.py --remove VERSION           take a release out of all data
 
-The steps, in order: `catalogue`, `architectures` and `states` read the wheel (seconds); `memory`
-and `verdicts` run the release's own code in the CPU engine's interpreter (`--python`, default: that
-of `speclaunch engine install cpu`), with the unpacked wheel, and the folders of `--site`, before
-the packages of that engine (minutes). Without `--site`, pip fetches what tools/engine_verdicts.py
-names for the release in PACKAGES; where the pins below moved, add a line there first.
+The steps, in order: `catalogue`, `architectures`, `refusals` and `states` read the wheel (a
+minute); `memory` and `verdicts` run the release's own code in the CPU engine's interpreter
+(`--python`, default: that of `speclaunch engine install cpu`), with the unpacked wheel, and the
+folders of `--site`, before the packages of that engine (minutes). Without `--site`, pip fetches
+what tools/engine_verdicts.py names for the release in PACKAGES; where the pins below moved, add a
+line there first.
 
 DIR holds the wheels; releases before VERSION may lie there unpacked, as DIR/VERSION/sglang. The
 wheels of VERSION and of the release before it are fetched with pip if need be. The same wheel gives
@@ -36,6 +37,7 @@ import auto_memory  # noqa: E402
 import catalogue  # noqa: E402
 import engine_states  # noqa: E402
 import engine_verdicts  # noqa: E402
+import refusals  # noqa: E402
 from releasing import differences, evidence  # noqa: E402
 from releasing.data_sets import SETS, unequal  # noqa: E402
 from releasing.sources import Sources, wheel_or_folder  # noqa: E402
@@ -105,6 +107,7 @@ def take_in(
         steps: dict[str, Callable[[], object]] = {
             "catalogue": lambda: catalogue.add_releases([version], wheels, 1),
             "architectures": lambda: architectures.add_release(version, wheels),
+            "refusals": lambda: refusals.add_release(version, unpacked),
             "states": lambda: engine_states.add_release(unpacked),
             "memory": lambda: auto_memory.add_release(version, python, packages),
             "verdicts": lambda: engine_verdicts.add_release(version, python, packages),

@@ -11,6 +11,7 @@ import architectures
 import auto_memory
 import catalogue
 import engine_states
+import refusals
 from packaging.version import Version
 
 from tests.conformance import data as verdicts
@@ -62,6 +63,11 @@ SETS = (
         "architectures",
         lambda: {architectures.DATA.name: _versions(architectures.DATA)},
         architectures.remove_release,
+    ),
+    DataSet(
+        "refusals",
+        lambda: {refusals.OUTPUT.name: _versions(refusals.OUTPUT)},
+        refusals.remove_release,
     ),
     DataSet("states", _states, engine_states.remove_release, "0.5.3"),
     DataSet(

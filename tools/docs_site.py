@@ -1,0 +1,71 @@
+"""What `make docs` (mkdocs) asks of us: the navigation, the address, and what a rule itself knows.
+
+A hook of mkdocs, named in mkdocs.yml. Every page is in the navigation: a page that is added is
+found here, and the build is strict.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from speclaunch.lint.file_codes import FILE_CODES
+from speclaunch.report.rule_page import explained
+from speclaunch.resources import docs_url
+from speclaunch.rules.registry import all_rules
+from speclaunch.rules.rule_files import rule_files
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+SECTIONS = {"howto": "How to", "reference": "Reference", "explanation": "Explanation"}
+OWN = "lint"
+"""The family of what lint itself reports."""
+
+
+def on_config(config: Any) -> Any:
+    """Fill in what is not written in mkdocs.yml."""
+    config.site_url = docs_url() or ""
+    config.nav = navigation()
+    return config
+
+
+def navigation() -> list[dict[str, Any]]:
+    """The sections, each page by its path; titles are those of the pages."""
+    sections = {
+        title: sorted(f"{name}/{page.name}" for page in (DOCS / name).glob("*.md"))
+        for name, title in SECTIONS.items()
+    }
+    rules: list[Any] = ["rules/README.md"]
+    rules += [{family: pages} for family, pages in _families().items()]
+    return [
+        {"Home": "index.md"},
+        {"How to": sections["How to"]},
+        {"Reference": sections["Reference"]},
+        {"Rules": rules},
+        {"Explanation": sections["Explanation"]},
+    ]
+
+
+def _families() -> dict[str, list[Any]]:
+    """The rules' pages by their families, in the order of the codes."""
+    found: dict[str, list[Any]] = {OWN: [_entry(one.code, one.name) for one in FILE_CODES]}
+    for code, name, family in sorted(
+        (rule.code, rule.name, file.short.partition(".")[0])
+        for file in rule_files()
+        for rule in file.rules()
+    ):
+        found.setdefault(family, []).append(_entry(code, name))
+    return found
+
+
+def _entry(code: str, name: str) -> dict[str, str]:
+    return {f"{code} {name}": f"rules/{code}.md"}
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Add to a rule's page what `speclaunch explain` shows: severity, algorithms, versions."""
+    folder, _, name = page.file.src_uri.rpartition("/")
+    if folder != "rules" or not name.startswith("SPL"):
+        return markdown
+    code = name.removesuffix(".md")
+    known = {one.code: one for one in (*all_rules(), *FILE_CODES)}
+    return explained(known[code])

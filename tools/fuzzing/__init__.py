@@ -1,0 +1,1 @@
+"""What `tools/fuzz.py` asks, and with which texts."""

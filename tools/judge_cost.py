@@ -1,0 +1,148 @@
+"""What a verdict costs through `lint --ask always`, against the engine's bare validation.
+
+    python tools/judge_cost.py --judge NAME [--count N] [--rounds N]
+
+`count` scripts of commands that the release accepts (tests/conformance) are linted; the same
+commands go, one after the other, through the release's own functions in one process of the same
+interpreter and packages, without fork, walls or answers. Loading is apart from both: of lint what
+one file more than none takes. Kept verdicts and results do not count. Both are repeated in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+from statistics import median
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
+
+from verdicts.models import write  # noqa: E402
+
+from speclaunch.asking.mode import Ask  # noqa: E402
+from speclaunch.cli.linting import LintWords, check_files  # noqa: E402
+from speclaunch.judge.asking import command_of, environment_of  # noqa: E402
+from speclaunch.judge.environments import Kept, kept  # noqa: E402
+from speclaunch.judge.find import all_judges  # noqa: E402
+from tests.conformance import data  # noqa: E402
+
+BARE = """
+import json, sys, time, os
+sys.path.insert(0, sys.argv[1])
+from worker.pretend import import_all, places, prepare, pretend
+from worker.compiled import use
+for site in json.loads(sys.argv[4]):
+    use(site)
+prepare()
+import_all()
+from sglang.srt import server_args as module
+os.chdir(sys.argv[2])
+from worker.verdict import verdict
+verdict(["--model-path", "models/llama", "--device", "cpu"], {})
+pretend(json.loads(sys.argv[3]))
+lines = json.load(sys.stdin)
+sys.stdout.flush()
+taken = []
+for words in lines:
+    began = time.perf_counter()
+    args = module.prepare_server_args(list(words))
+    if hasattr(args, "resolve_once"):
+        args.resolve_once()
+    args.check_server_args()
+    taken.append(time.perf_counter() - began)
+print(json.dumps(taken))
+"""
+
+
+def commands(version: str, count: int) -> list[data.Said]:
+    """Accepted commands without a draft's config to read: validation alone is compared."""
+    found = [
+        said
+        for said in data.load(version)
+        if said.machine == "h200" and said.accepts and not said.env
+    ]
+    return Random("cost").sample(found, min(count, len(found)))  # noqa: S311
+
+
+def bare(one: Kept, lines: list[data.Said], folder: Path) -> float:
+    """Seconds of the engine's own functions for all of them."""
+    command = list(map(str, command_of(Path(one.python), light=one.light)))[:-1]
+    worker = REPOSITORY / "speclaunch" / "judge"
+    machine = json.dumps(data.MACHINES["h200"])
+    sites = json.dumps([str(path) for path in one.paths])
+    done = subprocess.run(
+        [*command, "-c", BARE, str(worker), str(folder), machine, sites],
+        input=json.dumps([said.words for said in lines]),
+        env=environment_of(one.paths, folder),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    return float(sum(json.loads(done.stdout.splitlines()[-1])))
+
+
+def linted(paths: list[str], version: str, mode: Ask) -> float:
+    """Seconds of `lint` on files; the judge is loaded."""
+    began = time.perf_counter()
+    words = LintWords(
+        paths=tuple(paths),
+        engine=version,
+        hardware="h200:8",
+        ask=mode,
+        no_cache=True,
+        select=("SPL090",),
+    )
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        check_files(words)
+    return time.perf_counter() - began
+
+
+def main() -> int:
+    """The command line; exit 1 where it costs more than 1.3 times."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--judge", required=True)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    (one,) = [found for found in kept() if found.name == args.judge]
+    lines = commands(one.release, args.count)
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        write(folder / "models")
+        os.chdir(folder)
+        paths = []
+        for number, said in enumerate(lines):
+            path = folder / f"{number}.sh"
+            path.write_text(f"python3 -m sglang.launch_server {' '.join(said.words)}\n")
+            paths.append(path.name)
+        linted(paths[:1], one.release, Ask.ALWAYS)  # loads it
+        ratios = []
+        for _ in range(args.rounds):
+            alone = bare(one, lines, folder)
+            with_it = linted(paths, one.release, Ask.ALWAYS)
+            without = linted(paths, one.release, Ask.NEVER)
+            ratios.append(with_it / alone)
+            each = 1000 / len(lines)
+            print(
+                f"{len(lines)} files: bare {alone * each:.1f} ms, lint --ask always"
+                f" {with_it * each:.1f} ms, --ask never {without * each:.1f} ms: {ratios[-1]:.2f}"
+            )
+        for judge in all_judges():
+            judge.close()  # type: ignore[attr-defined]
+    print(f"{one.release}: {median(ratios):.2f} times")
+    return median(ratios) > 1.3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

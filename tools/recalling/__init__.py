@@ -1,0 +1,1 @@
+"""Random command lines over real models, judged by released engines and by the rules."""
