@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,14 +16,9 @@ import httpx
 import psutil
 import pytest
 
+from speclaunch.bench.ports import free_port
+
 READY_SECONDS = 240
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def speclaunch(*words: str, timeout: float = READY_SECONDS) -> subprocess.CompletedProcess[str]:

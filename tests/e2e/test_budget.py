@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from speclaunch.bench.ports import free_port
 from speclaunch.cpu.artifacts import ensure_model
 from speclaunch.cpu.environment import CpuEngine
 from speclaunch.facts.facts import Facts
@@ -19,8 +20,6 @@ from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.resolve import resolve
 from tests.plan.memory.cpu_engine import arguments, extract, start
 from tests.rules.harness import request_of
-
-from .conftest import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .conftest import free_port, serving, speclaunch, survivors
+from speclaunch.bench.ports import free_port
+
+from .conftest import serving, speclaunch, survivors
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from speclaunch.bench.ports import free_port
 from speclaunch.cpu.environment import CpuEngine
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.recipe.compose import recipe_names
 from speclaunch.recipe.load import load
 
-from .conftest import free_port, serving, speclaunch
+from .conftest import serving, speclaunch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -16,7 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
-from .conftest import free_port, serving, speclaunch, survivors
+from speclaunch.bench.ports import free_port
+
+from .conftest import serving, speclaunch, survivors
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -99,8 +101,14 @@ def test_a_port_that_is_taken_while_it_starts_is_named() -> None:
     port = free_port()
     taken: list[socket.socket] = []
 
+    def starts() -> bool:
+        lines = (one.info["cmdline"] or [] for one in psutil.process_iter(["cmdline"]))
+        return any("sglang.launch_server" in line and str(port) in line for line in lines)
+
     def take() -> None:
-        time.sleep(6)
+        until = time.monotonic() + PATIENCE
+        while not starts() and time.monotonic() < until:
+            time.sleep(0.2)
         with contextlib.suppress(OSError):
             taken.append(socket.create_server(("127.0.0.1", port)))
 

@@ -1,0 +1,76 @@
+"""`prove` and engines that are broken on purpose; the whole table is in tools/proof_campaign.py."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from speclaunch.cpu.environment import CpuEngine
+from speclaunch.proving.keeping import FILE
+from tests.e2e.test_bench import Marked
+from tools.proof_faults import FAULTS, activate, breakable_shim
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+
+def words(shim: Path) -> tuple[str, ...]:
+    return (
+        *("prove", "recipe=cpu_standalone", f"+engine.env.PYTHONPATH={shim}"),
+        *("--workload", "chat", "--concurrency", "1,3", "--context", "0"),
+        *("--output-tokens", "32", "--output-format", "json"),
+    )
+
+
+@pytest.fixture
+def marked() -> Marked:
+    return Marked()
+
+
+def broken(folder: Path, *, makes_wrong: bool) -> tuple[str, ...]:
+    """A command line whose engine has the first fault of that kind."""
+    shim = breakable_shim(folder)
+    fault = next(
+        one for one in FAULTS if one.recipe == "cpu_standalone" and one.makes_wrong == makes_wrong
+    )
+    activate(shim, fault)
+    return words(shim)
+
+
+def test_a_broken_verification_is_found_also_after_ctrl_c(
+    cpu_engine: CpuEngine, marked: Marked, tmp_path: Path
+) -> None:
+    asked = broken(tmp_path, makes_wrong=True)
+    before = set(cpu_engine.home.glob("proofs/*"))
+    begun = marked.begin(*asked)
+    assert begun.stderr is not None
+    for line in begun.stderr:
+        if "answers at a concurrency of 1 " in line:
+            break
+    begun.send_signal(signal.SIGINT)
+    _, told = begun.communicate(timeout=120)
+    assert begun.returncode == 130
+    assert marked.left() == []
+    assert "interrupted: the engines are stopped" in told
+    (folder,) = set(cpu_engine.home.glob("proofs/*")) - before
+    kept = json.loads((folder / FILE).read_text())
+    assert (len(kept["greedy"]["1"]), kept["result"]) == (20, None)
+
+    done = marked.run(*asked)
+    assert f"going on with {folder.name}" in done.stderr
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["lossless"]) == (1, False), done.stderr
+    assert said["wrong"][0]["got"] != said["wrong"][0]["expected"]
+    assert said["wrong"][0]["gap_nats"] > said["tolerance_nats"]
+    assert json.loads((folder / FILE).read_text())["result"] == said
+    assert marked.left() == []
+
+
+def test_a_broken_draft_is_lossless(cpu_engine: CpuEngine, marked: Marked, tmp_path: Path) -> None:
+    done = marked.run(*broken(tmp_path, makes_wrong=False))
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["lossless"], said["unspeculated"]) == (0, True, 0), done.stderr
+    assert all(one["accept_length"] < 1.3 for one in said["concurrencies"])  # 2.0 to 3.4 as it is
+    assert marked.left() == []
