@@ -9,7 +9,7 @@ JOBS ?= auto
 # Tests start many processes, and without bytecode each would compile speclaunch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-fast test-slow test-e2e lint format bench verdicts dist clean help
+.PHONY: run test test-fast test-slow test-e2e lint format bench verdicts docs dist clean help
 .DEFAULT_GOAL := help
 
 help: ## Show this.
@@ -53,6 +53,9 @@ bench: $(BIN)/.ready ## What speclaunch costs, as ratios in one run (ONLY=start,
 
 verdicts: $(BIN)/.ready ## How rules and plan agree with the verdicts of the released engines.
 	@$(BIN)/python -m tests.conformance.report
+
+docs: $(BIN)/.ready ## The documentation as a site, in build/docs/ (SPECLAUNCH_DOCS_URL: where it will be published).
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 dist: $(BIN)/.ready ## The wheel and the source archive, in dist/, tried in an empty environment (TAG=v1.2.3).
 	rm -rf dist

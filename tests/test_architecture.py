@@ -28,20 +28,30 @@ FLOORS = {
     "resources": 0,
     "engine": 1,
     "cpu": 1,
+    "entry_files": 1,
+    "surroundings": 1,
     "facts": 2,
+    "judge": 3,
     "recipe": 3,
     "importer": 4,
     "plan": 5,
+    "asking": 6,
     "rules": 6,
     "fix": 7,
     "lint": 7,
-    "deploy": 8,
+    "fixing": 8,
     "launch": 8,
+    "deploy": 9,
     "doctor": 9,
+    "bench": 9,
+    "proving": 9,
+    "tuning": 10,
     "planning": 9,
-    "report": 10,
-    "cli": 11,
-    "__main__": 12,
+    "sweep": 9,
+    "report": 11,
+    "lsp": 12,
+    "cli": 13,
+    "__main__": 14,
 }
 EVERYWHERE = {"record", "patterns"}
 """Of floor 0, and imported by the rest of it, too: they import nothing of ours."""
@@ -91,18 +101,20 @@ def test_the_documentation_has_these_floors_and_names_what_a_launch_is_made_of()
         assert f"`{path.name}`" in page, path.name
 
 
-def test_only_one_module_imports_hydra() -> None:
+def test_hydra_is_imported_where_it_composes_and_sweeps_alone() -> None:
     assert [
         str(path.relative_to(PACKAGE))
         for path in MODULES
         if any(name.split(".")[0] == "hydra" for name in imported(path))
-    ] == ["recipe/hydra_compose.py"]
+    ] == ["recipe/hydra_compose.py", "recipe/hydra_sweeps.py", "sweep/hydra_app.py"]
 
 
 def test_nothing_imports_the_engines_world() -> None:
     for path in MODULES:
         if (
-            path.name == "make_models.py" or path.parent.name == "tiny_models"
+            path.name == "make_models.py"
+            or path.parent.name == "tiny_models"
+            or path.is_relative_to(PACKAGE / "judge" / "worker")
         ):  # a script that runs in the engine's environment
             continue
         assert not {name.split(".")[0] for name in imported(path)} & HEAVY, path
@@ -151,7 +163,12 @@ def test_the_plan_knows_no_rule() -> None:
             assert not (isinstance(said, str) and re.fullmatch(r"SPL\d{3}", said)), path
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+TABLES = {"cli/option_table.py"}
+"""Written by a tool: as long as there are options."""
+WRITTEN = [path for path in MODULES if path.relative_to(PACKAGE).as_posix() not in TABLES]
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_no_module_grows_far_beyond_300_lines(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 400
 
@@ -195,7 +212,7 @@ def test_the_wheel_holds_recipes_groups_and_pages(tmp_path: Path) -> None:
     assert "speclaunch/cpu/shim/sitecustomize.py" in names
     assert "speclaunch/py.typed" in names
     assert "speclaunch/report/plan/templates/style.css" in names
-    assert wheel.stat().st_size < 2 << 20
+    assert wheel.stat().st_size < 3 << 20
     # found from anywhere: the wheel alone, no checkout beside it
     code = (
         "from speclaunch.recipe.compose import recipe_names; print(len(recipe_names())); "

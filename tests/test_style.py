@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speclaunch.engine.nearest import distance, nearest, suggest
@@ -241,6 +241,7 @@ def test_a_page_in_another_style_is_refused() -> None:
 WORDS = st.text("abcdehlmnpst_-", min_size=1, max_size=12)
 
 
+@settings(deadline=None)
 @given(WORDS, st.lists(WORDS, max_size=12))
 def test_did_you_mean_is_within_an_edit_distance(word: str, known: list[str]) -> None:
     for name in nearest(word, known):

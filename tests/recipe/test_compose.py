@@ -8,7 +8,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
-from speclaunch.errors import COMMAND_LINE, InputError, Problem
+from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.recipe.compose import compose, recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.recipe.plain_values import register_resolvers
@@ -136,37 +136,37 @@ def test_a_bad_override_is_one_clear_message_with_a_place(
         assert problem.help is not None and help_has in problem.help
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "line", "help_has"),
-    [
-        ("recovry: {}\nargs: {}\n", "unknown key 'recovry'", 1, "`recovery`"),
-        ("args: {}\nlaunch:\n  grace: 3\n", "unknown key 'launch.grace'", 3, "grace_seconds"),
-        ("args: {}\nport: 3\n", "unknown key 'port'", 2, "go under `args`"),
-        ("args: 3\n", "args: expected `key: value` lines", 1, None),
-        ("engine: {version: 0.5}\nargs: {}\n", "write the version in quotes", 1, None),
-        ("engine:\n  env:\n    'A B': 1\nargs: {}\n", "not the name of an environment", 3, None),
-        ("name: x\n", "'args' is missing", None, None),
-        ("defaults:\n  - base\n  - model: nope\n", "'model' has no option 'nope'", 3, "can be"),
-        ("defaults:\n  - nope\n", "unknown configuration 'nope'", None, None),
-        ("defaults:\n  - bases: x\n", "unknown group 'bases'", 2, None),
-        ("args:\n  a: 1\n  a: 2\n", "duplicate key", 3, None),
-        ("defaults: base\n", "the items of a defaults list look like", 1, None),
-        ("defaults:\n  - [base]\n", "the items of a defaults list look like", 2, None),
-        ("defaults:\n  - base\nargs: []\n", "args: expected", 3, None),
-        ("default:\n  - base\nargs: {}\n", "unknown key 'default'", 1, "`defaults`"),
-        ("tp_size: 2\nargs: {}\n", "unknown key 'tp_size'", 1, "args.tp_size"),
-        (
-            "defaults:\n  - base\n  - speculaton: x\n",
-            "unknown group 'speculaton'",
-            3,
-            "`speculation`",
-        ),
-        ("args:\n\tport: 1\n", "not valid YAML", 2, "spaces, not tabs"),
-        ("engine: text\nargs: {}\n", "engine: expected `key: value` lines", 1, None),
-        ("defaults:\n  - base\n  - engine: default\nargs: {}\n", "engine", 3, None),
-        ("defaults:\n  - a\n  - _self_\nargs: {}\n", "includes itself", None, None),
-    ],
-)
+BAD_FILES = [
+    ("recovry: {}\nargs: {}\n", "unknown key 'recovry'", 1, "`recovery`"),
+    ("args: {}\nlaunch:\n  grace: 3\n", "unknown key 'launch.grace'", 3, "grace_seconds"),
+    ("args: {}\nport: 3\n", "unknown key 'port'", 2, "go under `args`"),
+    ("args: 3\n", "args: expected `key: value` lines", 1, None),
+    ("engine: {version: 0.5}\nargs: {}\n", "write the version in quotes", 1, None),
+    ("engine:\n  env:\n    'A B': 1\nargs: {}\n", "not the name of an environment", 3, None),
+    ("name: x\n", "'args' is missing", None, None),
+    ("defaults:\n  - base\n  - model: nope\n", "'model' has no option 'nope'", 3, "can be"),
+    ("defaults:\n  - nope\n", "unknown configuration 'nope'", None, None),
+    ("defaults:\n  - bases: x\n", "unknown group 'bases'", 2, None),
+    ("args:\n  a: 1\n  a: 2\n", "duplicate key", 3, None),
+    ("defaults: base\n", "the items of a defaults list look like", 1, None),
+    ("defaults:\n  - [base]\n", "the items of a defaults list look like", 2, None),
+    ("defaults:\n  - base\nargs: []\n", "args: expected", 3, None),
+    ("default:\n  - base\nargs: {}\n", "unknown key 'default'", 1, "`defaults`"),
+    ("tp_size: 2\nargs: {}\n", "unknown key 'tp_size'", 1, "args.tp_size"),
+    (
+        "defaults:\n  - base\n  - speculaton: x\n",
+        "unknown group 'speculaton'",
+        3,
+        "`speculation`",
+    ),
+    ("args:\n\tport: 1\n", "not valid YAML", 2, "spaces, not tabs"),
+    ("engine: text\nargs: {}\n", "engine: expected `key: value` lines", 1, None),
+    ("defaults:\n  - base\n  - engine: default\nargs: {}\n", "engine", 3, None),
+    ("defaults:\n  - a\n  - _self_\nargs: {}\n", "includes itself", None, None),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "line", "help_has"), BAD_FILES)
 def test_a_bad_file_is_one_clear_message_with_a_place(
     tmp_path: Path, text: str, message: str, line: int | None, help_has: str | None
 ) -> None:
@@ -179,6 +179,32 @@ def test_a_bad_file_is_one_clear_message_with_a_place(
         assert problem.place.line == line
     if help_has:
         assert problem.help is not None and help_has in problem.help
+
+
+@pytest.mark.parametrize("written", ["dup.yaml", "./dup.yaml", "sub/../dup.yaml"])
+def test_a_key_given_twice_is_placed_as_the_recipe_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "dup.yaml").write_text("args:\n  model_path: m\n  tp_size: 1\n  tp_size: 2\n")
+    monkeypatch.chdir(tmp_path)
+    found = only(written)
+    assert found.place == Place(written, 4, 3) and "duplicate key tp_size" in found.message
+
+
+def test_every_option_that_is_missing_is_said_at_once(own: Path) -> None:
+    (own / "wrong.yaml").write_text(
+        "defaults:\n  - base\n  - model: nope\n  - speculation: ngramm\n  - mine: x\n"
+        "  - optional extra: nope2\n  - override serving: publik\n  - _self_\n"
+    )
+    found = problems(str(own / "wrong.yaml"))
+    assert [(one.place and one.place.line, one.message) for one in found] == [
+        (3, "'model' has no option 'nope'"),
+        (4, "'speculation' has no option 'ngramm'"),
+        (5, "unknown group 'mine'"),
+        (7, "'serving' has no option 'publik'"),
+    ]
+    assert "did you mean `ngram`" in str(found[1].help)
 
 
 def test_every_problem_is_said_at_once(tmp_path: Path) -> None:

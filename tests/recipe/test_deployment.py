@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from speclaunch.recipe import deployment, schema
+from speclaunch.recipe import deployment, launch_schema, schema
 from speclaunch.recipe.compose import compose, recipe_names
 from speclaunch.recipe.deployment import key_paths, plain_deployment
 
@@ -18,15 +18,19 @@ RECORDS = {
     deployment.PlainDeployment: schema.Deployment,
     deployment.PlainEngine: schema.Engine,
     deployment.PlainHardware: schema.HardwareSection,
-    deployment.PlainLaunch: schema.Launch,
-    deployment.PlainLog: schema.EngineLog,
-    deployment.PlainVerification: schema.VerificationSection,
-    deployment.PlainWatchdog: schema.WatchdogSection,
-    deployment.PlainRestart: schema.Restart,
+    deployment.PlainLaunch: launch_schema.Launch,
+    deployment.PlainLog: launch_schema.EngineLog,
+    deployment.PlainVerification: launch_schema.VerificationSection,
+    deployment.PlainWatchdog: launch_schema.WatchdogSection,
+    deployment.PlainRestart: launch_schema.Restart,
+    deployment.PlainAgreement: launch_schema.Agreement,
     deployment.PlainRecovery: schema.Recovery,
     deployment.PlainFloors: schema.Floors,
     deployment.PlainLimits: schema.RecoveryLimits,
     deployment.PlainObjective: schema.Objective,
+    deployment.PlainRole: schema.RoleSection,
+    deployment.PlainRouter: schema.RouterSection,
+    deployment.PlainDeploy: schema.DeploySection,
 }
 VALUES = (
     None, True, False, 0, 1, -1, 2, 63, 64, 100, 101, 4096, 4097, 10**20, 0.0, 0.1, 0.98, 1.0, 1.5, -0.5, 1e300, float("inf"),
@@ -35,7 +39,10 @@ VALUES = (
     "0.5.9rc1", ">0.5,", "5.", [], ["mem_fraction_static"], ["mem_fraction_static", "mem_fraction_static"], ["x"], [1], (), {},
     {"a": 1}, {"A_B": "x", "C": None, "D": True, "E": 1.5}, {"1A": "x"}, {"A": "x\0"}, {"A": [1]}, {1: 2},
     {"x": [1, {"y": 2}], "z": {"q": None}}, {"x": {1: 2}}, {"x": (1,)}, {"policy": "never"}, {"keep": 5},
-    {"max_mb": 5}, {"enabled": False}, {"name": "cpu"}, {"mem_fraction_static": 0.99}, {"mem_fraction_static": 0.1},
+    {"max_mb": 5}, {"server": 2, "x": 1}, {"server": 0}, {"a": True}, {"enabled": False}, {"name": "cpu"}, {"a-1": {"replicas": 2}}, {"a_b": None},
+    {"prefill": None, "decode": {"args": {"tp_size": 2}, "hardware": {"name": "h100:8"}, "engine": None}}, {"router": {}},
+    {"prefill": {"args": [1]}}, {"prefill": {"hardware": 1}}, {"prefill": {"nothing": 1}}, {"prefill": {"replicas": 0}},
+    {"port": 0}, {"port": "9"}, {"args": {"policy": "cache_aware"}}, "lmsysorg/sglang:v0.5.23", "-x", "a b", {"mem_fraction_static": 0.99}, {"mem_fraction_static": 0.1},
 )  # fmt: skip
 
 
@@ -47,7 +54,13 @@ def told(value: Any) -> Any:
         return {
             name: told(getattr(value, name)) for name in sorted(one.name for one in fields(value))
         }
+    if isinstance(value, dict) and any(is_section(one) for one in value.values()):
+        return {name: told(one) for name, one in sorted(value.items())}
     return f"{type(value).__name__} {value!r}"
+
+
+def is_section(value: Any) -> bool:
+    return isinstance(value, BaseModel) or hasattr(type(value), "__dataclass_fields__")
 
 
 def same(values: dict[str, Any]) -> bool:

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speclaunch.errors import InputError, Place
-from speclaunch.recipe.source import MAX_FILE_BYTES, Provenance, _deepest, read_positions
+from speclaunch.recipe.source import (
+    MAX_FILE_BYTES,
+    Provenance,
+    _deepest,
+    read_positions,
+    read_source,
+)
 
 
 def write(path: Path, text: str | bytes) -> Path:
@@ -125,3 +131,38 @@ def test_nothing_is_deeper_than_it_looks(parts: list[str]) -> None:
 )
 def test_blocks_are_as_deep_as_their_margins_say(text: str) -> None:
     assert 1 < _depth(text) <= _deepest(text)
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\x85"])
+def test_lines_are_those_of_an_editor(tmp_path: Path, end: str) -> None:
+    """YAML ends a line where an editor does not."""
+    path = write(tmp_path / "a.yaml", f"a: 1 # x{end}b: 2\r\nc: 3\n".encode())
+    places = read_positions(path)
+    found = {key: (places[key,].line, places[key,].column) for key in "abc"}
+    assert found == {"a": (1, 1), "b": (1, 10), "c": (2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("args: {tp_size: %s}", 1),
+        ("# @package _global_\nargs:\n  sizes: [1, -%s]", 3),
+        ("a: &a {n: 1}\nb: {<<: *a, c: !!int %s}", 2),
+        ("n: 0x%s", 1),
+    ],
+)
+def test_a_number_that_python_does_not_read_has_its_place(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(text % ("9" * 5000))
+    with pytest.raises(InputError, match="a number of more than 1000 digits") as caught:
+        read_source(path)
+    (problem,) = caught.value.problems
+    assert problem.place is not None and problem.place.line == line
+
+
+def test_a_text_may_have_as_many_digits_as_it_likes(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(f"key: '{'9' * 5000}'\nother: {'9' * 900}\n")
+    assert read_source(path).values == {"key": "9" * 5000, "other": int("9" * 900)}

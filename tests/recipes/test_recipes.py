@@ -16,9 +16,14 @@ from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.engine.renames import other_names
+from speclaunch.lint.collect import collect
+from speclaunch.lint.run import Options, lint
 from speclaunch.recipe.compose import compose, recipe_names
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.resources import conf_dir, recipes_dir
+from speclaunch.rules.examine import Lookup
+from speclaunch.rules.finding import Severity
+from speclaunch.rules.registry import all_rules
 
 RECIPES = sorted(recipe_names())
 
@@ -230,6 +235,41 @@ CPU = {
 }
 
 
+# Recipes for more than one server or host.
+SEVERAL: dict[str, tuple[dict[str, dict[str, Any]], str, str]] = {
+    "pd_mtp_deepseek_v3": (
+        {
+            role: {
+                **PUBLIC,
+                "model_path": "deepseek-ai/DeepSeek-V3",
+                "tp_size": 8,
+                "trust_remote_code": True,
+                **tree("EAGLE", 3, 1, 4),
+                "page_size": 64,
+                "max_running_requests": requests,
+                "disaggregation_mode": role,
+            }
+            for role, requests in (("prefill", 64), ("decode", 128))
+        },
+        ">=0.5.10",
+        "h200:8",
+    ),
+    "multinode_mtp_glm46": (
+        {
+            "None": {
+                **PUBLIC,
+                "model_path": "zai-org/GLM-4.6",
+                "tp_size": 16,
+                "nnodes": 2,
+                **tree("EAGLE", 3, 1, 4),
+            }
+        },
+        ">=0.4.10",
+        "h100:8",
+    ),
+}
+
+
 def header(name: str) -> list[str]:
     """The comment that a recipe begins with, line by line."""
     lines = (recipes_dir() / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
@@ -273,7 +313,7 @@ def composed_files() -> frozenset[Path]:
 
 
 def test_every_documented_configuration_has_its_recipe() -> None:
-    assert set(RECIPES) == set(DOCUMENTED) | set(CPU)
+    assert set(RECIPES) == set(DOCUMENTED) | set(CPU) | set(SEVERAL)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -288,7 +328,8 @@ def test_composes_and_validates_under_its_own_name(name: str) -> None:
 def test_header_says_what_it_needs_and_how_to_run_it(name: str) -> None:
     assert labelled(name, "Needs")
     assert labelled(name, "Source")
-    assert labelled(name, "Run") == f"speclaunch recipe={name}"
+    run = labelled(name, "Run")
+    assert run == f"speclaunch recipe={name}" or (name in SEVERAL and f"recipe={name} " in run)
     # A first sentence that is more than the name, before the labels.
     assert len(header(name)[0]) > 30
     assert not header(name)[0].startswith(("# Needs", "# Run"))
@@ -297,7 +338,7 @@ def test_header_says_what_it_needs_and_how_to_run_it(name: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", RECIPES)
 def test_override_of_the_header_changes_the_deployment(name: str) -> None:
-    words = shlex.split(labelled(name, "Override"))
+    words = shlex.split(labelled(name, "Override").replace("--role decode ", ""))
     assert words[:2] == ["speclaunch", f"recipe={name}"]
     assert words[2:], "no override to try"
     assert load(name, words[2:]).deployment != loaded(name).deployment
@@ -320,6 +361,27 @@ def test_values_are_the_documented_ones(name: str) -> None:
     assert deployment.engine.env == env
     assert deployment.engine.python is None
     assert deployment.hardware.name == "auto"
+
+
+@pytest.mark.parametrize("name", sorted(SEVERAL))
+def test_values_of_recipes_for_several_servers(name: str) -> None:
+    roles, version, hardware = SEVERAL[name]
+    recipe = loaded(name)
+    assert {str(one.role): one.deployment.args for one in recipe.roles} == roles
+    assert recipe.deployment.engine.version == version
+    assert {one.deployment.hardware.name for one in recipe.roles} == {hardware}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", sorted(SEVERAL))
+def test_recipes_for_several_servers_have_no_finding_in_any_release(name: str) -> None:
+    rules, lookup = all_rules(), Lookup()
+    for version in loaded(name).deployment.engine.specifier.filter(held_versions()):
+        found = lint(
+            collect([str(recipes_dir() / f"{name}.yaml")]), Options(lookup, rules, (version,))
+        )
+        said = [one for file in found.files for one in file.findings]
+        assert not [one for one in said if one.severity is not Severity.INFO], version
 
 
 @pytest.mark.parametrize("name", sorted(CPU))

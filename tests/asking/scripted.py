@@ -1,0 +1,89 @@
+"""A judge that says what a test tells it to, and remembers what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from speclaunch.asking.asker import Asker
+from speclaunch.asking.mode import Ask
+from speclaunch.asking.verdicts import Verdicts
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.facts.declared_gpus import declare
+from speclaunch.judge.interface import Answer, Question
+from speclaunch.plan.plan import Plan
+from speclaunch.plan.request import from_words
+from speclaunch.plan.resolve import resolve
+from speclaunch.resources import models_dir
+from speclaunch.rules.examine import Lookup
+
+RELEASE = "0.5.23"
+MODEL = "Qwen/Qwen3-8B"
+"""In the index, with the whole of its config.json."""
+RESOLVED = {"page_size": 1, "tp_size": 2}
+
+
+def accepts(question: Question) -> Answer:
+    return Answer(True, RELEASE, "", "", "", RESOLVED)
+
+
+def refuses(
+    *needed: str, why: str = "these do not go together", place: str = "srt/server_args.py:42"
+) -> Callable[[Question], Answer]:
+    """Refuses a command that has all of these words (or variables)."""
+
+    def answer(question: Question) -> Answer:
+        has = {*question.words, *(name for name, _ in question.env)}
+        if has >= set(needed):
+            return Answer(False, RELEASE, why, "ValueError", place, {}, "assert not both")
+        return accepts(question)
+
+    return answer
+
+
+class ScriptedJudge:
+    """Answers by a function."""
+
+    release = RELEASE
+    python = Path("/opt/engine/bin/python")
+
+    def __init__(self, script: Callable[[Question], Answer] = accepts, digest: str = "d") -> None:
+        self.digest = digest
+        self.batches: list[list[Question]] = []
+        self._script = script
+
+    def ask(self, questions: Sequence[Question], *, seconds: float) -> list[Answer]:
+        assert seconds > 0
+        self.batches.append(list(questions))
+        return [self._script(one) for one in questions]
+
+    @property
+    def asked(self) -> list[Question]:
+        return [one for batch in self.batches for one in batch]
+
+
+def asker(judge: ScriptedJudge, folder: Path | None = None, mode: Ask = Ask.ALWAYS) -> Asker:
+    kept = None if folder is None else Verdicts(folder)
+    return Asker(mode, kept, lambda version, python: judge if python is None else None)
+
+
+def plan_of(
+    *words: str, env: dict[str, str] | None = None, hardware: str | None = "h200:8"
+) -> Plan:
+    request = from_words(("--model-path", MODEL, *words), env or {}, load_catalogue(RELEASE))
+    lookup = Lookup(hardware=None if hardware is None else declare(hardware))
+    assert models_dir().is_dir()
+    return resolve(request, lookup.facts(request))
+
+
+def at_hand(monkeypatch: Any, judge: ScriptedJudge | None) -> None:
+    """Put a judge in the place of all that is on this machine."""
+    from speclaunch.judge import find
+
+    def found(version: str | None, python: Path | None) -> ScriptedJudge | None:
+        fits = judge is not None and version in (None, judge.release)
+        return judge if fits and python in (None, ScriptedJudge.python) else None
+
+    monkeypatch.setattr(find, "find_judge", found)
+    monkeypatch.setattr(find, "all_judges", lambda: [] if judge is None else [judge])

@@ -1,0 +1,162 @@
+"""The rules' own cases, written in every form: the fix of each is applied, and the rule is content.
+
+The judge is the rule itself, asked about the fixed text; what else changed is counted here again,
+from what the readers make of both texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from speclaunch.engine.catalogue import load
+from speclaunch.engine.command import spell
+from speclaunch.errors import InputError
+from speclaunch.fix.fixed_text import composed, fixed_commands, fixed_recipe
+from speclaunch.fix.yaml_edits import NotFixableError
+from speclaunch.importer.files import read_text
+from speclaunch.importer.recipe_name import recipe_name
+from speclaunch.plan.request import Request, from_invocation, from_recipe
+from speclaunch.plan.resolve import resolve
+from speclaunch.recipe.load import validate
+from speclaunch.rules.finding import Finding
+from speclaunch.rules.registry import by_code
+from speclaunch.rules.runner import judge
+from tests.fixing import forms
+from tests.rules.harness import CASES, Case, load_cases
+
+ALL = [
+    case
+    for path in sorted(CASES.glob("*.yaml"))
+    for case in load_cases(path)
+    if case.fails
+    and not case.together
+    and case.text is None
+    and case.slime is None
+    and case.argv is None
+]
+
+
+def findings(case: Case, request: Request) -> list[Finding]:
+    rule = by_code(case.code)
+    assert rule is not None
+    found = judge(resolve(request, case.facts), [rule]).findings
+    return [one for one in found if one.fix is not None and (one.fix.set or one.fix.env)]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A case written in one form."""
+
+    name: str
+    text: str
+    group: str | None = None
+
+    def request(self, case: Case, text: str, folder: Path) -> Request:
+        catalogue = load(case.engine)
+        if self.name.startswith("recipe"):
+            recipe = validate(composed(text, self.name, folder / self.name, (folder,)))
+            spelling = spell(recipe.deployment.args, recipe.deployment.engine.env, catalogue)
+            return from_recipe(recipe, spelling, catalogue)
+        (invocation,) = read_text(text, self.name).invocations
+        return from_invocation(invocation, invocation.name or recipe_name(self.name), catalogue)
+
+    def fixed(self, case: Case, finding: Finding, folder: Path) -> str:
+        assert finding.fix is not None
+        catalogue = load(case.engine)
+        if self.name.startswith("recipe"):
+            path = folder / self.name
+            return fixed_recipe(self.text, self.name, path, finding.fix, catalogue, (folder,))
+        return fixed_commands(
+            self.text, self.name, None, finding.deployments, finding.fix, catalogue
+        )
+
+
+def written(case: Case) -> Iterator[Form]:
+    catalogue = load(case.engine)
+    spelled = spell(case.args, case.env, catalogue)
+    words = [word for one in spelled.arguments for word in one.tokens]
+    if not spelled.problems:
+        for name, form in forms.COMMANDS.items():
+            yield Form(name, form(words, case.env))
+        if not case.env:
+            args = {}
+            for one in spelled.arguments:
+                flag = one.flag.removeprefix("--")
+                args[flag] = case.args[one.given]
+            yield Form("config.yaml", forms.config(args))
+    yield Form("recipe.yaml", forms.recipe(case.args, case.env, case.engine))
+    text, group = forms.recipe_of_groups(case.args, case.env, case.engine)
+    yield Form("recipe-groups.yaml", text, group)
+
+
+LEFT = {
+    (code, "config.yaml"): "a --config file sets no environment variables"
+    for code in ("SPL271", "SPL709")
+}
+"""Rules whose fix cannot be applied in a form, and why."""
+
+
+def campaign(case: Case, folder: Path) -> Iterator[tuple[str, str]]:
+    """What is left: the form, and why."""
+    for form in written(case):
+        if form.group is not None:
+            (folder / "model").mkdir(exist_ok=True)
+            (folder / "model" / "m.yaml").write_text(form.group)
+        (folder / form.name).write_text(form.text)
+        try:
+            request = form.request(case, form.text, folder)
+        except (InputError, ValueError) as error:
+            yield form.name, f"UNREAD {error}"
+            continue
+        for finding in findings(case, request):
+            assert finding.fix is not None
+            try:
+                after = form.fixed(case, finding, folder)
+            except NotFixableError as error:
+                yield form.name, str(error)
+                continue
+            left = findings(case, form.request(case, after, folder))
+            if finding.message in [one.message for one in left]:
+                yield form.name, f"STAYS {finding.message}"
+
+
+def check(case: Case, folder: Path) -> None:
+    wrong = [
+        (form, why) for form, why in campaign(case, folder) if LEFT.get((case.code, form)) != why
+    ]
+    assert not wrong
+
+
+def names(case: Case) -> str:
+    return f"{case.code}-{case.name}"
+
+
+@pytest.mark.parametrize("case", ALL[::60], ids=names)
+def test_its_fix_in_every_form(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", ALL, ids=names)
+def test_the_fix_of_every_case_in_every_form(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+def test_the_cases_have_fixes(tmp_path: Path) -> None:
+    """So that the tests above ask something."""
+    codes = set()
+    for case in ALL:
+        form = next(written(case))
+        if any(findings(case, form.request(case, form.text, tmp_path))):
+            codes.add(case.code)
+        if len(codes) >= MANY:
+            return
+    raise AssertionError(sorted(codes))
+
+
+MANY = 60
+"""Rules that are asked in a form of a script at least."""

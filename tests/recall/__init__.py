@@ -1,0 +1,1 @@
+"""Random command lines, judged by released engines: what speclaunch catches of them."""
