@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# What fails runs once more, alone; what passes only then is named.
+TESTS := $(BIN)/python tools/run_tests.py -q
 RECIPE ?= cpu_ngram
 JOBS ?= auto
 # Tests start many processes, and without bytecode each would compile speclaunch anew.
@@ -29,14 +31,14 @@ run: $(BIN)/.ready ## Launch a recipe (RECIPE=cpu_ngram) on the CPU engine and c
 test: test-fast test-slow test-e2e ## All tests.
 
 test-fast: $(BIN)/.ready ## The inner loop: what is quick and needs no engine (T=tests/plan: only those).
-	$(BIN)/python -m pytest -q -m 'not e2e and not slow and not thorough' -n $(JOBS) $(T)
+	$(TESTS) -m 'not e2e and not slow and not thorough' -n $(JOBS) $(T)
 
 test-slow: $(BIN)/.ready ## Campaigns, whole processes, every release, every condition of every rule turned around.
-	$(BIN)/python -m pytest -q -m '(slow or thorough) and not e2e' -n $(JOBS) $(T)
+	$(TESTS) -m '(slow or thorough) and not e2e' -n $(JOBS) $(T)
 
 test-e2e: $(BIN)/.ready ## The tests on the real engine on the CPU.
 	@$(BIN)/speclaunch engine install cpu
-	$(BIN)/python -m pytest -q -m e2e
+	$(TESTS) -m e2e
 
 lint: $(BIN)/.ready ## ruff and mypy.
 	$(BIN)/ruff check .
