@@ -25,7 +25,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -42,6 +41,7 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from speclaunch.launch.free_port import free_port  # noqa: E402
 from tests.launch import fake_sglang  # noqa: E402
 
 RANK = ROOT / "tools" / "agreement_rank.py"
@@ -168,7 +168,7 @@ class Round:
         engine = fake_sglang.recipe(self.scratch)
         locks = self.scratch / "locks"
         locks.mkdir()
-        meeting, ports = _free_ports(1)[0], _free_ports(count)
+        meeting, ports = free_port(), [free_port() for _ in range(count)]
         self.bands = []
         ranks = []
         for number in range(count):
@@ -199,7 +199,11 @@ class Round:
 
     def _real_ranks(self) -> list[Rank]:
         """The CPU engine as two hosts, with too small a pool: both have to step, or one of them."""
-        meeting, ports, self.bands = _free_ports(1)[0], _free_ports(2), ["small pool"] * 2
+        meeting, ports, self.bands = (
+            free_port(),
+            [free_port() for _ in range(2)],
+            ["small pool"] * 2,
+        )
         installed = Path(os.environ.get("SPECLAUNCH_HOME", Path.home() / ".cache" / "speclaunch"))
         ranks = []
         shared_home = self.scratch / "home"  # the models' paths are alike on all hosts
@@ -405,14 +409,6 @@ class Round:
         words = ["mount", "-t", "tmpfs", "-o", "size=512k", "speclaunch-campaign", str(self.shared)]
         if subprocess.run(words, check=False, capture_output=True).returncode:
             self.done.append("no tmpfs here")
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def rounds(

@@ -40,6 +40,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from speclaunch.launch import guard  # noqa: E402
+from speclaunch.launch.free_port import free_port  # noqa: E402
 from tests.launch import fake_sglang  # noqa: E402
 
 KILL, TERM, INT, STOP = signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP
@@ -191,7 +192,7 @@ class Round:
         return self.problems
 
     def _launch(self) -> Launch:
-        port = _free_port()
+        port = free_port()
         env = {
             **os.environ,
             "SPECLAUNCH_HOME": str(self.directory),
@@ -354,13 +355,6 @@ def _jumping_clock(directory: Path) -> Path:
         "time.time = lambda: real() + random.choice([-1, 0, 1]) * 86400 * random.random()\n"
     )
     return place
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def rounds(

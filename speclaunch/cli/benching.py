@@ -17,7 +17,6 @@ from speclaunch.bench.goodput import bounds
 from speclaunch.bench.keeping import Kept, begin, key_of
 from speclaunch.bench.load import Generators
 from speclaunch.bench.measurement import Measured, Round
-from speclaunch.bench.ports import free_port
 from speclaunch.bench.room import with_room
 from speclaunch.bench.running import RunningSide
 from speclaunch.bench.sides import (
@@ -41,6 +40,7 @@ from speclaunch.cli.formats import CertificateFormat
 from speclaunch.cli.numbers import numbers
 from speclaunch.cli.starts import default_blocks, require_starts
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
+from speclaunch.launch.free_port import free_port
 from speclaunch.record import record
 from speclaunch.report.bench_document import Circumstances, certificate_document
 from speclaunch.report.bench_schedule import show_schedule

@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from speclaunch.bench.engines import Engine, next_log
-from speclaunch.bench.ports import free_port
 from speclaunch.bench.sides import Side
 from speclaunch.errors import LaunchError
 from speclaunch.heartbeat import beating, duration
 from speclaunch.launch.address import Address
 from speclaunch.launch.client import EngineClient, EngineError
+from speclaunch.launch.free_port import free_port
 from speclaunch.proving.answers import Server
 from speclaunch.record import record
 

@@ -18,9 +18,9 @@ from speclaunch.bench.engines import Engine, Order, end_on_signals
 from speclaunch.bench.generator import Generator
 from speclaunch.bench.keeping import begin, key_of
 from speclaunch.bench.measurement import Round
-from speclaunch.bench.ports import free_port
 from speclaunch.bench.sides import Side
 from speclaunch.errors import LaunchError
+from speclaunch.launch.free_port import free_port
 from speclaunch.launch.journal_header import command
 from speclaunch.record import record
 from speclaunch.report.console import err_lines

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 from speclaunch.errors import ExitCode
 from speclaunch.launch.atomic_files import read_json
+from speclaunch.launch.free_port import free_port
 from speclaunch.launch.journal import FILE as JOURNAL
 from speclaunch.sweep.folder import Folder
 from speclaunch.sweep.jobs import Job, Planned, Row, Verdict
@@ -50,7 +50,7 @@ def run_job(path: str, number: int) -> None:
 def _smoke(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool]) -> Row | None:
     """Start, verify, stop; with the settings as they are, so that the row is about them."""
     given = {one.lstrip("+~").partition("=")[0] for one in job.overrides}
-    port = () if "args.port" in given else (f"args.port={_free_port()}",)
+    port = () if "args.port" in given else (f"args.port={free_port()}",)
     words = ["launch", *port, "--smoke", "--fresh", "--max-attempts=1"]
     done = _run(words, job, planned, folder, stopped)
     if done is None:
@@ -176,13 +176,6 @@ def _last_error(log: Path) -> str:
         if errors:
             return errors[-1].removeprefix("error:").strip()
     return "it said nothing"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

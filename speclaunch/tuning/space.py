@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from speclaunch.bench.engines import Order
-from speclaunch.bench.ports import free_port
 from speclaunch.bench.sides import Side
 from speclaunch.errors import InputError, LaunchError, Problem
+from speclaunch.launch.free_port import free_port
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.rules.examine import examine
 from speclaunch.rules.registry import all_rules

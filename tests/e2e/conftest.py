@@ -16,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from speclaunch.bench.ports import free_port
+from speclaunch.launch.free_port import free_port
 
 READY_SECONDS = 240
 

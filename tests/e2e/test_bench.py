@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from speclaunch.bench.keeping import FILE
-from speclaunch.bench.ports import free_port
 from speclaunch.cpu.environment import CpuEngine
+from speclaunch.launch.free_port import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

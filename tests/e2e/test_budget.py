@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from speclaunch.bench.ports import free_port
 from speclaunch.cpu.artifacts import ensure_model
 from speclaunch.cpu.environment import CpuEngine
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.facts.hardware_probe import probe_host
 from speclaunch.facts.read_checkpoint import read_checkpoint
+from speclaunch.launch.free_port import free_port
 from speclaunch.plan.budget import Budget, Fit, MemoryPhase, MemoryUse, Size
 from speclaunch.plan.memory import terms
 from speclaunch.plan.memory.budget import budget

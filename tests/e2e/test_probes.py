@@ -18,9 +18,9 @@ import psutil
 import pytest
 import yaml
 
-from speclaunch.bench.ports import free_port
 from speclaunch.cpu.artifacts import ensure_model
 from speclaunch.cpu.environment import CpuEngine
+from speclaunch.launch.free_port import free_port
 from speclaunch.launch.prepare import prepare
 from speclaunch.recipe.load import load
 

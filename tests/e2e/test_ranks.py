@@ -22,8 +22,8 @@ import httpx
 import psutil
 import pytest
 
-from speclaunch.bench.ports import free_port
 from speclaunch.cpu.environment import CpuEngine
+from speclaunch.launch.free_port import free_port
 
 from .conftest import survivors
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from speclaunch.bench.ports import free_port
+from speclaunch.launch.free_port import free_port
 from tests.e2e.conftest import speclaunch, survivors
 from tests.e2e.test_slurm import engines, generated, serves
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from speclaunch.bench.ports import free_port
 from speclaunch.cpu.environment import CpuEngine
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
+from speclaunch.launch.free_port import free_port
 from speclaunch.recipe.compose import recipe_names
 from speclaunch.recipe.load import load
 

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from speclaunch.bench.ports import free_port
+from speclaunch.launch.free_port import free_port
 
 from .conftest import serving, speclaunch, survivors
 

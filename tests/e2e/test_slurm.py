@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from speclaunch.bench.ports import free_port
+from speclaunch.launch.free_port import free_port
 from tests.e2e.conftest import speclaunch, survivors
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))

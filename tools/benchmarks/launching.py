@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import statistics
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ import psutil
 
 from benchmarks.ground import PYTHON, SPECLAUNCH, Ground
 from benchmarks.rows import Goal, Row
+from speclaunch.launch.free_port import free_port
 from speclaunch.launch.prepare import prepare
 from speclaunch.recipe.load import load
 
@@ -119,19 +119,12 @@ def _end(launch: subprocess.Popen[str]) -> None:
 def _spawned(speclaunch: str) -> float:
     """Seconds until the engine's process exists; it is ended at once."""
     began = time.perf_counter()
-    launch = _launch(speclaunch, _free_port(), output=subprocess.DEVNULL)
+    launch = _launch(speclaunch, free_port(), output=subprocess.DEVNULL)
     try:
         _started(launch)
         return time.perf_counter() - began
     finally:
         _end(launch)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _until_ready(port: int, began: float, alive: Callable[[], bool]) -> float:
@@ -149,7 +142,7 @@ def _until_ready(port: int, began: float, alive: Callable[[], bool]) -> float:
 
 def _by_hand() -> float:
     """Readiness of the engine started directly, with the same command and environment."""
-    port = _free_port()
+    port = free_port()
     prepared = prepare(load(RECIPE, [f"args.port={port}"]))
     with tempfile.TemporaryFile() as log:
         began = time.perf_counter()
@@ -169,7 +162,7 @@ def _by_hand() -> float:
 
 def _through_speclaunch() -> Launched:
     """The same through speclaunch, and what it and its guard have while the engine serves."""
-    port = _free_port()
+    port = free_port()
     began = time.perf_counter()
     launch = _launch(SPECLAUNCH, port, output=subprocess.PIPE)
     try:

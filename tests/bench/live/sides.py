@@ -13,10 +13,10 @@ from speclaunch.bench.engines import Engine, Order
 from speclaunch.bench.gate import Objection, objections
 from speclaunch.bench.generator import Generator
 from speclaunch.bench.measurement import Measured
-from speclaunch.bench.ports import free_port
 from speclaunch.bench.sides import Asked, Side, baseline, candidate
 from speclaunch.bench.workload import workload
 from speclaunch.cli.check_options import lookup
+from speclaunch.launch.free_port import free_port
 from tests.bench.live.proxy import Proxy, Through
 
 Make = Callable[[str], Through]

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from speclaunch.launch.free_port import free_port
 from tests.launch import fake_sglang
 from tools import agreement_campaign as campaign
 
@@ -31,7 +32,7 @@ class Hosts:
         self.shared.mkdir()
         (directory / "locks").mkdir()
         self.recipe = fake_sglang.recipe(directory)
-        self.meeting, *self.ports = campaign._free_ports(3)
+        self.meeting, *self.ports = (free_port() for _ in range(3))
         self.running: list[subprocess.Popen[str]] = []
 
     def launch(

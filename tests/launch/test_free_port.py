@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.bench import ports
 from speclaunch.errors import LaunchError
+from speclaunch.launch import free_port as ports
 
 
 def test_ports_differ_and_lie_below_those_of_outgoing_connections() -> None:
