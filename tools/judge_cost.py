@@ -4,8 +4,13 @@
 
 `count` scripts of commands that the release accepts (tests/conformance) are linted; the same
 commands go, one after the other, through the release's own functions in one process of the same
-interpreter and packages, without fork, walls or answers. Loading is apart from both: of lint what
-one file more than none takes. Kept verdicts and results do not count. Both are repeated in turn.
+interpreter and packages, without fork, walls or answers. Loading is apart from both: of lint counts
+what all files take longer than their first third, both with as many processes as lint takes by
+itself. Kept verdicts and results do not count. All is repeated in turn.
+
+The engine keeps what it read of a model for the life of its process, and a judge's child reads it
+for itself: with `--models each`, the default, every command has models of its own, so that both
+read them; with `one` all have the same, which the bare process reads once.
 """
 
 from __future__ import annotations
@@ -15,10 +20,12 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -73,7 +80,13 @@ def commands(version: str, count: int) -> list[data.Said]:
     return Random("cost").sample(found, min(count, len(found)))  # noqa: S311
 
 
-def bare(one: Kept, lines: list[data.Said], folder: Path) -> float:
+def own_models(words: Sequence[str], folder: Path, number: int) -> tuple[str, ...]:
+    """A command whose models nobody else names."""
+    (folder / f"models-{number}").symlink_to("models")
+    return tuple(re.sub(r"^models/", f"models-{number}/", word) for word in words)
+
+
+def bare(one: Kept, lines: Sequence[Sequence[str]], folder: Path) -> float:
     """Seconds of the engine's own functions for all of them."""
     command = list(map(str, command_of(Path(one.python), light=one.light)))[:-1]
     worker = REPOSITORY / "speclaunch" / "judge"
@@ -81,7 +94,7 @@ def bare(one: Kept, lines: list[data.Said], folder: Path) -> float:
     sites = json.dumps([str(path) for path in one.paths])
     done = subprocess.run(
         [*command, "-c", BARE, str(worker), str(folder), machine, sites],
-        input=json.dumps([said.words for said in lines]),
+        input=json.dumps(lines),
         env=environment_of(one.paths, folder),
         capture_output=True,
         text=True,
@@ -93,7 +106,7 @@ def bare(one: Kept, lines: list[data.Said], folder: Path) -> float:
 
 
 def linted(paths: list[str], version: str, mode: Ask) -> float:
-    """Seconds of `lint` on files; the judge is loaded."""
+    """Seconds of `lint` on files, a judge's loading included."""
     began = time.perf_counter()
     words = LintWords(
         paths=tuple(paths),
@@ -112,30 +125,36 @@ def main() -> int:
     """The command line; exit 1 where it costs more than 1.3 times."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--judge", required=True)
-    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--count", type=int, default=360)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--models", choices=("each", "one"), default="each")
     args = parser.parse_args()
     (one,) = [found for found in kept() if found.name == args.judge]
-    lines = commands(one.release, args.count)
+    lines = [said.words for said in commands(one.release, args.count)]
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         write(folder / "models")
         os.chdir(folder)
+        if args.models == "each":
+            lines = [own_models(words, folder, number) for number, words in enumerate(lines)]
         paths = []
-        for number, said in enumerate(lines):
+        for number, words in enumerate(lines):
             path = folder / f"{number}.sh"
-            path.write_text(f"python3 -m sglang.launch_server {' '.join(said.words)}\n")
+            path.write_text(f"python3 -m sglang.launch_server {' '.join(words)}\n")
             paths.append(path.name)
-        linted(paths[:1], one.release, Ask.ALWAYS)  # loads it
+        few = len(lines) // 3
+        rest = lines[few:]
+        each = 1000 / len(rest)
         ratios = []
         for _ in range(args.rounds):
-            alone = bare(one, lines, folder)
-            with_it = linted(paths, one.release, Ask.ALWAYS)
-            without = linted(paths, one.release, Ask.NEVER)
+            alone = bare(one, rest, folder)
+            with_it, without = (
+                linted(paths, one.release, mode) - linted(paths[:few], one.release, mode)
+                for mode in (Ask.ALWAYS, Ask.NEVER)
+            )
             ratios.append(with_it / alone)
-            each = 1000 / len(lines)
             print(
-                f"{len(lines)} files: bare {alone * each:.1f} ms, lint --ask always"
+                f"{len(rest)} files: bare {alone * each:.1f} ms, lint --ask always"
                 f" {with_it * each:.1f} ms, --ask never {without * each:.1f} ms: {ratios[-1]:.2f}"
             )
         for judge in all_judges():

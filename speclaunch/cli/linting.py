@@ -183,10 +183,11 @@ def _files(asked: LintWords) -> Files:
         configuration.of,
         options,
         kept,
-        asked.jobs if asker is None else 1,  # each would load an engine
+        asked.jobs,
         installed,
         left_out,
         asked.only_deployments,
+        asker is not None,
     )
 
 

@@ -85,7 +85,7 @@ class EngineJudge:
     """The validation of the SGLang of one interpreter.
 
     The worker is loaded by the first question, kept for the next ones, and ended with this
-    process or by `close`.
+    process or by `close`. A fork of the process loads one of its own.
     """
 
     def __init__(
@@ -115,12 +115,15 @@ class EngineJudge:
         self._worker: Worker | None = None
         self._lock = threading.Lock()
         self._folder: Path | None = None
+        self._process = os.getpid()
         self.hello: Mapping[str, Any] = {}
         """What the worker said of its release when it was loaded."""
 
     def ask(self, questions: Sequence[Question], *, seconds: float) -> list[Answer]:
         """An answer for each question, in order; see `Judge`."""
         deadline = time.monotonic() + seconds
+        if self._process != os.getpid():
+            self._leave_to_parent()
         with self._lock:
             failures: list[str] = []
             return [self._answer(question, deadline, failures) for question in questions]
@@ -156,6 +159,11 @@ class EngineJudge:
             return self._unjudged(str(error))
         except OSError as error:
             return self._unjudged(f"the judge cannot be used here: {error}")
+
+    def _leave_to_parent(self) -> None:
+        """In a fork: the worker and the files are the other process's."""
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._worker, self._folder, self._others = None, None, {}
 
     def _may_ask(self, question: Question, deadline: float, failures: list[str]) -> None:
         variables = sum(len(name) + len(value) for name, value in question.env)
@@ -257,6 +265,8 @@ class EngineJudge:
             "scratch": str(folder),
             "files": self._compiling,
             "sites": [] if self._compiling else [str(path) for path in self.paths],
+            # in case this process is killed; the kernel tells of the end of a thread
+            "ends_with": os.getpid() if _is_main_thread() else None,
         }
         try:
             seconds = min(LOADING_S, deadline - time.monotonic())
@@ -271,6 +281,8 @@ class EngineJudge:
 
     def close(self) -> None:
         """End the worker and remove its files; the next question starts another."""
+        if self._process != os.getpid():
+            self._leave_to_parent()
         for other in self._others.values():
             other.close()
         self._others = {}
@@ -281,6 +293,10 @@ class EngineJudge:
         if folder is not None:
             with contextlib.suppress(OSError):
                 shutil.rmtree(folder)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _is_own(name: str) -> bool:

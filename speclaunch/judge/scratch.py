@@ -56,6 +56,9 @@ def place(question: Question, scratch: Path) -> Iterator[Placed]:
     and the id can be the folder's path, the command stays as it is; else the path takes the id's
     place in the words, and back in what the engine says.
     """
+    if question.folder is not None and not question.configs:
+        yield Placed(list(question.words), _own_env(question), question.folder, {})
+        return
     own = Path(tempfile.mkdtemp(dir=scratch))
     try:
         folder = question.folder or own
@@ -72,14 +75,17 @@ def place(question: Question, scratch: Path) -> Iterator[Placed]:
                 ids[str(model)] = name
         paths = {name: path for path, name in ids.items()}
         words = [_with_path(word, paths) for word in question.words]
-        env = {
-            name: value
-            for name, value in question.env
-            if name not in _RESERVED and not name.startswith(_RESERVED_BEGIN)
-        }
-        yield Placed(words, env, folder, ids)
+        yield Placed(words, _own_env(question), folder, ids)
     finally:
         shutil.rmtree(own, ignore_errors=True)
+
+
+def _own_env(question: Question) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in question.env
+        if name not in _RESERVED and not name.startswith(_RESERVED_BEGIN)
+    }
 
 
 def _with_path(word: str, paths: dict[str, str]) -> str:

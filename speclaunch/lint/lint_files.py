@@ -34,6 +34,8 @@ _FIRST = 16
 """Files that are checked before processes are made: what they import and read, all have."""
 _FILES_A_PROCESS = 150
 """Fewer take longer in a process of their own than in this one."""
+_ASKING_FILES_A_PROCESS = 40
+"""The same where each process loads an engine to ask, which takes as long as so many answers."""
 _MOST_PROCESSES = 8
 _CREDENTIAL = lazy(r"://[^/\s\"]*@")
 
@@ -68,6 +70,8 @@ class Files:
     left_out: Callable[[], LeftOut] | None = None
     only_deployments: bool = False
     """Leave out named files, too, in which nothing is."""
+    asks_engines: bool = False
+    """Whether checking a file may ask an engine, by a worker that each process has for itself."""
 
     def outcomes(self) -> Iterator[Outcome]:
         """What is known of each, in their order."""
@@ -178,8 +182,9 @@ class Files:
     def _checked(self, files: Sequence[FoundFile]) -> Generator[Outcome, None, None]:
         if not all(self.settings(file.path).versions for file in files):
             self.installed()
-        processes = self.processes(len(files), first=_FIRST)
-        first = files if processes == 1 else files[:_FIRST]
+        alone = 0 if self.asks_engines else _FIRST  # else this process would load an engine first
+        processes = self.processes(len(files), first=alone)
+        first = files if processes == 1 else files[:alone]
         for file in first:
             yield self._check(file)
         rest = files[len(first) :]
@@ -190,15 +195,17 @@ class Files:
                 value = None if answer is None else json.loads(answer)
                 yield self._check(file) if value is None else _outcome(file, value)
 
-    def processes(self, files: int, each: int = _FILES_A_PROCESS, first: int = 0) -> int:
+    def processes(self, files: int, each: int | None = None, first: int = 0) -> int:
         """How many processes share so many files, of which one should have `each` to pay; the
         `first` ones are nobody else's."""
+        if self.asks_engines:
+            each = _ASKING_FILES_A_PROCESS
         if sys.platform != "linux":
             return 1
         if self.jobs is not None:
             return min(self.jobs, max(1, files - first))
         at_hand = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
-        return max(1, min(at_hand, files // each))
+        return max(1, min(at_hand, files // (each or _FILES_A_PROCESS)))
 
     def _answer(self, file: FoundFile) -> bytes:
         """What another process says of a file; `null` where it has to be compared with others."""

@@ -48,6 +48,19 @@ def test_what_no_rule_tells_is_told_at_its_arguments(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
+def test_several_processes_ask_an_engine_each(tmp_path: Path) -> None:
+    for number in range(6):
+        text = SCRIPT if number % 3 else SCRIPT.replace("--enable-response-store", "")
+        (tmp_path / f"serve{number}.sh").write_text(text.replace("$PORT", f"{30000 + number}"))
+    asked = ("--ask", "always", "--no-cache", "--engine", "0.5.23", "--hardware", "h200:2")
+    one, two = (
+        speclaunch("lint", str(tmp_path), *asked, "--jobs", jobs, timeout=SECONDS)
+        for jobs in ("1", "2")
+    )
+    assert one.stdout.count("error[SPL090]") == 4, one.stderr
+    assert (two.stdout, two.returncode) == (one.stdout, 1), two.stderr
+
+
 def test_values_of_a_plan_are_the_engines_own() -> None:
     words = ("plan", "cpu_ngram", "--output-format", "json")
     before = json.loads(speclaunch(*words, "--ask", "never").stdout)

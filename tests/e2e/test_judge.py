@@ -164,7 +164,15 @@ def stored(count: int) -> list[Question]:
     ]
 
 
-def test_a_judge_without_torch_says_what_one_with_torch_says(judge: EngineJudge) -> None:
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judges of these tests alone: those of who runs them have the same names."""
+    monkeypatch.setenv("SPECLAUNCH_HOME", str(tmp_path / "home"))
+
+
+def test_a_judge_without_torch_says_what_one_with_torch_says(
+    judge: EngineJudge, home: None
+) -> None:
     made = add("0.5.23")
     try:
         assert made.light and made.size < 64 << 20
@@ -213,7 +221,7 @@ def test_what_a_release_reads_at_import_counts(judge: EngineJudge) -> None:
 
 
 @pytest.fixture
-def fork(cpu_engine: CpuEngine, tmp_path: Path) -> Iterator[Path]:
+def fork(cpu_engine: CpuEngine, home: None, tmp_path: Path) -> Iterator[Path]:
     """A copy of the release with an added argument, an added choice, an added refusal."""
     (installed,) = site_packages(cpu_engine.venv)
     copy = tmp_path / "checkout" / "sglang"

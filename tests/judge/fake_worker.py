@@ -63,6 +63,7 @@ def main() -> None:
         elif act == "echo":
             values = {"words": rest, "cwd": question["cwd"], "env": question["env"]}
             values["early"] = os.environ.get("SGLANG_EARLY")
+            values["pid"] = os.getpid()
             say(json.dumps({"verdict": "accepted", "values": values}))
 
 

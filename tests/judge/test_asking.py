@@ -17,6 +17,7 @@ from speclaunch.judge.asking import EngineJudge
 from speclaunch.judge.interface import Question
 from speclaunch.judge.scratch import place
 from speclaunch.judge.secret_values import Blot
+from speclaunch.lint.workers import spread
 
 FAKE = Path(__file__).with_name("fake_worker.py")
 
@@ -59,6 +60,19 @@ def test_a_worker_that_fails_fails_one_question_alone(
     assert first.accepted is last.accepted is True
     assert failed.accepted is None
     assert told in failed.why
+
+
+def test_a_fork_has_a_worker_of_its_own(judge: EngineJudge) -> None:
+    def asked(_: int = 0) -> bytes:
+        (said,) = judge.ask([question("echo")], seconds=100)
+        return str(said.resolved.get("pid")).encode()
+
+    own = asked()
+    with spread(range(6), asked, 2) as answers:
+        first, second, *rest = answers
+    assert len({own, first, second}) == 3
+    assert rest == [first, second] * 2
+    assert asked() == own
 
 
 def test_an_answer_too_many_is_not_the_next_questions(judge: EngineJudge) -> None:

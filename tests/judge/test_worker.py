@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -192,3 +193,51 @@ def test_a_config_that_the_library_refuses_is_at_hand() -> None:
 
     assert without_model(raised("HfHubHTTPError"))
     assert not without_model(raised("StrictDataclassFieldValidationError"))
+
+
+ASKS = """
+import json, os, subprocess, sys, time
+worker = subprocess.Popen(
+    [sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE, start_new_session=True
+)
+setting = {"scratch": sys.argv[2], "ends_with": os.getpid()}
+worker.stdin.write(json.dumps(setting).encode() + b"\\n")
+worker.stdin.flush()
+print(worker.pid, flush=True)
+time.sleep(600)
+"""
+LOADS = """
+import time
+from pathlib import Path
+from speclaunch.judge.worker import serve
+
+def loads(lines, out, setting):
+    Path(setting["scratch"], "loading").touch()
+    while True:  # as imports do, that try something else
+        try:
+            time.sleep(600)
+        except BaseException:
+            pass
+
+serve.serve = loads
+serve.main()
+"""
+
+
+def test_a_worker_and_its_files_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    asking = subprocess.Popen(
+        [sys.executable, "-c", ASKS, LOADS, str(scratch)], stdout=subprocess.PIPE, text=True
+    )
+    with asking:
+        assert asking.stdout is not None
+        worker = Path(f"/proc/{int(asking.stdout.readline())}")
+        until = time.monotonic() + 30
+        while not (scratch / "loading").exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        assert (scratch / "loading").exists() and worker.exists()
+        asking.kill()
+    while (scratch.exists() or worker.exists()) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not scratch.exists() and not worker.exists()

@@ -107,11 +107,13 @@ def test_an_interrupt_ends_all(place: Place) -> None:
 
 
 def test_few_files_are_checked_in_one_process() -> None:
-    def processes(files: int, jobs: int | None = None) -> int:
-        lint = lint_files.Files((), b"", (), lambda: None, jobs=jobs)  # type: ignore[arg-type,return-value]
+    def processes(files: int, jobs: int | None = None, *, asks: bool = False) -> int:
+        lint = lint_files.Files((), b"", (), lambda: None, jobs=jobs, asks_engines=asks)  # type: ignore[arg-type,return-value]
         return lint.processes(files, first=lint_files._FIRST)
 
     assert [processes(files) for files in (0, 1, 10, 149, 299)] == [1] * 5
     assert processes(10_000) <= min(8, len(os.sched_getaffinity(0)))
     assert processes(10, 4) == 1
     assert processes(100, 4) == 4
+    assert processes(79, asks=True) == 1
+    assert processes(80, asks=True) == min(2, len(os.sched_getaffinity(0)))

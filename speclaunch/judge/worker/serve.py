@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
 from .compiled import use
-from .guards import Guard, limit, refuse_remote_code, without_network
+from .guards import Guard, end_with, limit, refuse_remote_code, without_network
 from .pretend import import_all, places, prepare, pretend
 from .stubs import FINDER
 from .verdict import refusal, verdict
@@ -29,7 +30,7 @@ GUARD = Guard()
 
 
 def main() -> None:
-    """Import the release, warm it up, and answer until standard input ends."""
+    """Answer until standard input ends."""
     # What packages print goes to standard error; the answers have a way of their own.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -37,6 +38,23 @@ def main() -> None:
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     setting = json.loads(lines.readline())
+
+    def leave(*_: object) -> None:
+        """Also for who asked and was killed. No exception: what is imported catches any."""
+        shutil.rmtree(setting["scratch"], ignore_errors=True)
+        os._exit(1)
+
+    if setting.get("ends_with"):
+        signal.signal(signal.SIGTERM, leave)
+        end_with(setting["ends_with"], signal.SIGTERM)
+    try:
+        serve(lines, out, setting)
+    finally:
+        shutil.rmtree(setting["scratch"], ignore_errors=True)
+
+
+def serve(lines: TextIO, out: TextIO, setting: dict[str, Any]) -> None:
+    """Import the release, warm it up, and answer."""
     apart = without_network() if setting.get("apart", True) else False
     GUARD.install()
     for site in setting.get("sites", ()):
@@ -114,10 +132,12 @@ class Child:
         self._status: int | None = None
         asked, self._asks = os.pipe()
         self._read, said = os.pipe()
+        parent = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
             status = 1
             try:
+                end_with(parent, signal.SIGKILL)
                 os.close(self._asks)
                 os.close(self._read)
                 serve_one(asked, said, setting)
