@@ -52,7 +52,8 @@ def test_several_processes_ask_an_engine_each(tmp_path: Path) -> None:
     for number in range(6):
         text = SCRIPT if number % 3 else SCRIPT.replace("--enable-response-store", "")
         (tmp_path / f"serve{number}.sh").write_text(text.replace("$PORT", f"{30000 + number}"))
-    asked = ("--ask", "always", "--no-cache", "--engine", "0.5.23", "--hardware", "h200:2")
+    asked = ["--ask", "always", "--no-cache", "--engine", "0.5.23", "--hardware", "h200:2"]
+    asked += ["--select", "SPL090"]  # the rules explain it, too
     one, two = (
         speclaunch("lint", str(tmp_path), *asked, "--jobs", jobs, timeout=SECONDS)
         for jobs in ("1", "2")
