@@ -14,6 +14,7 @@ RESULTS: dict[str, list[dict[str, Any]]] = json.loads(
     Path(__file__).with_name("campaign.json").read_text()
 )
 AA, DELAYS, NGRAM = RESULTS["aa"], RESULTS["delays"], RESULTS["ngram"]
+FORCED = RESULTS["forced"]
 
 
 def test_a_deployment_against_itself_is_seldom_claimed_to_differ() -> None:
@@ -28,6 +29,12 @@ def test_no_good_run_is_refused() -> None:
 def test_known_delays_are_in_the_intervals() -> None:
     assert len(DELAYS) == 20
     assert sum(one["held"] for one in DELAYS) >= 17
+
+
+def test_an_acceptance_length_of_1_never_pays() -> None:
+    assert len(FORCED) == 10
+    for one in FORCED:
+        assert not one["objections"] and one["claim"] == Claim.DOES_NOT_PAY
 
 
 def test_ngram_pays_as_a_clock_of_our_own_says() -> None:
