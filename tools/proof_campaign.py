@@ -55,8 +55,8 @@ FORCED = "SGLANG_SIMULATE_ACC_LEN"
 LEAST_REQUESTS = 1000
 LOWER = 0.9
 """A broken draft has at most so much of the acceptance length of a good one."""
-_GOOD_LEVELS, _CONTROL_LEVELS = (1, 2, 4), (1, 3)
-_GOOD_PROMPTS, _CONTROL_PROMPTS = 60, 12
+_GOOD_LEVELS, _CONTROL_LEVELS = (1, 2, 3, 4), (1, 3)
+_GOOD_PROMPTS, _CONTROL_PROMPTS = 64, 12
 _TOKENS = 20
 _LEFT_SECONDS = 15.0
 
