@@ -24,7 +24,7 @@ def test_the_stored_campaign_is_as_it_must_be() -> None:
 def test_no_alarm_in_a_thousand_requests_to_good_engines() -> None:
     good = of_kind("good")
     assert {one["recipe"] for one in good} == set(RECIPES)
-    assert all(len(one["concurrencies"]) == 3 for one in good)
+    assert all(len(one["concurrencies"]) == 4 for one in good)
     asked = sum(count(one, "requests") for one in good)
     assert asked >= LEAST_REQUESTS
     assert sum(count(one, "same") + count(one, "tie") for one in good) == asked
