@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 
 def say(text: str) -> None:
@@ -15,11 +17,12 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-ASKED: dict[str, int] = {}
+ASKED: dict[str, Any] = {}
 
 
 def main() -> None:
     ASKED.update(json.loads(sys.stdin.readline()))
+    scratch = ASKED["scratch"]
     if "mute" in sys.argv:
         time.sleep(600)
     early = ["SGLANG_EARLY", "SGLANG_PLUGINS", "SGLANG_CACHE_DIR", "PATH"]
@@ -65,6 +68,7 @@ def main() -> None:
             values["early"] = os.environ.get("SGLANG_EARLY")
             values["pid"] = os.getpid()
             say(json.dumps({"verdict": "accepted", "values": values}))
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 main()

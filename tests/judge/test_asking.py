@@ -62,7 +62,11 @@ def test_a_worker_that_fails_fails_one_question_alone(
     assert told in failed.why
 
 
-def test_a_fork_has_a_worker_of_its_own(judge: EngineJudge) -> None:
+def test_a_fork_has_a_worker_of_its_own(
+    judge: EngineJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
     def asked(_: int = 0) -> bytes:
         (said,) = judge.ask([question("echo")], seconds=100)
         return str(said.resolved.get("pid")).encode()
@@ -73,6 +77,10 @@ def test_a_fork_has_a_worker_of_its_own(judge: EngineJudge) -> None:
     assert len({own, first, second}) == 3
     assert rest == [first, second] * 2
     assert asked() == own
+    until = time.monotonic() + 30
+    while len(list(tmp_path.iterdir())) > 1 and time.monotonic() < until:
+        time.sleep(0.02)  # the workers of the forks end by themselves
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_an_answer_too_many_is_not_the_next_questions(judge: EngineJudge) -> None:
