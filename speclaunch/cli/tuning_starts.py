@@ -89,12 +89,13 @@ def tried(question: Question, memory: KeptStarts) -> tuple[KeptStarts, str]:
                 except LaunchError as error:
                     failed = {**memory.failed, str(step.setting): str(error)}
                     memory = replace(memory, failed=failed)
-                    lines.print(f"   not measured: {error}")
+                    said = [f"   not measured: {error}"]
                 else:
                     memory = replace(memory, starts=(*memory.starts, start))
-                    for told in _lines_of(start):
-                        lines.print(told)
-                memory.write()
+                    said = _lines_of(start)
+                memory.write()  # before it is told: who has read it may interrupt
+                for line in said:
+                    lines.print(line)
         finally:
             work.close()
 

@@ -20,7 +20,7 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
         with os.fdopen(fd, "wb") as file:
             file.write(data)
         temporary.replace(path)
-    except OSError:
+    except BaseException:  # an interrupt, too
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise

@@ -167,13 +167,15 @@ class KeptStarts:
 
 
 def kept(key: str, *, fresh: bool) -> KeptStarts:
-    """What was measured of a question before. Raises InputError."""
+    """What was measured of a question before; `fresh`: it is forgotten. Raises InputError."""
     folder = speclaunch_home() / "tunes" / key
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if fresh:
+            (folder / _FILE).unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(Problem(f"cannot create {folder}: {error.strerror}")) from error
-    document = None if fresh else read_json(folder / _FILE)
+        raise InputError(Problem(f"cannot write to {folder}: {error.strerror}")) from error
+    document = read_json(folder / _FILE)
     if document is None or document.get("version") != _VERSION:
         return KeptStarts(folder / _FILE)
     return KeptStarts(
