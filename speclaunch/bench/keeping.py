@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,8 +11,7 @@ from typing import Any
 from speclaunch.bench.comparison import Schedule
 from speclaunch.bench.kept_names import FILE, directory, kept_files
 from speclaunch.bench.measurement import Request, Round
-from speclaunch.errors import InputError, Problem
-from speclaunch.launch.atomic_files import read_json, write_json
+from speclaunch.launch import kept_work
 from speclaunch.record import record
 
 VERSION = 1
@@ -44,12 +41,7 @@ class Kept:
             "rounds": [_plain(one) for one in rounds],
             "result": dict(result) if result is not None else None,
         }
-        try:
-            write_json(self.directory / FILE, document)
-        except OSError as error:
-            raise InputError(
-                Problem(f"cannot write {self.directory / FILE}: {error.strerror}")
-            ) from error
+        kept_work.write(self.directory / FILE, document)
 
 
 def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
@@ -65,27 +57,15 @@ def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
         "seed": schedule.seed,
         "generator": schedule.generator,
     }
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    return kept_work.digest(asked)
 
 
 def begin(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> Kept:
     """The newest unfinished comparison of the same key, or a new one. Raises InputError."""
-    if not fresh:
-        for found in reversed(kept_files()):
-            document = read_json(found)
-            if document and document.get("key") == key and document.get("result") is None:
-                return Kept(found.parent, key, about, _rounds(document))
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    for number in range(100):
-        path = directory() / f"{stamp}-{name}{f'-{number}' if number else ''}"
-        try:
-            path.mkdir(parents=True, mode=0o700)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise InputError(Problem(f"cannot create {path}: {error.strerror}")) from error
-        return Kept(path, key, about)
-    raise InputError(Problem(f"cannot create a directory in {directory()}"))
+    files = [] if fresh else reversed(kept_files())
+    for folder, document in kept_work.unfinished(files, key):
+        return Kept(folder, key, about, _rounds(document))
+    return Kept(kept_work.new_folder(directory(), name), key, about)
 
 
 def _rounds(document: Mapping[str, Any]) -> tuple[Round, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import tempfile
 import time
@@ -20,6 +18,7 @@ from speclaunch.bench.keeping import begin, key_of
 from speclaunch.bench.measurement import Round
 from speclaunch.bench.sides import Side
 from speclaunch.errors import LaunchError
+from speclaunch.launch import kept_work
 from speclaunch.launch.free_port import free_port
 from speclaunch.launch.journal_header import command
 from speclaunch.record import record
@@ -65,7 +64,7 @@ class Question:
             [asdict(one) for one in self.space],
             asdict(self.protocol),
         ]
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+        return kept_work.digest(asked)
 
 
 def tried(question: Question, memory: KeptStarts) -> tuple[KeptStarts, str]:

@@ -5,17 +5,14 @@ An interrupted proof goes on where it was: the plain server judges answers that 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from speclaunch.errors import InputError, Problem
 from speclaunch.home import speclaunch_home
-from speclaunch.launch.atomic_files import read_json, write_json
+from speclaunch.launch import kept_work
 from speclaunch.proving.answers import Answer
 from speclaunch.record import record
 
@@ -60,12 +57,7 @@ class Kept:
             "samples": [[asdict(one) for one in some] for some in heard.samples],
             "result": dict(result) if result is not None else None,
         }
-        try:
-            write_json(self.directory / FILE, document)
-        except OSError as error:
-            raise InputError(
-                Problem(f"cannot write {self.directory / FILE}: {error.strerror}")
-            ) from error
+        kept_work.write(self.directory / FILE, document)
 
 
 def directory() -> Path:
@@ -75,33 +67,17 @@ def directory() -> Path:
 
 def key_of(asked: Mapping[str, Any]) -> str:
     """A digest of all that decides what is asked, and whom."""
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    return kept_work.digest(asked)
 
 
 def begin(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> Kept:
     """The newest unfinished proof of the same key, or a new one. Raises InputError."""
-    for found in () if fresh else sorted(directory().glob(f"*/{FILE}"), reverse=True):
-        document = read_json(found)
-        if document and document.get("key") == key and document.get("result") is None:
-            heard = _heard(document)
-            if heard is not None:
-                return Kept(found.parent, key, about, heard)
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    for number in range(100):
-        path = directory() / f"{stamp}-{name}{f'-{number}' if number else ''}"
-        try:
-            path.mkdir(parents=True, mode=0o700)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise InputError(
-                Problem(
-                    f"cannot create {path}: {error.strerror}",
-                    help="choose a directory that can be written: SPECLAUNCH_HOME",
-                )
-            ) from error
-        return Kept(path, key, about, Heard({}))
-    raise InputError(Problem(f"cannot create a directory in {directory()}"))
+    files = [] if fresh else sorted(directory().glob(f"*/{FILE}"), reverse=True)
+    for folder, document in kept_work.unfinished(files, key):
+        heard = _heard(document)
+        if heard is not None:
+            return Kept(folder, key, about, heard)
+    return Kept(kept_work.new_folder(directory(), name), key, about, Heard({}))
 
 
 def _heard(document: Mapping[str, Any]) -> Heard | None:

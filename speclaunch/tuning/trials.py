@@ -17,7 +17,8 @@ from speclaunch.bench.measurement import Measured, Round, accepted_by_position
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.home import speclaunch_home
-from speclaunch.launch.atomic_files import read_json, write_json
+from speclaunch.launch import kept_work
+from speclaunch.launch.atomic_files import read_json
 from speclaunch.record import record
 from speclaunch.tuning.model import Pace, Trial
 from speclaunch.tuning.setting import Setting
@@ -160,10 +161,7 @@ class KeptStarts:
             "verified": self.verified,
             "compared": self.compared,
         }
-        try:
-            write_json(self.path, document)
-        except OSError as error:
-            raise InputError(Problem(f"cannot write {self.path}: {error.strerror}")) from error
+        kept_work.write(self.path, document)
 
 
 def kept(key: str, *, fresh: bool) -> KeptStarts:
