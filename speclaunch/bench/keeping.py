@@ -65,7 +65,10 @@ def begin(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> Kept
     files = [] if fresh else reversed(kept_files())
     for folder, document in kept_work.unfinished(files, key):
         return Kept(folder, key, about, _rounds(document))
-    return Kept(kept_work.new_folder(directory(), name), key, about)
+    begun = Kept(kept_work.new_folder(directory(), name), key, about)
+    if fresh:  # from now on it is what is gone on with, not an older one
+        begun.write(())
+    return begun
 
 
 def _rounds(document: Mapping[str, Any]) -> tuple[Round, ...]:

@@ -77,7 +77,10 @@ def begin(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> Kept
         heard = _heard(document)
         if heard is not None:
             return Kept(folder, key, about, heard)
-    return Kept(kept_work.new_folder(directory(), name), key, about, Heard({}))
+    begun = Kept(kept_work.new_folder(directory(), name), key, about, Heard({}))
+    if fresh:  # from now on it is what is gone on with, not an older one
+        begun.write(begun.heard)
+    return begun
 
 
 def _heard(document: Mapping[str, Any]) -> Heard | None:

@@ -37,6 +37,13 @@ def test_another_or_a_fresh_proof_begins_anew(key: str) -> None:
     assert other.heard.count == 0
 
 
+def test_an_older_proof_does_not_come_back_where_a_fresh_one_was_begun() -> None:
+    begin("one", "key", {}, fresh=False).write(HEARD)
+    fresh = begin("one", "key", {}, fresh=True)
+    again = begin("one", "key", {}, fresh=False)
+    assert (again.directory, again.heard.count) == (fresh.directory, 0)
+
+
 def test_a_finished_proof_is_not_gone_on_with() -> None:
     first = begin("one", "key", {}, fresh=False)
     first.write(HEARD, {"lossless": True})
