@@ -22,6 +22,7 @@ from speclaunch.bench.running import (
 )
 from speclaunch.engine.canonical import canonical
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.launch.cpu_models import ensure_cpu_models
 from speclaunch.launch.journal_header import command, document
 from speclaunch.launch.preflight import here
 from speclaunch.launch.prepare import Prepared, prepare
@@ -202,6 +203,8 @@ def _side(words: list[str], asked: Asked) -> Side:
             )
         )
     prepared = prepare(recipe, asked.engine, dry_run=asked.dry_run)
+    if not asked.dry_run:
+        ensure_cpu_models(prepared)  # what is asked and kept goes by their facts
     request = prepared.request(os.environ)
     if prepared.address.tls:
         raise InputError(

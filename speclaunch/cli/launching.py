@@ -16,7 +16,7 @@ from speclaunch.asking.mode import Ask, ask_mode
 from speclaunch.cli.check_options import asks, chosen_rules, lookup
 from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.own_title import hide_secrets
-from speclaunch.errors import ExitCode, InputError, LaunchError, Problem
+from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.launch.apart import Handed, hand_over, is_apart
 from speclaunch.launch.preflight import (
     PreflightResult,
@@ -26,7 +26,7 @@ from speclaunch.launch.preflight import (
     require_hope,
     with_other_roles,
 )
-from speclaunch.launch.prepare import Prepared, new_run_dir, prepare
+from speclaunch.launch.prepare import new_run_dir, prepare
 from speclaunch.launch.session import Session
 from speclaunch.recipe.load import load
 from speclaunch.recipe.recipe_words import split_recipe
@@ -111,7 +111,10 @@ def launch_recipe(words: LaunchWords) -> ExitCode:
 
         show_command(session, as_json=as_json)
         return ExitCode.CLEAN
-    _ensure_cpu_engine(prepared)
+    if prepared.cpu is not None:
+        from speclaunch.launch.cpu_models import ensure_cpu_models
+
+        ensure_cpu_models(prepared, _busy)
     session = replace(session, directory=new_run_dir(recipe), for_good=True)
     if is_apart():
         hand_over(
@@ -171,23 +174,6 @@ def _require_sound(found: PreflightResult, *, force: bool) -> None:
         found.require()
     elif found.wrong:
         err().print(f"--force: starting despite {found.wrong}", style="bold red")
-
-
-def _ensure_cpu_engine(prepared: Prepared) -> None:
-    """The CPU engine makes its tiny models on first use; it must have been installed."""
-    if prepared.cpu is None:
-        return
-    from speclaunch.cpu.artifacts import ensure_model, has_model
-    from speclaunch.cpu.manifest import is_installed
-
-    if not is_installed(prepared.cpu):
-        raise LaunchError("the CPU engine is not installed", help="speclaunch engine install cpu")
-    for value in prepared.recipe.deployment.args.values():
-        path = Path(value) if isinstance(value, str) else None
-        named = path is not None and path.parent == prepared.cpu.models
-        if path is not None and named and not has_model(prepared.cpu, path.name):
-            with _busy(f"the tiny model {path.name}"):
-                ensure_model(prepared.cpu, path.name)
 
 
 @contextlib.contextmanager

@@ -9,13 +9,16 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 import pytest
 
+from speclaunch.cpu.environment import CpuEngine
 from speclaunch.launch.free_port import free_port
 
 READY_SECONDS = 240
@@ -24,12 +27,16 @@ READY_SECONDS = 240
 def speclaunch(*words: str, timeout: float = READY_SECONDS) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "speclaunch", *words],
+        command(*words),
         capture_output=True,
         text=True,
         timeout=timeout,
         stdin=subprocess.DEVNULL,
     )
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "speclaunch", *words]
 
 
 class Serving:
@@ -120,6 +127,33 @@ def serving(*words: str) -> Iterator[Serving]:
                 launch.process.communicate()
 
 
+class Marked:
+    """Processes that carry a variable of this test: everything that it began, below and apart."""
+
+    name = "SPECLAUNCH_TEST"
+
+    def __init__(self) -> None:
+        self.value = uuid.uuid4().hex
+        self.env = {**os.environ, self.name: self.value}
+
+    def left(self) -> list[str]:
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get(self.name) == self.value:
+                    found.append(" ".join(process.cmdline())[:80])
+        return found
+
+    def begin(self, *words: str) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command(*words), stdout=pipe, stderr=pipe, text=True, env=self.env)
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command(*words), capture_output=True, text=True, check=False, env=self.env
+        )
+
+
 def survivors(processes: list[psutil.Process], seconds: float) -> list[str]:
     """What of `processes` still runs after `seconds`."""
     deadline = time.monotonic() + seconds
@@ -132,6 +166,26 @@ def survivors(processes: list[psutil.Process], seconds: float) -> list[str]:
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.2)
+
+
+@pytest.fixture
+def first_home(cpu_engine: CpuEngine, tmp_path: Path) -> Path:
+    """A home as it is when the engine was just installed: no tiny model, nothing measured, no
+    launch; the installed engine itself is shared."""
+    home = tmp_path / "home"
+    root = CpuEngine(home).root
+    root.mkdir(parents=True)
+    for shared in (cpu_engine.venv, cpu_engine.cache, cpu_engine.manifest):
+        (root / shared.name).symlink_to(shared)
+    return home
+
+
+@pytest.fixture
+def marked(first_home: Path) -> Marked:
+    """In a home of its own."""
+    found = Marked()
+    found.env["SPECLAUNCH_HOME"] = str(first_home)
+    return found
 
 
 @pytest.fixture(autouse=True)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
-import uuid
+from pathlib import Path
 
-import psutil
 import pytest
 
 from speclaunch.bench.keeping import FILE
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.launch.free_port import free_port
+from tests.e2e.conftest import Marked, command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
-
-
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "speclaunch", *words]
 
 
 BENCH = (
@@ -31,44 +24,8 @@ BENCH = (
 )
 
 
-class Marked:
-    """Processes that carry a variable of this test: everything that it began, below and apart."""
-
-    name = "SPECLAUNCH_TEST"
-
-    def __init__(self) -> None:
-        self.value = uuid.uuid4().hex
-        self.env = {**os.environ, self.name: self.value}
-
-    def left(self) -> list[str]:
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.environ().get(self.name) == self.value:
-                    found.append(" ".join(process.cmdline())[:80])
-        return found
-
-    def begin(self, *words: str) -> subprocess.Popen[str]:
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command(*words), stdout=pipe, stderr=pipe, text=True, env=self.env)
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command(*words), capture_output=True, text=True, check=False, env=self.env
-        )
-
-
-@pytest.fixture
-def marked() -> Marked:
-    return Marked()
-
-
-def test_ngram_is_measured_interrupted_and_measured_on(
-    cpu_engine: CpuEngine, marked: Marked
-) -> None:
-    home = cpu_engine.home
-    before = set(home.glob("benches/*"))
-    begun = marked.begin(*BENCH, "--fresh")
+def test_ngram_is_measured_interrupted_and_measured_on(first_home: Path, marked: Marked) -> None:
+    begun = marked.begin(*BENCH)
     assert begun.stderr is not None
     for line in begun.stderr:
         if line.startswith("2/6"):
@@ -77,7 +34,7 @@ def test_ngram_is_measured_interrupted_and_measured_on(
     begun.communicate(timeout=120)
     assert begun.returncode == 130
     assert marked.left() == []
-    (folder,) = set(home.glob("benches/*")) - before
+    (folder,) = first_home.glob("benches/*")
     kept = json.loads((folder / FILE).read_text())
     assert len(kept["rounds"]) >= 2
 
@@ -101,10 +58,10 @@ def test_ngram_is_measured_interrupted_and_measured_on(
     assert marked.left() == []
 
 
-def test_forced_acceptance_of_one_does_not_pay(cpu_engine: CpuEngine, marked: Marked) -> None:
+def test_forced_acceptance_of_one_does_not_pay(marked: Marked) -> None:
     marked.env["SGLANG_SIMULATE_ACC_LEN"] = "1.0"
     done = marked.run(
-        *("bench", "recipe=cpu_standalone", "--workload", "chat", "--concurrency", "1", "--fresh"),
+        *("bench", "recipe=cpu_standalone", "--workload", "chat", "--concurrency", "1"),
         *("--rounds", "3", "--requests", "3", "--output-tokens", "32", "--fail-under", "0.01"),
         *("--output-format", "json"),
     )
@@ -123,16 +80,14 @@ def test_forced_acceptance_of_one_does_not_pay(cpu_engine: CpuEngine, marked: Ma
     assert marked.left() == []
 
 
-def test_a_server_that_runs_is_measured_and_left_as_it_is(
-    cpu_engine: CpuEngine, marked: Marked
-) -> None:
+def test_a_server_that_runs_is_measured_and_left_as_it_is(marked: Marked) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     key = {**marked.env, "API_KEY": "sk-e2e"}
     words = ("launch", "recipe=cpu_ngram", f"args.port={port}", "+args.api_key=${oc.env:API_KEY}")
     launched = subprocess.Popen(command(*words), stdout=subprocess.DEVNULL, env=key)
     bench = ("bench", "--url", url, "--workload", "code", "--concurrency", "2", "--rounds", "3")
-    more = ("--requests", "4", "--output-tokens", "24", "--context", "0,300", "--fresh")
+    more = ("--requests", "4", "--output-tokens", "24", "--context", "0,300")
     try:
         deadline = time.monotonic() + 500
         refused = marked.run(*bench)
@@ -159,7 +114,7 @@ def test_a_server_that_runs_is_measured_and_left_as_it_is(
     assert marked.left() == []
 
 
-def test_ngram_is_lossless(cpu_engine: CpuEngine, marked: Marked) -> None:
+def test_ngram_is_lossless(marked: Marked) -> None:
     done = marked.run(
         *("prove", "recipe=cpu_ngram", "--workload", "chat", "--workload", "repetition"),
         *("--context", "0", "--output-tokens", "24", "--output-format", "json"),
@@ -170,8 +125,8 @@ def test_ngram_is_lossless(cpu_engine: CpuEngine, marked: Marked) -> None:
     assert marked.left() == []
 
 
-def test_a_bench_that_is_killed_leaves_no_engine(cpu_engine: CpuEngine, marked: Marked) -> None:
-    begun = marked.begin(*BENCH, "--fresh")
+def test_a_bench_that_is_killed_leaves_no_engine(marked: Marked) -> None:
+    begun = marked.begin(*BENCH)
     assert begun.stderr is not None
     for line in begun.stderr:
         if "starting" in line:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.proving.keeping import FILE
-from tests.e2e.test_bench import Marked
+from tests.e2e.conftest import Marked
 from tools.proof_faults import FAULTS, activate, breakable_shim
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -24,11 +23,6 @@ def words(shim: Path) -> tuple[str, ...]:
     )
 
 
-@pytest.fixture
-def marked() -> Marked:
-    return Marked()
-
-
 def broken(folder: Path, *, makes_wrong: bool) -> tuple[str, ...]:
     """A command line whose engine has the first fault of that kind."""
     shim = breakable_shim(folder)
@@ -40,10 +34,9 @@ def broken(folder: Path, *, makes_wrong: bool) -> tuple[str, ...]:
 
 
 def test_a_broken_verification_is_found_also_after_ctrl_c(
-    cpu_engine: CpuEngine, marked: Marked, tmp_path: Path
+    first_home: Path, marked: Marked, tmp_path: Path
 ) -> None:
     asked = broken(tmp_path, makes_wrong=True)
-    before = set(cpu_engine.home.glob("proofs/*"))
     begun = marked.begin(*asked)
     assert begun.stderr is not None
     for line in begun.stderr:
@@ -54,7 +47,7 @@ def test_a_broken_verification_is_found_also_after_ctrl_c(
     assert begun.returncode == 130
     assert marked.left() == []
     assert "interrupted: the engines are stopped" in told
-    (folder,) = set(cpu_engine.home.glob("proofs/*")) - before
+    (folder,) = first_home.glob("proofs/*")
     kept = json.loads((folder / FILE).read_text())
     assert (len(kept["greedy"]["1"]), kept["result"]) == (20, None)
 
@@ -68,7 +61,7 @@ def test_a_broken_verification_is_found_also_after_ctrl_c(
     assert marked.left() == []
 
 
-def test_a_broken_draft_is_lossless(cpu_engine: CpuEngine, marked: Marked, tmp_path: Path) -> None:
+def test_a_broken_draft_is_lossless(marked: Marked, tmp_path: Path) -> None:
     done = marked.run(*broken(tmp_path, makes_wrong=False))
     said = json.loads(done.stdout)
     assert (done.returncode, said["lossless"], said["unspeculated"]) == (0, True, 0), done.stderr

@@ -16,38 +16,33 @@ from speclaunch.recipe.compose import compose
 from speclaunch.report.tuning_schema import TuneDocument
 from speclaunch.resources import recipes_dir
 from speclaunch.tuning.adaptive import checked
-from tests.e2e.test_bench import Marked
+from tests.e2e.conftest import Marked
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 STEPS, TOKENS = "speculative_num_steps", "speculative_num_draft_tokens"
+DRAFT, WRONG_DRAFT = "cycle-draft}", "cycle-draft-95}"
 DEEP = f"""
   {STEPS}: 8
   {TOKENS}: 9
 """
 
 
-@pytest.fixture
-def marked() -> Marked:
-    return Marked()
-
-
-def test_a_recipe_that_drafts_too_deep_is_tuned(
-    cpu_engine: CpuEngine, marked: Marked, tmp_path: Path
-) -> None:
-    """8 steps where the draft is never right beyond the fourth: measured, 250 tokens/s against more
-    than 350 with 1 to 4 steps."""
+def test_a_recipe_that_drafts_too_deep_is_tuned(marked: Marked, tmp_path: Path) -> None:
+    """8 steps of a draft that is wrong about 95 % of the tokens: one step serves 2.6 times as fast,
+    which no load of the machine hides."""
     path = tmp_path / "mine.yaml"
     text = (recipes_dir() / "cpu_standalone.yaml").read_text()
-    path.write_text(text.rstrip() + DEEP)
+    assert DRAFT in text
+    path.write_text(text.replace(DRAFT, WRONG_DRAFT).rstrip() + DEEP)
     before = path.read_text()
     words = [
         *("tune", f"recipe={path}", "--workload", "code", "--starts", "5", "--verify", "1"),
         *("--draft-tokens", "9"),
-        *("--rounds", "1", "--requests", "4", "--output-tokens", "48", "--write"),
+        *("--rounds", "1", "--requests", "3", "--output-tokens", "24", "--write"),
         *("--output-format", "json"),
     ]
-    begun = marked.begin(*words, "--fresh")  # an earlier run of this test asked the same
+    begun = marked.begin(*words)
     assert begun.stderr is not None
     for line in begun.stderr:
         if "tokens/s a request" in line:
@@ -64,14 +59,14 @@ def test_a_recipe_that_drafts_too_deep_is_tuned(
     found = TuneDocument.model_validate(json.loads(done.stdout))
     assert found.own is not None and (found.own[STEPS], found.own[TOKENS]) == (8, 9)
     assert found.starts <= 5
-    assert found.comparison is not None
+    assert found.comparison is not None, done.stderr
+    assert found.best is not None and found.best[STEPS] < 8
     assert all("it became" in one for one in found.comparison.objections), done.stderr
     assert done.returncode == (0 if found.comparison.counts else 1), done.stderr
-    settings = found.comparison.settings
-    if not settings or settings[0].claim != "faster":  # a machine of tests does much else
+    if not found.comparison.counts:  # the machine drifted: refused, and nothing is written
         assert path.read_text() == before and found.written is None
         return
-    assert found.best is not None and found.best[STEPS] < 8
+    assert found.comparison.settings[0].claim == "faster", done.stderr
     args = compose(str(path), (), ()).values["args"]
     assert {name: args[name] for name in found.best} == found.best
     assert re.search(r"# tuned 20\d\d-\d\d-\d\d: \d\.\d\d \(", path.read_text())
