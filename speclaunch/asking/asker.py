@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from speclaunch.asking.mode import Ask
 from speclaunch.asking.opinion import Opinion, converse, inquire
 from speclaunch.asking.verdicts import Verdicts, name_of
 from speclaunch.engine.forks import MARK
-from speclaunch.errors import ExitCode, Problem, SpeclaunchError
+from speclaunch.errors import ExitCode, Place, Problem, SpeclaunchError
 from speclaunch.judge.interface import Answer, Judge, Question, judge_for
 from speclaunch.plan.plan import Plan
 from speclaunch.record import record
@@ -40,6 +40,8 @@ class Wanted:
     plan: Plan
     judge: Judge
     command: AskedCommand | NotAsked
+    blamed: Collection[Place] = ()
+    """The places of our own errors: a refusal that they explain is looked into no further."""
 
 
 class _NotKept(Exception):
@@ -80,10 +82,12 @@ class Asker:
             )
         return judge
 
-    def wanted(self, plan: Plan, python: Path | None = None) -> Wanted | None:
+    def wanted(
+        self, plan: Plan, python: Path | None = None, blamed: Collection[Place] = ()
+    ) -> Wanted | None:
         """What to ask about a plan; None where nobody is asked. Raises NoJudgeError."""
         judge = self.judge(plan.request.version, python)
-        return None if judge is None else Wanted(plan, judge, asked_command(plan))
+        return None if judge is None else Wanted(plan, judge, asked_command(plan), blamed)
 
     def known(self, wanted: Wanted) -> Opinion | None:
         """The opinion, where all that it takes was asked before."""
@@ -101,9 +105,11 @@ class Asker:
         """The opinion, asked for as far as it was not before."""
         return self._opinion(wanted, self._at_once)
 
-    def opinion(self, plan: Plan, python: Path | None = None) -> Opinion | None:
+    def opinion(
+        self, plan: Plan, python: Path | None = None, blamed: Collection[Place] = ()
+    ) -> Opinion | None:
         """The opinion on a plan; None where nobody is asked. Raises NoJudgeError."""
-        wanted = self.wanted(plan, python)
+        wanted = self.wanted(plan, python, blamed)
         return None if wanted is None else self.opinion_on(wanted)
 
     def _opinion(self, wanted: Wanted, ask: _Ask) -> Opinion:
@@ -111,7 +117,7 @@ class Asker:
         if isinstance(command, NotAsked):
             return Opinion(judge.release, why=command.why)
         return converse(
-            inquire(command, judge.release),
+            inquire(command, judge.release, wanted.blamed),
             lambda questions: self._answers(judge, questions, command.seen, ask),
         )
 

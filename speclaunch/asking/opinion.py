@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 from speclaunch.asking.command import AskedCommand, Unit
 from speclaunch.asking.minimal import Kept, smallest
+from speclaunch.errors import Place
 from speclaunch.judge.interface import Answer, Question
 from speclaunch.record import record
 
@@ -35,7 +36,8 @@ class Refusal:
     """That line of its source, where it can be read."""
     units: tuple[Unit, ...]
     """The arguments and variables that it takes, and all of them; the one that the engine names
-    first comes first. Empty: the model alone, on this hardware, is refused."""
+    first comes first. Empty: the model alone, on this hardware, is refused. Where errors of ours
+    blame some without which it is not refused so, it is those."""
     machines: tuple[str, ...]
     named: tuple[Unit, ...] = ()
     """Other arguments that the engine names in its words or on that line: it is refused without
@@ -58,8 +60,8 @@ class Opinion:
     """Whether it would say the same another time: nothing hung, died or was missing."""
 
 
-def inquire(command: AskedCommand, release: str) -> Inquiry:
-    """Ask about a command; where it is refused, what for."""
+def inquire(command: AskedCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
+    """Ask about a command; where it is refused, what for: `blamed` are the places of our errors."""
     said = yield [command.question(machine) for machine in command.machines]
     open_ = next((one for one in said if one.accepted is None), None)
     taken = next((one for one in said if one.accepted), None)
@@ -70,7 +72,7 @@ def inquire(command: AskedCommand, release: str) -> Inquiry:
         why = _one_line(open_.why) or "it gave no answer"
         return Opinion(release, why=why, is_lasting=False)
     first = said[0]
-    units = yield from _blamed(command, first)
+    units = (yield from _explained(command, first, blamed)) or (yield from _needed(command, first))
     return Opinion(
         release,
         refusal=Refusal(
@@ -97,7 +99,21 @@ def converse(inquiry: Inquiry, ask: Batch) -> Opinion:
     return found
 
 
-def _blamed(
+def _explained(
+    command: AskedCommand, refused: Answer, blamed: Collection[Place]
+) -> Generator[list[Question], list[Answer], tuple[Unit, ...]]:
+    """The units at `blamed`, if it would not be refused so without them: one question, where the
+    search for the units that it takes has some twenty."""
+    suspected = frozenset(n for n, unit in enumerate(command.units) if unit.place in blamed)
+    if not suspected:
+        return ()
+    (without,) = yield [command.question(command.machines[0], suspected)]
+    if without.accepted is None or _is_same(refused, without):
+        return ()
+    return tuple(command.units[number] for number in sorted(suspected))
+
+
+def _needed(
     command: AskedCommand, refused: Answer
 ) -> Generator[list[Question], list[Answer], tuple[Unit, ...]]:
     """The units without which it would not be refused so."""

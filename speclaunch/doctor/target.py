@@ -125,7 +125,7 @@ def with_opinions(judged: Judged, asker: Asker, recipe: Recipe, python: Path | N
 
     findings, unjudged = list(judged.findings), list(judged.unjudged)
     for one in judged.examined:
-        opinion = asker.opinion(one.plan, python)
+        opinion = asker.opinion(one.plan, python, one.judgement.blamed)
         if opinion is not None:
             more = second_opinion(opinion, one.plan, one.judgement.findings)
             findings += unsilenced(more.findings, recipe.path)

@@ -119,7 +119,8 @@ def _asked_first(prepared: Prepared, examined: Examined, asker: Asker) -> tuple[
     """What the engine itself refuses, where asking is cheap beside its start."""
     from speclaunch.lint.second_opinion import second_opinion  # noqa: PLC0415  asked by few
 
-    wanted = asker.wanted(examined.plan, interpreter(prepared.python))
+    blamed = examined.judgement.blamed
+    wanted = asker.wanted(examined.plan, interpreter(prepared.python), blamed)
     if wanted is None:
         return ()
     opinion = asker.known(wanted)

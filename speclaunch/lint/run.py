@@ -221,7 +221,7 @@ def _asked(task: _Task, examined: Examined, asker: Asker, *, is_named: bool) -> 
     """What the engine itself adds. Raises NoJudgeError where it must be asked, and cannot be."""
     from speclaunch.lint.second_opinion import second_opinion  # noqa: PLC0415  asked by few
 
-    opinion = asker.opinion(examined.plan)
+    opinion = asker.opinion(examined.plan, blamed=examined.judgement.blamed)
     if opinion is None:
         return ()
     if not opinion.is_lasting:

@@ -38,7 +38,7 @@ def examined_with(
 
     Rules that lacked a value are asked again with the engine's own. Raises NoJudgeError.
     """
-    opinion = asker.opinion(examined.plan, interpreter(python))
+    opinion = asker.opinion(examined.plan, interpreter(python), examined.judgement.blamed)
     if opinion is None:
         return examined, None
     return _with_opinion(examined, opinion, rules)

@@ -123,6 +123,11 @@ class Judgement:
         """The findings for which a launch is refused."""
         return tuple(f for f in self.findings if f.severity is Severity.ERROR)
 
+    @property
+    def blamed(self) -> frozenset[Place]:
+        """All places that errors are about."""
+        return frozenset(place for one in self.errors for place in (one.place, *one.others))
+
 
 def in_order(finding: Finding) -> tuple[str, int, int, str]:
     """What findings are sorted by."""

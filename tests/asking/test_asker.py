@@ -66,6 +66,21 @@ def test_another_refusal_is_not_the_same() -> None:
     assert blamed(ScriptedJudge(two), *PLAN) == ["tp_size", "page_size", "disable_radix_cache"]
 
 
+@pytest.mark.parametrize("unjudged", [False, True])
+def test_what_our_errors_do_not_explain_is_looked_into(unjudged: bool) -> None:
+    def hangs_without(question: Question) -> Answer:
+        if unjudged and "--tp-size" not in question.words and "--page-size" in question.words:
+            return Answer(None, RELEASE, "it hung", "", "")
+        return PAIR(question)
+
+    judge, plan = ScriptedJudge(hangs_without), plan_of(*PLAN)
+    (tp_size,) = (word.place for word in plan.request.words if word.text == "--tp-size")
+    opinion = asker(judge).opinion(plan, blamed={tp_size})
+    assert opinion is not None and opinion.refusal is not None
+    assert {unit.name for unit in opinion.refusal.units} >= {"page_size", "disable_radix_cache"}
+    assert len(judge.asked) > 6
+
+
 def test_the_model_alone_may_be_refused() -> None:
     assert blamed(ScriptedJudge(refuses()), *PLAN) == []
 

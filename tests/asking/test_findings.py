@@ -43,10 +43,10 @@ def added(on: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def said(*words: str, judge: ScriptedJudge) -> list[Finding]:
     plan = plan_of(*words)
-    found = examine_plan(plan, all_rules()).judgement.findings
-    opinion = asker(judge).opinion(plan)
+    found = examine_plan(plan, all_rules()).judgement
+    opinion = asker(judge).opinion(plan, blamed=found.blamed)
     assert opinion is not None
-    return list(second_opinion(opinion, plan, found).findings)
+    return list(second_opinion(opinion, plan, found.findings).findings)
 
 
 def test_the_engines_own_words_file_and_line() -> None:
@@ -66,6 +66,7 @@ def test_what_an_error_of_ours_explains_is_not_told_again() -> None:
     words = ("--disable-radix-cache", "--enable-hierarchical-cache")
     judge = ScriptedJudge(refuses("--disable-radix-cache", "--enable-hierarchical-cache"))
     assert said(*words, judge=judge) == []
+    assert len(judge.asked) == 2, "as it is, and without what we blame"
     elsewhere = ScriptedJudge(refuses("--stream-interval"))
     assert len(said(*words, "--stream-interval", "4", judge=elsewhere)) == 1
 
