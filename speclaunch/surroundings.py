@@ -97,6 +97,8 @@ class Pod:
     host_network: Setting | None = None
     ports: tuple[Setting, ...] = ()
     """The ports that the container says it listens on."""
+    published: tuple[Setting, ...] = ()
+    """Those that Compose gives the machine's other addresses, too: not to its loopback alone."""
     env: Mapping[str, Setting] = field(default_factory=dict)
     """The variables that are written out in the file (no `valueFrom`)."""
     secrets: frozenset[str] = frozenset()

@@ -20,6 +20,7 @@ from speclaunch.surroundings import Pod, Setting, Volume
 
 Entries = Mapping[str, yaml.Node]
 _GPU = "nvidia.com/gpu"
+_LOOPBACK = ("127.", "::1", "[::1]")
 _PATH = lazy(r"[./~]|[A-Za-z]:\\|\$")
 """How a path of the machine begins; another source is the name of a volume."""
 
@@ -92,6 +93,7 @@ def read_pod(keys: Entries, document: Document) -> Pod:
         privileged=values.setting(keys.get("privileged"), document),
         host_network=None if network is None else replace(network, value=network.value == "host"),
         ports=tuple(_ports(keys, document)),
+        published=tuple(_published(keys, document)),
         env=_environment(keys.get("environment"), document),
         secrets=frozenset(),
         labels={},
@@ -184,13 +186,28 @@ def _ports(keys: Entries, document: Document) -> Iterator[Setting]:
     """The ports inside of the container."""
     for name in ("ports", "expose"):
         for item in nodes.items(keys.get(name)):
-            entry = nodes.entries(item)
-            found = values.setting(entry.get("target") if entry else item, document)
-            if found is None or not found.known:
-                continue
-            text = str(found.value).partition("/")[0].rpartition(":")[2]
-            if text.isascii() and text.isdecimal():
-                yield replace(found, value=int(text))
+            if (port := _inside(item, document)) is not None:
+                yield port
+
+
+def _published(keys: Entries, document: Document) -> Iterator[Setting]:
+    """Those of them that are not the machine's own alone; what cannot be read may be none."""
+    for item in nodes.items(keys.get("ports")):
+        entry = nodes.entries(item)
+        address = values.setting(entry.get("host_ip") if entry else item, document)
+        port = _inside(item, document)
+        is_own = address is not None and str(address.value).startswith(_LOOPBACK)
+        if port is not None and not is_own:
+            yield port
+
+
+def _inside(item: yaml.Node, document: Document) -> Setting | None:
+    entry = nodes.entries(item)
+    found = values.setting(entry.get("target") if entry else item, document)
+    if found is None or not found.known:
+        return None
+    text = str(found.value).partition("/")[0].rpartition(":")[2]
+    return replace(found, value=int(text)) if text.isascii() and text.isdecimal() else None
 
 
 def _environment(node: yaml.Node | None, document: Document) -> dict[str, Setting]:

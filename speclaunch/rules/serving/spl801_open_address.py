@@ -17,7 +17,7 @@ def check(plan: Plan) -> Iterator[Verdict]:
         return
     if plan.request.origin is Origin.SLIME:  # its engines are reached by its own router
         return
-    if _is_behind_services(plan):
+    if _has_a_network(plan):
         return
     yield Verdict(
         f"the server listens on {plan.given('host')} and requires no api_key",
@@ -30,15 +30,23 @@ def check(plan: Plan) -> Iterator[Verdict]:
     )
 
 
-def _is_behind_services(plan: Plan) -> bool:
-    """Whether it is a pod with a network of its own: Services and policies say who reaches it, and
-    probes need the address."""
+def _has_a_network(plan: Plan) -> bool:
+    """Whether it is in a container with a network of its own, where it must listen on every
+    address: of a pod Services and policies say who reaches it, of Compose the published ports."""
     around = plan.request.surroundings
     if around is None:
         return False
-    from speclaunch.rules.deployments.common import KUBERNETES, is_on  # noqa: PLC0415  manifests
+    from speclaunch.rules.deployments.common import (  # noqa: PLC0415  manifests
+        KUBERNETES,
+        in_compose,
+        is_on,
+    )
 
-    return around.group.platform in KUBERNETES and not is_on(around.pod.host_network)
+    if is_on(around.pod.host_network):
+        return False
+    if in_compose(plan):
+        return not around.pod.published
+    return around.group.platform in KUBERNETES
 
 
 RULE = rule("SPL801", "open-address", Severity.INFO, check)
