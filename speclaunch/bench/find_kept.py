@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from speclaunch.bench.kept_names import FILE, LAST, directory, kept_files
-from speclaunch.bench.schema import CertificateDocument
+from speclaunch.bench.schema import CertificateDocument, SingleDocument
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem, from_here
 from speclaunch.launch.atomic_files import read_json
@@ -70,20 +70,33 @@ def kept_documents() -> list[dict[str, Any]]:
 
 
 def find_certificate(said: str) -> CertificateDocument:
-    """The certificate of a name, a directory, its bench.json, or a certificate as JSON.
+    """As `find_measured`; raises InputError, too, where one server was measured alone."""
+    found = find_measured(said)
+    if isinstance(found, SingleDocument):
+        raise InputError(
+            Problem(
+                f"{said}: one server was measured alone, and nothing compared",
+                help="speclaunch bench --url URL --against url=URL compares two",
+            )
+        )
+    return found
+
+
+def find_measured(said: str) -> CertificateDocument | SingleDocument:
+    """What a name stands for, a directory, its bench.json, or a certificate as JSON.
 
     Raises InputError where there is none, or it was not finished.
     """
     path = Path(said)
     if path.is_file():
-        return read_certificate(path)
+        return _read(path)
     if (path / FILE).is_file():
-        return read_certificate(path / FILE)
+        return _read(path / FILE)
     if path.is_dir() and "/" in said:
         raise InputError(Problem(f"{said}: not a comparison: it has no {FILE}", help=_LISTING))
     if path.suffix == ".json" or "/" in said:
         raise InputError(Problem(f"cannot read {said}: no such file or directory", help=_LISTING))
-    return read_certificate(_named(said))
+    return _read(_named(said))
 
 
 def _named(said: str) -> Path:
@@ -114,8 +127,7 @@ def _recipe(name: str) -> str:
     return name.split("-", 2)[-1]
 
 
-def read_certificate(path: Path) -> CertificateDocument:
-    """The certificate of a file. Raises InputError."""
+def _read(path: Path) -> CertificateDocument | SingleDocument:
     shown = from_here(path)
     document = read_json(path)
     if document is None:
@@ -129,15 +141,9 @@ def read_certificate(path: Path) -> CertificateDocument:
                     help="the same `speclaunch bench` command goes on with it",
                 )
             )
-    if document.get("baseline", "") is None:
-        raise InputError(
-            Problem(
-                f"{shown}: one server was measured alone, and nothing compared",
-                help="speclaunch bench --url URL --against url=URL compares two",
-            )
-        )
+    is_alone = document.get("baseline", "") is None
     try:
-        found = CertificateDocument.model_validate(document)
+        return (SingleDocument if is_alone else CertificateDocument).model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the document"
@@ -147,7 +153,6 @@ def read_certificate(path: Path) -> CertificateDocument:
                 help="`speclaunch bench recipe=NAME --output-format json` writes one",
             )
         ) from error
-    return found
 
 
 def require_cells(said: str, found: CertificateDocument) -> None:

@@ -44,8 +44,8 @@ class QuantilesRecord(_Record):
     time_per_output_token: tuple[Number, ...]
 
 
-class NumbersRecord(_Record):
-    """One side of a cell: medians, and what they are of."""
+class MeasuredRecord(_Record):
+    """What a server did in a cell: medians, and what they are of."""
 
     requests: int
     output_tokens_per_second: Number
@@ -57,6 +57,11 @@ class NumbersRecord(_Record):
     accepted_by_position: tuple[Share, ...]
     goodput: Number | None = None
     """Requests a second within the bounds that were asked for."""
+
+
+class NumbersRecord(MeasuredRecord):
+    """One side of a cell that compares two."""
+
     rounds: tuple[Speed, ...]
     """Output tokens a second of each round; those of both sides at the same place are a pair. With
     several starts these took turns: the first round is of the first start, the second of the
@@ -181,6 +186,31 @@ class CertificateDocument(_Record):
                     if len(values) not in (0, len(self.quantiles)):
                         raise ValueError("quantiles: another number of times than of shares")
         return self
+
+
+class SingleCellRecord(_Record):
+    """A cell of one server that was measured alone."""
+
+    workload: str
+    context: int = 0
+    concurrency: int
+    candidate: MeasuredRecord
+
+
+class SingleDocument(_Record):
+    """What was measured of one server alone: as a certificate, without what compares."""
+
+    version: Literal[1] = 1
+    candidate: str
+    baseline: None = None
+    counts: bool
+    objections: tuple[ObjectionRecord, ...]
+    claim: None = None
+    sentence: str
+    caveats: tuple[str, ...] = ()
+    memory: tuple[MemoryRecord, ...] = ()
+    goodput_within: dict[str, Number] = {}
+    cells: tuple[SingleCellRecord, ...]
 
 
 class RatioRecord(_Record):

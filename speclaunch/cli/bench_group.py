@@ -91,7 +91,7 @@ def show(
         ),
     ] = None,
 ) -> None:
-    """Show a certificate again: as text, JSON, Markdown, or a page."""
+    """Show again what was measured: as text, JSON, Markdown, or a page."""
     from speclaunch.cli import bench_kept
     from speclaunch.cli.bench_output import output
 

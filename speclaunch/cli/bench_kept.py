@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 
 from speclaunch.bench.between import Named, difference
-from speclaunch.bench.find_kept import find_certificate, kept_benches, require_cells
+from speclaunch.bench.find_kept import (
+    find_certificate,
+    find_measured,
+    kept_benches,
+    require_cells,
+)
 from speclaunch.bench.kept_names import directory
-from speclaunch.bench.schema import CertificateDocument
+from speclaunch.bench.schema import CertificateDocument, SingleDocument
 from speclaunch.cli.bench_output import DifferenceOutput, Output
 from speclaunch.cli.formats import OutputFormat
 from speclaunch.errors import ExitCode, InputError, Problem
@@ -28,9 +33,11 @@ def show_list(form: OutputFormat) -> None:
 
 
 def show(name: str, told: Output, fail_under: float | None) -> ExitCode:
-    """A certificate again. Raises InputError."""
-    found = find_certificate(name)
+    """A certificate again, or what was measured of one server. Raises InputError."""
+    found = find_certificate(name) if fail_under is not None else find_measured(name)
     told.write(found)
+    if isinstance(found, SingleDocument):
+        return ExitCode.CLEAN if found.counts else ExitCode.FAILED
     return exit_code(found, fail_under)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from io import StringIO
@@ -12,8 +11,11 @@ from typing import TypeVar
 import typer
 from rich.console import Console
 
-from speclaunch.bench.schema import CertificateDocument, DifferenceDocument
-from speclaunch.bench.single import Single
+from speclaunch.bench.schema import (
+    CertificateDocument,
+    DifferenceDocument,
+    SingleDocument,
+)
 from speclaunch.cli.formats import CertificateFormat, DifferenceFormat
 from speclaunch.errors import InputError, Problem
 from speclaunch.record import record
@@ -32,30 +34,27 @@ class Output:
     shown: CertificateFormat
     files: tuple[tuple[Path, CertificateFormat], ...] = ()
 
-    def write(self, found: CertificateDocument) -> None:
-        """Write everything. Raises InputError for a file that cannot be written."""
+    def write(self, found: CertificateDocument | SingleDocument) -> None:
+        """Write everything. Raises InputError for a file that cannot be written, or a form that
+        there is not."""
+        if isinstance(found, SingleDocument):
+            self.require_no_page()
         if self.shown is CertificateFormat.TEXT:
             _show(found, out())
         else:
-            typer.echo(certificate_text(found, self.shown), nl=False)
+            typer.echo(measured_text(found, self.shown), nl=False)
         for path, form in self.files:
-            _write(path, certificate_text(found, form))
+            _write(path, measured_text(found, form))
 
-    def write_single(self, found: Single) -> None:
-        """The same for one server that was measured alone: it has no page."""
-        if self.shown is CertificateFormat.TEXT:
-            from speclaunch.report.bench_single import show_single
-
-            show_single(out(), found)
-        else:
-            typer.echo(single_text(found, self.shown), nl=False)
-        for path, form in self.files:
-            _write(path, single_text(found, form))
-
-    @property
-    def forms(self) -> set[CertificateFormat]:
-        """All that are asked for."""
-        return {self.shown, *(form for _, form in self.files)}
+    def require_no_page(self) -> None:
+        """Raises InputError where the page is asked for of one server that is measured alone."""
+        if CertificateFormat.HTML in (self.shown, *(form for _, form in self.files)):
+            raise InputError(
+                Problem(
+                    "one server that is measured alone has no page: nothing is compared",
+                    help="add --against, or use --output-format text, json or markdown",
+                )
+            )
 
 
 @record
@@ -111,30 +110,23 @@ def _files(said: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], .
     return tuple(found.values())
 
 
-def certificate_text(found: CertificateDocument, form: CertificateFormat) -> str:
-    """A certificate in a form, as a file holds it."""
+def measured_text(found: CertificateDocument | SingleDocument, form: CertificateFormat) -> str:
+    """A certificate in a form, as a file holds it; of one server alone there is no page."""
     if form is CertificateFormat.JSON:
         return found.model_dump_json(indent=2) + "\n"
+    if form is CertificateFormat.TEXT:
+        return _plain(lambda console: _show(found, console))
+    if isinstance(found, SingleDocument):
+        from speclaunch.report.bench_single import single_markdown
+
+        return single_markdown(found)
     if form is CertificateFormat.MARKDOWN:
         from speclaunch.report.bench_markdown import certificate_markdown
 
         return certificate_markdown(found)
-    if form is CertificateFormat.HTML:
-        from speclaunch.report.bench_page.page import certificate_page
+    from speclaunch.report.bench_page.page import certificate_page
 
-        return certificate_page(found) + "\n"
-    return _plain(lambda console: _show(found, console))
-
-
-def single_text(found: Single, form: CertificateFormat) -> str:
-    """What was measured of one server, as a file holds it."""
-    from speclaunch.report import bench_single
-
-    if form is CertificateFormat.JSON:
-        return json.dumps(bench_single.single_document(found), indent=2) + "\n"
-    if form is CertificateFormat.MARKDOWN:
-        return bench_single.single_markdown(found)
-    return _plain(lambda console: bench_single.show_single(console, found))
+    return certificate_page(found) + "\n"
 
 
 def _difference_text(found: DifferenceDocument, form: DifferenceFormat) -> str:
@@ -155,10 +147,15 @@ def _plain(show: Callable[[Console], None]) -> str:
     return stream.getvalue()
 
 
-def _show(found: CertificateDocument, console: Console) -> None:
-    from speclaunch.report.bench import show_certificate
+def _show(found: CertificateDocument | SingleDocument, console: Console) -> None:
+    if isinstance(found, SingleDocument):
+        from speclaunch.report.bench_single import show_single
 
-    show_certificate(console, found)
+        show_single(console, found)
+    else:
+        from speclaunch.report.bench import show_certificate
+
+        show_certificate(console, found)
 
 
 def _require_writable(file: Path, said: str) -> None:

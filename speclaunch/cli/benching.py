@@ -36,7 +36,6 @@ from speclaunch.cli.bench_output import Output
 from speclaunch.cli.bench_rounds import chosen, measure_all
 from speclaunch.cli.bench_sides import hardware_of, told_of
 from speclaunch.cli.check_options import lookup
-from speclaunch.cli.formats import CertificateFormat
 from speclaunch.cli.numbers import numbers
 from speclaunch.cli.starts import default_blocks, require_starts
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
@@ -84,7 +83,8 @@ def run_bench(words: BenchWords) -> ExitCode:
     sides = _sides(words)
     within = bounds(words.goodput) if words.goodput is not None else ()
     schedule = _schedule(words, sides)
-    _require_forms(words, sides)
+    if len(sides) == 1:
+        words.output.require_no_page()
     if words.dry_run:
         _require_load(schedule, words.generator)
         plans = {side.name: side.plan for side in sides if isinstance(side, Side)}
@@ -102,18 +102,20 @@ def run_bench(words: BenchWords) -> ExitCode:
     made_up = {s.name: s.expected.simulated for s in sides if s.expected.simulated}
     memory = read_costs(kept.directory)
     if len(sides) == 1:
-        alone = single(
-            sides[0].name,
-            Measured(tuple(rounds)),
-            refused,
-            simulated=made_up,
-            goodput_within=within,
-            memory=memory,
+        alone = single_document(
+            single(
+                sides[0].name,
+                Measured(tuple(rounds)),
+                refused,
+                simulated=made_up,
+                goodput_within=within,
+                memory=memory,
+            )
         )
-        kept.write(rounds, single_document(alone))
-        words.output.write_single(alone)
+        kept.write(rounds, alone.model_dump(mode="json"))
+        words.output.write(alone)
         _tell_kept(kept)
-        return ExitCode.FAILED if alone.objections else ExitCode.CLEAN
+        return ExitCode.CLEAN if alone.counts else ExitCode.FAILED
     result = certificate(
         sides[0].name,
         sides[1].name,
@@ -188,16 +190,6 @@ def _objections(
         )
     ]
     return tuple(dict.fromkeys(found))
-
-
-def _require_forms(words: BenchWords, sides: Sequence[AnySide]) -> None:
-    if len(sides) == 1 and CertificateFormat.HTML in words.output.forms:
-        raise InputError(
-            Problem(
-                "one server that is measured alone has no page: nothing is compared",
-                help="add --against, or use --output-format text, json or markdown",
-            )
-        )
 
 
 def _schedule(words: BenchWords, sides: Sequence[AnySide]) -> Schedule:

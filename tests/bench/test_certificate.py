@@ -166,8 +166,9 @@ def test_one_side_alone_claims_nothing() -> None:
         "R", Measured(tuple(rounds)), (), simulated={}, goodput_within=bounds("ttft=200")
     )
     said = single_document(found)
-    assert (said["claim"], said["baseline"], said["sentence"]) == (None, None, SENTENCE)
-    assert said["cells"][0]["context"] == 500
-    assert said["cells"][0]["candidate"]["accept_length"] == pytest.approx(3.2)
-    assert said["cells"][0]["candidate"]["goodput"] == pytest.approx(4 / 2.015, rel=0.01)
-    assert "pays is not shown" in single_markdown(found)
+    assert (said.claim, said.baseline, said.sentence) == (None, None, SENTENCE)
+    (only,) = said.cells
+    assert only.context == 500
+    assert only.candidate.accept_length == pytest.approx(3.2)
+    assert only.candidate.goodput == pytest.approx(4 / 2.015, rel=0.01)
+    assert "pays is not shown" in single_markdown(said)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.bench.find_kept import find_certificate, kept_benches, require_cells
+from speclaunch.bench.find_kept import find_certificate, find_measured, kept_benches, require_cells
 from speclaunch.bench.gate import Objection
 from speclaunch.bench.keeping import Kept
 from speclaunch.bench.kept_names import FILE, directory, kept_names
@@ -93,7 +93,7 @@ def test_what_does_not_count_is_found_but_has_nothing_to_compare() -> None:
         ("{}", "not a certificate of `speclaunch bench`"),
         ('{"rounds": [], "result": {"version": 1}}', "not a certificate"),
         ('{"version": 2}', "not a certificate"),
-        ('{"version": 1, "candidate": "a", "baseline": null}', "one server was measured"),
+        ('{"version": 1, "candidate": "a", "baseline": null}', "counts: Field required"),
     ],
 )
 def test_files_that_are_no_certificate(tmp_path: Path, text: str, words: str) -> None:
@@ -119,12 +119,15 @@ def test_a_list_of_all() -> None:
     (directory() / "broken").mkdir()
     (directory() / "broken" / FILE).write_text("{")
     alone = single_document(single("S", Measured(), (), simulated={}))
-    Kept(keep("20261104-100000-d", None).parent, "d", {"sides": ["S"]}).write([], alone)
+    Kept(keep("20261104-100000-d", None).parent, "d", {"sides": ["S"]}).write(
+        [], alone.model_dump(mode="json")
+    )
     *found, last = kept_benches()
     assert (last.state, last.sides) == ("one server", ("S",))
     with pytest.raises(InputError) as error:
         find_certificate("last")
     assert "one server was measured alone" in said(error)
+    assert find_measured("last") == alone
     assert [one.name for one in found] == [f"{STAMPS[n]}-{name}" for n, name in enumerate("abc")]
     assert [one.state for one in found] == ["pays", "does not count", "interrupted"]
     assert [one.rounds for one in found] == [0, 0, 1]

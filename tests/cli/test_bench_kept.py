@@ -10,10 +10,13 @@ import jsonschema
 import pytest
 
 from speclaunch.bench.gate import Objection
+from speclaunch.bench.measurement import Measured
 from speclaunch.bench.schema import CertificateDocument
+from speclaunch.bench.single import single
 from speclaunch.cli.completing import candidates
+from speclaunch.report.bench_single import single_document
 from tests.program import run
-from tests.report.bench.made import keep, made
+from tests.report.bench.made import OURS, keep, made, measured
 from tests.report.bench.test_schema import SCHEMA
 from tests.report.plan.test_page import read
 
@@ -30,6 +33,23 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def kept() -> None:
     keep(OLD, made(speed_up=1.4, falls=1.0))
     keep(NEW, made(speed_up=1.9, falls=1.0, seed=2))
+
+
+def test_one_server_alone_is_shown_again() -> None:
+    rounds = [one for one in measured().rounds if one.side == OURS]
+    found = single_document(single(OURS, Measured(tuple(rounds)), (), simulated={}))
+    keep(OLD, found)
+    text = run("bench", "show")
+    (cell, *_) = found.cells
+    assert text.returncode == 0
+    assert f"{cell.candidate.output_tokens_per_second:.1f}" in text.stdout
+    said = run("bench", "show", OLD, "--output-format", "json")
+    assert json.loads(said.stdout) == found.model_dump(mode="json")
+    assert run("bench", "show", "--output-format", "markdown").stdout.startswith(f"**{OURS}**")
+    for words in (("--output-format", "html"), ("--fail-under", "1"), ("--output-file", "a.html")):
+        refused = run("bench", "show", *words)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "one server" in refused.stderr
 
 
 @pytest.mark.usefixtures("kept")

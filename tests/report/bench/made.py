@@ -13,7 +13,7 @@ from speclaunch.bench.goodput import Bound
 from speclaunch.bench.keeping import Kept
 from speclaunch.bench.kept_names import FILE, directory
 from speclaunch.bench.measurement import Measured, Request, Round
-from speclaunch.bench.schema import CertificateDocument, MemoryRecord, SideRecord
+from speclaunch.bench.schema import CertificateDocument, MemoryRecord, SideRecord, SingleDocument
 from speclaunch.report.bench_document import Circumstances, certificate_document
 from tests.bench.making import GOOD, PLAIN
 
@@ -97,7 +97,9 @@ def made(
 
 
 def keep(
-    name: str, result: CertificateDocument | None, rounds: tuple[Round, ...] | list[Round] = ()
+    name: str,
+    result: CertificateDocument | SingleDocument | None,
+    rounds: tuple[Round, ...] | list[Round] = (),
 ) -> Path:
     """As a comparison keeps it, in the home that is set."""
     folder = directory() / name

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from speclaunch.bench.between import Named, difference
 from speclaunch.bench.certificate import certificate
 from speclaunch.bench.gate import Objection
-from speclaunch.bench.schema import CertificateDocument, DifferenceDocument
+from speclaunch.bench.schema import CertificateDocument, DifferenceDocument, SingleDocument
 from speclaunch.report.bench import document
 from tests.report.bench.made import OURS, THEIRS, made, measured
 
@@ -25,6 +25,7 @@ REAL = Path(__file__).with_name("cpu_ngram.json")
 def schema() -> dict[str, Any]:
     return {
         "certificate": CertificateDocument.model_json_schema(mode="serialization"),
+        "single": SingleDocument.model_json_schema(mode="serialization"),
         "difference": DifferenceDocument.model_json_schema(mode="serialization"),
     }
 
