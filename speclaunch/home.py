@@ -18,6 +18,10 @@ def speclaunch_home() -> Path:
     return base / "speclaunch"
 
 
+JUDGE_RECORD = "judge.json"
+"""The file of a judge that says what it is."""
+
+
 def judges_home() -> Path:
     """Where the judges are that were added, a folder each. Not created here."""
     return speclaunch_home() / "judges"

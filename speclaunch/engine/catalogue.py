@@ -15,7 +15,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -41,6 +41,7 @@ from speclaunch.engine.versions import (
     resolve,
 )
 from speclaunch.errors import InputError, Problem
+from speclaunch.home import speclaunch_home
 from speclaunch.record import record
 
 __all__ = [
@@ -234,13 +235,16 @@ def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion
     A release that is not held is answered by the held one of its line (``0.5.13`` →
     ``0.5.13.post1``, a release candidate too), one newer than all by the newest, both with a
     note.  ``newest`` is a version.  A path (a package, a checkout, a wheel, a catalogue) is an
-    engine of its own, read there.  Raises :class:`UnknownVersion` for anything else.
+    engine of its own, read there; so is an added judge's name.  Raises :class:`UnknownVersion`.
     """
     if forks.MARK in text and _may_read(forks.file_of(text, directory or _default_directory())):
         return ResolvedVersion(text, text, exact=True)
     if forks.is_path(text):
         return ResolvedVersion(text, add_fork(Path(text), directory), exact=True)
-    return resolve(text, held_versions(directory))
+    held = held_versions(directory)
+    if text not in held and (judged := forks.of_judge(text)) is not None:
+        return replace(resolve_version(judged, directory), asked=text)
+    return resolve(text, held)
 
 
 def add_fork(source: Path, directory: Path | None = None, version: str | None = None) -> str:
@@ -337,8 +341,6 @@ def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
 
 
 def _default_directory() -> Path:
-    from speclaunch.home import speclaunch_home  # noqa: PLC0415
-
     return speclaunch_home() / "catalogue"
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from speclaunch import reads
 from speclaunch.engine.argument import Argument, EngineVariable, encode_argument, encode_variable
 from speclaunch.errors import InputError, Problem
+from speclaunch.home import JUDGE_RECORD, judges_home
 
 MARK = "+fork."
 """What the name of such a catalogue has in it."""
@@ -33,6 +34,20 @@ Base = Callable[[str], tuple[Mapping[str, Argument], Mapping[str, EngineVariable
 def file_of(version: str, directory: Path) -> Path:
     """Where the catalogue of a fork is kept."""
     return directory / _FOLDER / f"{version}.json"
+
+
+def of_judge(name: str) -> str | None:
+    """The version of the judge that was added under a name, where it is another one than the name
+    says: of a fork."""
+    file = judges_home() / name / JUDGE_RECORD
+    if file.parent.name != name or not reads.may_read(file):
+        return None
+    try:
+        reads.content(file, file.stat())
+        release = json.loads(file.read_bytes())["release"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return release if isinstance(release, str) and release != name else None
 
 
 def is_path(text: str) -> bool:

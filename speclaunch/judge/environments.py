@@ -19,10 +19,9 @@ from typing import Any
 
 from speclaunch.cpu.process import write_atomically
 from speclaunch.engine.added_catalogues import remove_added
-from speclaunch.home import judges_home
+from speclaunch.home import JUDGE_RECORD, judges_home
 from speclaunch.record import record
 
-RECORD = "judge.json"
 SITE = "site"
 
 
@@ -66,7 +65,7 @@ def kept() -> list[Kept]:
 
 
 def _read_all() -> Iterator[Kept]:
-    for path in sorted(judges_home().glob(f"*/{RECORD}")):
+    for path in sorted(judges_home().glob(f"*/{JUDGE_RECORD}")):
         names = {one.name for one in fields(Kept)}
         try:
             document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -80,7 +79,7 @@ def _read_all() -> Iterator[Kept]:
 def write(one: Kept) -> None:
     """Note that a judge is whole."""
     document = {field.name: getattr(one, field.name) for field in fields(one)}
-    write_atomically(folder(one.name) / RECORD, json.dumps(document, indent=1) + "\n")
+    write_atomically(folder(one.name) / JUDGE_RECORD, json.dumps(document, indent=1) + "\n")
 
 
 def remove(name: str, *, catalogue: str = "") -> bool:
@@ -92,7 +91,7 @@ def remove(name: str, *, catalogue: str = "") -> bool:
     if name not in {path.name for path in judges_home().glob("[!.]*")} or not place.is_dir():
         return False
     brought = {one.catalogue for one in _read_all() if one.name == name}
-    (place / RECORD).unlink(missing_ok=True)  # from here on it is none, whatever is left
+    (place / JUDGE_RECORD).unlink(missing_ok=True)  # from here on it is none, whatever is left
     shutil.rmtree(place, ignore_errors=True)
     for one in brought - {other.catalogue for other in _read_all()} - {catalogue, ""}:
         remove_added(one)
@@ -104,7 +103,7 @@ def sweep() -> None:
     for place in judges_home().glob(".new-*"):
         shutil.rmtree(place, ignore_errors=True)
     for place in judges_home().glob("[!.]*"):
-        if place.is_dir() and not (place / RECORD).exists():
+        if place.is_dir() and not (place / JUDGE_RECORD).exists():
             shutil.rmtree(place, ignore_errors=True)
 
 

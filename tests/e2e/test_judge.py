@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from speclaunch.cpu.environment import CpuEngine, site_packages
-from speclaunch.engine.catalogue import load
+from speclaunch.engine.catalogue import load, resolve_version
 from speclaunch.judge.add import add
 from speclaunch.judge.asking import EngineJudge
 from speclaunch.judge.environments import kept, remove
@@ -262,6 +262,7 @@ def test_a_fork_is_judged_by_itself(fork: Path, judge: EngineJudge) -> None:
     assert made.size > 1 << 20 and "+fork." in made.release
     catalogue = load(made.release)
     assert catalogue.by_name("my_flag") is not None
+    assert resolve_version("my-fork").held == made.release
     own = judge_for("my-fork", None)
     assert own is not None and own.release == made.release
     assert own.digest != judge.digest

@@ -37,7 +37,7 @@ def test_a_recipe_that_drafts_too_deep_is_tuned(marked: Marked, tmp_path: Path) 
     path.write_text(text.replace(DRAFT, WRONG_DRAFT).rstrip() + DEEP)
     before = path.read_text()
     words = [
-        *("tune", f"recipe={path}", "--workload", "code", "--starts", "5", "--verify", "1"),
+        *("tune", f"recipe={path}", "--workload", "code", "--starts", "4", "--verify", "1"),
         *("--draft-tokens", "9"),
         *("--rounds", "1", "--requests", "3", "--output-tokens", "24", "--write"),
         *("--output-format", "json"),
@@ -58,7 +58,7 @@ def test_a_recipe_that_drafts_too_deep_is_tuned(marked: Marked, tmp_path: Path) 
     assert marked.left() == []
     found = TuneDocument.model_validate(json.loads(done.stdout))
     assert found.own is not None and (found.own[STEPS], found.own[TOKENS]) == (8, 9)
-    assert found.starts <= 5
+    assert found.starts <= 4
     assert found.comparison is not None, done.stderr
     assert found.best is not None and found.best[STEPS] < 8
     assert all("it became" in one for one in found.comparison.objections), done.stderr

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from speclaunch.engine import forks
-from speclaunch.engine.catalogue import held_versions, load, resolve_version
+from speclaunch.engine.catalogue import (
+    ResolvedVersion,
+    add_fork,
+    held_versions,
+    load,
+    resolve_version,
+)
 from speclaunch.errors import InputError
-from speclaunch.facts.engines import at_hand, declared
+from speclaunch.facts.engines import at_hand, declared, nearest_release
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.runtime import Runtime
 from speclaunch.launch.prepare import prepare
@@ -77,6 +84,26 @@ def test_a_path_is_an_engine_of_its_own(fork: Path) -> None:
     assert load(found.held).by_name("speculative_algorithm") is None
     assert found.held not in held_versions()  # nobody else takes it for a release
     assert load(found.held).variables.keys() == load("0.5.21").variables.keys()
+
+
+def test_the_name_of_its_judge_is_its_name(fork: Path, home: Path, tmp_path: Path) -> None:
+    """As `engine judge add my-fork --from ./checkout` leaves it."""
+    release = add_fork(fork)
+    judge = home / "judges" / "my-fork"
+    judge.mkdir(parents=True)
+    (judge / "judge.json").write_text(json.dumps({"name": "my-fork", "release": release}))
+    assert resolve_version("my-fork") == ResolvedVersion("my-fork", release, exact=True)
+    path = recipe(tmp_path, "")
+    assert codes(path, "0.5.21") != [] == codes(path, nearest_release("my-fork").held)
+    done = run("lint", str(path), "--engine", "my-fork", "--ask", "never")
+    assert (done.returncode, done.stdout.count("error")) == (0, 0), done.stdout
+    for name in ("my-frok", "..", ".", "judges", ""):
+        with pytest.raises(InputError):
+            resolve_version(name)
+    for text in ("{", "[]", '{"release": 5}', '{"release": "my-fork"}', '{"release": "no"}'):
+        (judge / "judge.json").write_text(text)
+        with pytest.raises(InputError):
+            resolve_version("my-fork")
 
 
 def test_it_is_read_anew_when_it_has_changed(fork: Path) -> None:
