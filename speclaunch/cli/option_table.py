@@ -394,7 +394,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
 }
 
 VERBS_BELOW: dict[str, tuple[tuple[str, str], ...]] = {
-    'bench': (('run', 'Measure whether speculation pays: two deployments, interleaved, with a confidence interval'), ('ls', 'List what was measured, newest last'), ('show', 'Show a certificate again: as text, JSON, Markdown, or a page'), ('compare', 'Compare two certificates: is the second one faster, and how sure is that')),
+    'bench': (('run', 'Measure whether speculation pays: two deployments, interleaved, with a confidence interval'), ('ls', 'List what was measured, newest last'), ('show', 'Show again what was measured: as text, JSON, Markdown, or a page'), ('compare', 'Compare two certificates: is the second one faster, and how sure is that')),
     'runs': (('ls', 'List the launches, newest last'), ('show', 'Show what happened in a launch: attempts, milestones, causes, rungs, the end'), ('prune', 'Remove the logs and journals of all but the last ended launches')),
     'recipes': (('ls', 'List the recipes with one line each'), ('cp', 'Copy a recipe to a file of your own; launch it with recipe=path/to/file.yaml'), ('schema', 'Write the JSON schema of recipes, for editors and other checkers')),
     'engine': (('ls', 'List the engines that a launch finds'), ('install', 'Install the real SGLang for the CPU (2 minutes, 1.6 GB)'), ('catalogue', 'The server arguments of each SGLang version that speclaunch knows'), ('judge', 'The releases of SGLang whose own validation can be asked here')),
