@@ -45,6 +45,7 @@ def test_one_server_alone_is_shown_again() -> None:
     assert f"{cell.candidate.output_tokens_per_second:.1f}" in text.stdout
     said = run("bench", "show", OLD, "--output-format", "json")
     assert json.loads(said.stdout) == found.model_dump(mode="json")
+    jsonschema.validate(json.loads(said.stdout), json.loads(SCHEMA.read_text())["single"])
     assert run("bench", "show", "--output-format", "markdown").stdout.startswith(f"**{OURS}**")
     for words in (("--output-format", "html"), ("--fail-under", "1"), ("--output-file", "a.html")):
         refused = run("bench", "show", *words)

@@ -46,15 +46,7 @@ class Serving:
         self.port = free_port()
         self.lines: list[str] = []
         self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "speclaunch",
-                *words,
-                f"args.port={self.port}",
-                "--output-format",
-                "json",
-            ],
+            command(*words, f"args.port={self.port}", "--output-format", "json"),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
