@@ -144,6 +144,21 @@ def test_the_action_annotates_and_fails_for_what_is_broken(runner: Runner) -> No
     assert runner.summary.read_text()
 
 
+@pytest.mark.thorough
+def test_the_action_executes_no_module_of_the_workspace(runner: Runner) -> None:
+    executed = runner.folder / "executed"
+    for name in (*sys.stdlib_module_names, "pip", "setuptools", "sitecustomize"):
+        (runner.workspace / f"{name}.py").write_text(f"open({str(executed)!r}, 'a').write('{name} ')")
+    context = {
+        "steps.python.outputs.python-path": sys.executable,
+        "github.action_path": str(runner.folder / "missing"),
+    }
+    shutil.rmtree(runner.temp / "speclaunch")
+    done = runner.step("Install speclaunch", **context)
+    assert not executed.exists(), executed.read_text()
+    assert "missing" in done.stderr, done.stderr  # pip itself ran
+
+
 def test_the_inputs_of_the_action_are_options(runner: Runner) -> None:
     folder = runner.workspace / "two words"
     folder.mkdir()
