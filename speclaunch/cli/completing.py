@@ -11,12 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from speclaunch.cli.option_table import OPTIONS, VERBS_BELOW, Row
 from speclaunch.cli.override_words import config_dirs, overrides
 from speclaunch.cli.verbs import DEFAULT, DEFAULT_BELOW, VERBS
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 TAKE_RECIPES = frozenset(
     {DEFAULT, "plan", "doctor", "render", "models check", "bench", "bench run", "prove", "tune"}
 )
 """The verbs whose words are recipes and overrides."""
+
+_PLAIN = lazy(r"[\w@%+=:,./~-]*\Z")
+"""Text that a shell leaves unchanged. bash inserts a candidate unquoted: a file in the working
+directory named `$(…).yaml` would be executed with the line."""
 
 
 @record
@@ -39,8 +44,9 @@ def candidates(words: Sequence[str]) -> list[Candidate]:
     *before, current = words or ("",)
     quote = current[:1] if current[:1] in ("'", '"') else ""
     verb, rest = _verb([word.strip("'\"") for word in before])
-    found = _candidates(verb, rest, current.removeprefix(quote))
-    return [one for one in found if one.value.startswith(current.removeprefix(quote))]
+    current = current.removeprefix(quote)
+    found = _candidates(verb, rest, current)
+    return [one for one in found if one.value.startswith(current) and _PLAIN.match(one.value)]
 
 
 def _verb(words: Sequence[str]) -> tuple[str, list[str]]:

@@ -116,6 +116,15 @@ def test_recipes_and_groups_of_your_own(tmp_path: Path) -> None:
     assert values("launch", "--config-dir", str(tmp_path / "none"), "recipe=ours") == []
 
 
+def test_a_file_name_that_a_shell_would_execute_is_no_candidate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "$(touch executed)", "`x`", "a;b", "a b", "\x1b[2J", "a\nb", "a'b", "a&b"):
+        (tmp_path / f"{name}.yaml").write_text("args: {model_path: m}\n")
+    assert values("recipe=./") == ["recipe=./mine.yaml"]
+
+
 @pytest.mark.parametrize("words", [("",), ("x", "y", "="), ("--engine",), ("recipe=", "args.=", "~"),
                                    ("recipe=x", "args.a.b.c="), ("'",), ("recipe=\0",), ("lint", "--engine=")])  # fmt: skip
 def test_odd_words_are_no_crash(words: tuple[str, ...]) -> None:

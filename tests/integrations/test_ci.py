@@ -148,7 +148,9 @@ def test_the_action_annotates_and_fails_for_what_is_broken(runner: Runner) -> No
 def test_the_action_executes_no_module_of_the_workspace(runner: Runner) -> None:
     executed = runner.folder / "executed"
     for name in (*sys.stdlib_module_names, "pip", "setuptools", "sitecustomize"):
-        (runner.workspace / f"{name}.py").write_text(f"open({str(executed)!r}, 'a').write('{name} ')")
+        (runner.workspace / f"{name}.py").write_text(
+            f"open({str(executed)!r}, 'a').write('{name} ')"
+        )
     context = {
         "steps.python.outputs.python-path": sys.executable,
         "github.action_path": str(runner.folder / "missing"),
