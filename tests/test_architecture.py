@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -19,9 +20,11 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "shim" not in path.pa
 
 FLOORS = {
     "__init__": 0,
+    "children": 0,
     "errors": 0,
     "heartbeat": 0,
     "home": 0,
+    "own_process": 0,
     "patterns": 0,
     "reads": 0,
     "record": 0,
@@ -230,3 +233,78 @@ def test_the_wheel_holds_recipes_groups_and_pages(tmp_path: Path) -> None:
     recipes, title = done.stdout.splitlines()
     assert int(recipes) == len(list((ROOT / "recipes").glob("*.yaml")))
     assert title == "SPL211 ngram-dp-attention"
+
+
+STARTS = {
+    *("subprocess.Popen", "subprocess.run", "subprocess.call", "subprocess.check_call"),
+    *("subprocess.check_output", "subprocess.getoutput", "subprocess.getstatusoutput"),
+    *("os.system", "os.popen", "os.posix_spawn", "os.posix_spawnp", "os.fork", "os.forkpty"),
+    *("os.startfile", "pty.fork", "pty.spawn", "concurrent.futures.ProcessPoolExecutor"),
+    *("asyncio.create_subprocess_exec", "asyncio.create_subprocess_shell"),
+}
+STARTS_PROCESSES = {
+    "children.py": {"subprocess.Popen"},
+    "judge/worker/serve.py": {"os.fork"},  # in the engine's interpreter, without our modules
+    "launch/guard.py": {"subprocess.Popen"},  # the engine; a script of the standard library
+    "launch/apart.py": {"os.fork"},  # these three: the same program goes on
+    "launch/detach.py": {"os.fork"},
+    "lint/workers.py": {"os.fork"},
+}
+
+
+def annotations(tree: ast.Module) -> Iterator[ast.expr]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            yield node.annotation
+        elif isinstance(node, ast.FunctionDef) and node.returns is not None:
+            yield node.returns
+
+
+def starts(tree: ast.Module) -> set[str]:
+    """The functions that start a process, by any name that the module imports them by."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                names[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    dotted = {*names.values()}
+    types = {id(part) for node in annotations(tree) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and id(node) not in types:
+            first, _, rest = ast.unparse(node).partition(".")
+            dotted.add(f"{names.get(first, '')}.{rest}")
+    found = {name for name in dotted if name in STARTS or name.startswith(("os.exec", "os.spawn"))}
+    return found | {name for name in dotted if name.partition(".")[0] == "multiprocessing"}
+
+
+def test_one_module_starts_processes() -> None:
+    """So that none runs a file of the current directory: see `children`."""
+    found = {
+        path.relative_to(PACKAGE).as_posix(): starts(ast.parse(path.read_text()))
+        for path in MODULES
+    }
+    assert {name: some for name, some in found.items() if some} == STARTS_PROCESSES
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import subprocess as s\ns.Popen([])",
+        "from subprocess import run as r\nr([])",
+        "import os\ndef f(): os.execv('a', [])",
+        "from os import spawnlp",
+        "import os.path\nos.system('a')",
+        "import asyncio\nf = asyncio.create_subprocess_exec",
+        "import concurrent.futures\nconcurrent.futures.ProcessPoolExecutor()",
+        "from concurrent import futures\nfutures.ProcessPoolExecutor()",
+        "from multiprocessing import Process",
+        "import multiprocessing.pool",
+    ],
+)
+def test_a_start_of_a_process_is_seen_by_any_name(text: str) -> None:
+    assert starts(ast.parse(text))

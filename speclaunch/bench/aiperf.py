@@ -14,15 +14,14 @@ import contextlib
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from speclaunch import children
 from speclaunch.bench.generator import Generator, Load
 from speclaunch.bench.interpreter import Interpreter
 from speclaunch.bench.measurement import Request, Round, request_from
@@ -37,19 +36,11 @@ _OK = 200
 _WARM_UP = 2
 _SHOWN = 300
 _END_SECONDS = 30.0
-_BOUND = """
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-if os.getppid() != int(sys.argv[1]):
-    sys.exit(1)
-os.execv(sys.argv[2], sys.argv[2:])
-"""
-"""Becomes a program that ends with its parent."""
 
 
 def find_aiperf() -> Path | None:
     """The program, where it is on PATH."""
-    found = shutil.which(_PROGRAM)
+    found = children.find_program(_PROGRAM)
     return Path(found).absolute() if found else None
 
 
@@ -161,11 +152,9 @@ class Aiperf:
 
     def _run(self, words: Sequence[str], folder: Path, seconds: float) -> None:
         log = self._folder / "aiperf.log"
-        bound = [sys.executable, "-c", _BOUND, str(os.getpid()), str(self._program), *words]
         with log.open("wb") as out:
-            process = subprocess.Popen(
-                bound,
-                stdin=subprocess.DEVNULL,
+            process = children.start(
+                children.bound([self._program, *words]),
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=folder,

@@ -7,29 +7,20 @@ kernel ends it with this process (PR_SET_PDEATHSIG), however that ends, and its 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import psutil
 
+from speclaunch import children
 from speclaunch.errors import LaunchError
 from speclaunch.launch.journal import LaunchState
 from speclaunch.launch.locks import living
 from speclaunch.launch.runs import Run, again
 from speclaunch.record import record
 
-_BOUND = """
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-if os.getppid() != int(sys.argv[1]):
-    sys.exit(1)
-os.execv(sys.executable, [sys.executable, "-m", "speclaunch", *sys.argv[2:]])
-"""
-"""Becomes a speclaunch that ends with its parent."""
 _POLL_SECONDS = 0.1
 _END_SECONDS = 90.0
 _TAIL = 30
@@ -64,9 +55,9 @@ class Engine:
         self._run: Run | None = None
         self._paused: list[psutil.Process] = []
         with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOUND, str(os.getpid()), "launch", *order.words],
-                stdin=subprocess.DEVNULL,
+            self._process = children.start(
+                children.bound(children.own_command("launch", *order.words)),
+                cwd=Path.cwd(),
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

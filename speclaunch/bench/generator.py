@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from speclaunch import children
 from speclaunch.bench.measurement import Request, Round, request_from
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import LaunchError
@@ -44,7 +45,7 @@ class Generator:
         """`tokenizer`: of the model, whose chat template the prompts get where it has one. Raises
         LaunchError where that interpreter has no generator."""
         self._folder = folder
-        self._worker = Worker([python, "-P", START], env, folder)
+        self._worker = Worker([python, START], children.safe_path(env), folder)
         try:
             hello = self._worker.ask({"tokenizer": tokenizer}, _LOADING_S)
         except WorkerError as error:

@@ -81,7 +81,7 @@ class Installation:
 
     def check_machine(self, say: Say) -> bool:
         """Refuse early what would fail late."""
-        ended = self._run(self.source, "-c", _PROBE)
+        ended = self._run(self.source, "-I", "-c", _PROBE)
         if ended.status != 0:
             raise InstallError(
                 f"{self.source} cannot make virtual environments: {ended.last_error()}",
@@ -135,7 +135,7 @@ class Installation:
             return None
         if venv.exists():
             shutil.rmtree(venv)
-        ended = self._run(self.source, "-m", "venv", venv, on_line=say)
+        ended = self._run(self.source, "-I", "-m", "venv", venv, on_line=say)
         self._require(ended, "python -m venv failed")
         self._mark("venv", "1")
         return True
@@ -158,7 +158,7 @@ class Installation:
     def _offer(self, options: Sequence[str]) -> Offer:
         """Ask the index that these options of pip name."""
         ended = run_logged(
-            [self.engine.python, "-m", "pip", *probe_options(options)],
+            [self.engine.python, "-I", "-m", "pip", *probe_options(options)],
             log=self.engine.log,
             environment=pip_environment(),
             keep_open=(self.lock,),
@@ -198,7 +198,7 @@ class Installation:
     def _python_starts(self) -> bool:
         """Whether the interpreter of the environment works: the system's may have been removed."""
         try:
-            return self._run(self.engine.python, "-c", "").status == 0
+            return self._run(self.engine.python, "-I", "-c", "").status == 0
         except OSError:
             return False
 
@@ -208,7 +208,7 @@ class Installation:
             return None
         _drop_half_installed(self.engine.venv)
         quiet = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
-        command: list[str | Path] = ["-m", "pip", "install", *quiet, *options]
+        command: list[str | Path] = ["-I", "-m", "pip", "install", *quiet, *options]
         scratch = self.engine.root / "downloads"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()

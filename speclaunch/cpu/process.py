@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from speclaunch import children
+
 _TAIL = 200
 _GRACE_S = 5.0
 TICK_S = 1.0
@@ -67,12 +69,11 @@ def run_logged(
     with log.open("a", encoding="utf-8", errors="replace") as record:
         record.write(f"\n$ {' '.join(str(part) for part in command)}\n")
         record.flush()
-        child = subprocess.Popen(
-            [str(part) for part in command],
-            stdin=subprocess.DEVNULL,
+        child = children.start(
+            command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=dict(environment),
+            env=environment,
             cwd=log.parent,  # ours: nobody's module is picked up from where the user stands
             start_new_session=True,
             pass_fds=tuple(keep_open),

@@ -4,8 +4,7 @@ The engine's interpreter is given the text of this module: it knows the standard
 """
 
 # It starts quickly: no pathlib, no typing.
-# ruff: noqa: PLC0415, PTH113, PTH208
-import contextlib
+# ruff: noqa: PLC0415, PTH112, PTH113, PTH117, PTH208
 import json
 import os
 import sys
@@ -23,8 +22,9 @@ def installed(names: "tuple[str, ...]", path: "list[str]") -> "dict[str, str]":
 
     found = {}
     for name in names:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
+        for one in importlib.metadata.Distribution.discover(name=name, path=path):
+            found[name] = one.version
+            break
     return found
 
 
@@ -38,22 +38,45 @@ def _may_hold(folder: str, beginnings: "tuple[str, ...]") -> bool:
     )
 
 
-def place(name: str) -> "str | None":
+def search_path() -> "list[str]":
+    """Where a normal start of this interpreter, which is isolated (`-I`), searches for packages.
+
+    The directories of PYTHONPATH are read, and no module is imported from them: they may be those
+    of a repository that somebody else wrote. A relative one means the current directory.
+    """
+    import site
+
+    found = list(sys.path)
+    own_user_site = sys.flags.no_user_site and not os.environ.get("PYTHONNOUSERSITE")
+    if own_user_site and sys.base_prefix in (sys.prefix, *site.PREFIXES):
+        user = site.getusersitepackages()
+        if os.path.isabs(user) and os.path.isdir(user) and user not in found:
+            site.addsitedir(user)  # its .pth files, as in a normal start
+            added = [one for one in sys.path if one not in found]
+            places = [found.index(one) for one in site.getsitepackages() if one in found]
+            found[min(places, default=len(found)) : 0] = added
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [one for one in entries if os.path.isabs(one) and one not in found] + found
+
+
+def place(name: str, path: "list[str]") -> "str | None":
     """The directory of a package; it is found, also where it is a checkout, and not run."""
+    import importlib.machinery
     import importlib.util
 
-    spec = importlib.util.find_spec(name)
+    spec = importlib.machinery.PathFinder.find_spec(name, path) or importlib.util.find_spec(name)
     places: list[str] = list((spec and spec.submodule_search_locations) or [])
     return places[0] if places else None
 
 
 def answer(names: "tuple[str, ...]") -> str:
     """What is asked of an interpreter, as JSON."""
+    path = search_path()
     said = {
         "python": sys.version.split()[0],
-        "packages": installed(names, sys.path),
-        "sglang": place("sglang"),
+        "packages": installed(names, path),
+        "sglang": place("sglang", path),
         "executable": sys.executable,
-        "path": sys.path,
+        "path": path,
     }
     return json.dumps(said)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.errors import LaunchError
-from speclaunch.facts.runtime import InterpreterError, ask
+from speclaunch.facts.runtime import SOURCE, InterpreterError, ask
 from speclaunch.record import record
 
 _SECONDS = 8
@@ -16,27 +16,22 @@ _SECONDS = 8
 # It runs in any Python from 3.8 on, so nothing newer than that. `assert_pkg_version(NAME, VERSION`
 # stands in sglang/srt/entrypoints/engine.py of every release from 0.4.6 to 0.5.23: below that the
 # engine refuses to start on a CUDA GPU.
-_SCRIPT = r"""
-import importlib.metadata as m, importlib.util as u, json, os, re, shutil, sys
-def place(name):
-    try: spec = u.find_spec(name)
-    except (ImportError, ValueError): return None
-    return list(spec.submodule_search_locations or [None])[0] if spec else None
+_SCRIPT = (
+    SOURCE
+    + r"""
+import importlib.metadata as m, json, os, re, shutil, sys
+path = search_path()
 def text(*parts):
     try:
         with open(os.path.join(*parts), encoding="utf-8", errors="replace") as f: return f.read()
     except OSError: return ""
 def canonical(name): return re.sub(r"[-_.]+", "-", name).lower()
-try: requires = m.requires("sglang") or []
-except m.PackageNotFoundError: requires = []
+found = next(iter(m.Distribution.discover(name="sglang", path=path)), None)
+requires = (found and found.requires) or []
 names = {canonical(re.match(r"[A-Za-z0-9._-]+", r.strip())[0]) for r in requires}
 names |= {"sglang", "torch", "sgl-kernel", "sglang-kernel", "flashinfer-python"}
 names |= {"flashinfer-cubin", "flashinfer-jit-cache"}
-installed = {}
-for name in names:
-    try: installed[name] = m.version(name)
-    except Exception: pass
-sglang, torch = place("sglang"), place("torch")
+sglang, torch = place("sglang", path), place("torch", path)
 source = text(sglang, "srt", "entrypoints", "engine.py") if sglang else ""
 minimums = re.findall(r'assert_pkg_version\(\s*"([\w-]+)",\s*"([^"]+)"', source)
 built = {}
@@ -46,12 +41,13 @@ for key in ("__version__", "cuda", "hip"):
     built[key] = found[1] if found else None
 beside = os.path.dirname(sys.executable)
 print(json.dumps({
-    "requires": requires, "installed": installed, "torch": built,
+    "requires": requires, "installed": installed(tuple(names), path), "torch": built,
     "minimums": {canonical(k): v for k, v in minimums},
-    "pip": u.find_spec("pip") is not None,
+    "pip": place("pip", path) is not None,
     "ninja": bool(shutil.which("ninja") or shutil.which("ninja", path=beside)),
 }))
 """
+)
 
 
 @record

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from speclaunch import reads
+from speclaunch import children, reads
 from speclaunch.errors import LaunchError
 from speclaunch.facts import installed_packages
-from speclaunch.facts.runtime_reads import note_environment, pyenv_choice
+from speclaunch.facts.runtime_reads import note_environment, pyenv_choice, pyenv_environment
 from speclaunch.record import record
 
 _PACKAGES = (
@@ -27,10 +26,9 @@ _PACKAGES = (
     "flashinfer-python",
     "transformers",
 )
-_PROBE = (
-    Path(installed_packages.__file__).read_text(encoding="utf-8")
-    + f"\nprint(answer({_PACKAGES!r}))\n"
-)
+SOURCE = Path(installed_packages.__file__).read_text(encoding="utf-8")
+"""The functions of `installed_packages`, for a script in an engine's interpreter."""
+_PROBE = f"{SOURCE}\nprint(answer({_PACKAGES!r}))\n"
 _PROBE_SECONDS = 15
 _SHOWN_CHARACTERS = 100
 _LONGEST_SCRIPT = 4096
@@ -69,9 +67,9 @@ class Asked:
         self._left = False
         self._process: subprocess.Popen[str] | OSError
         try:
-            self._process = subprocess.Popen(
-                [str(interpreter), "-c", script],
-                stdin=subprocess.DEVNULL,
+            self._process = children.start(
+                children.isolated(interpreter, "-c", script),
+                env=pyenv_environment(interpreter),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -189,7 +187,7 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
 def _own() -> Runtime:
     """What `probe` finds in the interpreter that runs speclaunch, without starting another."""
     packages = installed_packages.installed(_PACKAGES, sys.path)
-    place = installed_packages.place("sglang")
+    place = installed_packages.place("sglang", sys.path)
     own = Path(sys.executable)
     note_environment(own, own, sys.path)
     version = sys.version.split()[0]
@@ -204,7 +202,7 @@ def pip_command() -> list[str]:
     import importlib.util  # noqa: PLC0415  where something is fetched
 
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
+        return [sys.executable, "-P", "-m", "pip"]
     spec = importlib.util.find_spec("ensurepip")
     folder = Path(spec.origin).parent if spec is not None and spec.origin else None
     wheels = sorted(folder.glob("_bundled/pip-*.whl")) if folder is not None else []
@@ -213,7 +211,7 @@ def pip_command() -> list[str]:
             f"{sys.executable} has no pip",
             help="install it: python -m ensurepip, or uv pip install pip",
         )
-    return [sys.executable, str(wheels[-1] / "pip")]
+    return [sys.executable, "-P", str(wheels[-1] / "pip")]
 
 
 def download_wheel(version: str, directory: Path) -> Path:
@@ -222,12 +220,9 @@ def download_wheel(version: str, directory: Path) -> Path:
     Raises LaunchError with pip's last word.
     """
     command = [*pip_command(), "download", "--quiet", "--no-deps"]
-    done = subprocess.run(
-        [*command, "--disable-pip-version-check", "-d", str(directory), f"sglang=={version}"],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
+    folder = directory.absolute()
+    done = children.run(
+        [*command, "--disable-pip-version-check", "-d", folder, f"sglang=={version}"]
     )
     wheels = sorted(directory.glob("sglang-*.whl"))
     if done.returncode != 0 or not wheels:
@@ -245,7 +240,7 @@ def _named(wanted: str) -> Path:
         path = path / "bin" / "python"
     if "/" in wanted:
         path = path.absolute()  # `./python` is not looked up on PATH
-    found = shutil.which(str(path))
+    found = children.find_program(path)
     if found is None:
         raise LaunchError(
             f"engine.python: {wanted} is not a program",
@@ -257,11 +252,11 @@ def _named(wanted: str) -> Path:
 def _candidates() -> Iterator[Path]:
     seen: set[tuple[Path, Path | bytes]] = set()
     for base in (reads.variable("VIRTUAL_ENV"), reads.variable("CONDA_PREFIX")):
-        if base:
+        if base and Path(base).is_absolute():  # else a folder of the current directory
             yield from _new(Path(base) / "bin" / "python", seen)
     yield from _new(Path(sys.executable), seen)
     for name in ("python3", "python"):
-        found = shutil.which(name)
+        found = children.find_program(name)
         for folder in (reads.variable("PATH") or os.defpath).split(os.pathsep):
             reads.may_run(f"{folder or os.curdir}/{name}")
         if found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Sequence
@@ -76,6 +77,19 @@ def pyenv_choice(interpreter: Path) -> Path | None:
         return chosen if _NAME.match(name) and os.access(chosen, os.X_OK) else None
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def pyenv_environment(interpreter: Path) -> dict[str, str]:
+    """The variables of an interpreter that is started in another directory: a script of pyenv
+    still chooses by the `.python-version` of this one, among pyenv's own versions."""
+    env = dict(os.environ)
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        with interpreter.open("rb") as file:
+            found = _PYENV.search(file.read(_LONGEST_SCRIPT))
+        if found is not None and not env.get("PYENV_VERSION"):
+            names = _written(Path(os.fsdecode(found[1]))).split()
+            env["PYENV_VERSION"] = ":".join(name for name in names if _NAME.match(name))
+    return env
 
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*\Z", re.ASCII)

@@ -16,6 +16,7 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
 
+from speclaunch import children
 from speclaunch.cpu.artifacts import pip_environment
 from speclaunch.cpu.manifest import REQUIREMENTS
 from speclaunch.errors import InputError, LaunchError, Problem
@@ -135,7 +136,7 @@ def install_pinned(
     if not pinned:
         return
     report = site.parent / "report.json"
-    pip = [str(python), "-m", "pip"]
+    pip = children.isolated(python, "-m", "pip")
     _pip(pip, lock, "--dry-run", "--report", str(report), *pinned)
     wanted = []
     for one in json.loads(report.read_text(encoding="utf-8")).get("install", []):
@@ -194,14 +195,10 @@ def _pip(pip: Sequence[str], lock: int, *words: str) -> None:
     """Run `pip install`; it holds the lock for as long as it runs, whatever becomes of us."""
     quiet = ("--quiet", "--no-input", "--disable-pip-version-check", "--no-compile")
     try:
-        done = subprocess.run(
+        done = children.run(
             [*pip, "install", *quiet, *words],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
             env=pip_environment(),
             cwd=judges_home(),
-            check=False,
             timeout=_PIP_S,
             pass_fds=(lock,),
         )

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from speclaunch import children
+
 START = Path(__file__).with_name("worker") / "start.py"
 _LONGEST = 8 << 20
 """Bytes of a line; the worker's own bound is lower."""
@@ -37,12 +39,12 @@ class Worker:
         self._buffer = b""
         self._said = b""
         self._number = 0
-        self._process = subprocess.Popen(
-            [str(part) for part in command],
+        self._process = children.start(
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=dict(env),
+            env=env,
             cwd=folder,
             start_new_session=True,
         )

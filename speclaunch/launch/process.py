@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from speclaunch import children
 from speclaunch.errors import LaunchError
 from speclaunch.launch import guard
 
@@ -51,8 +52,8 @@ def _take_guard() -> tuple[str, subprocess.Popen[bytes]]:
 
 def _new_guard() -> tuple[str, subprocess.Popen[bytes]]:
     run = uuid.uuid4().hex
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", guard.__file__],
+    process = children.start(
+        children.isolated(sys.executable, "-S", guard.__file__),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -99,12 +100,12 @@ class EngineProcess:
             "argv": list(argv),
             "env": {**env, guard.RUN_VARIABLE: self.run},
             "cwd": str(Path.cwd()),
-            "log": str(log),
+            "log": str(log.absolute()),
             "log_max_bytes": log_max_bytes,
             "log_keep": log_keep,
             "grace_seconds": grace_seconds,
             "secrets": list(secrets),
-            "private_files": [str(path) for path in private_files],
+            "private_files": [str(path.absolute()) for path in private_files],
             "until": until,
         }
         self._until = until

@@ -10,13 +10,12 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from speclaunch import children
 from speclaunch.errors import LaunchError
 from speclaunch.sweep.folder import Folder
 from speclaunch.sweep.jobs import Job, Planned, Row, Verdict
@@ -71,12 +70,12 @@ def run_sweep(folder: Folder, planned: Planned, on_row: OnRow) -> bool:
         return True
     log = folder.path / "launcher.log"
     with log.open("ab") as output, _interrupts() as interrupted:
-        process = subprocess.Popen(
+        process = children.start(
             _command(folder, numbers, planned.hydra),
-            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=planned.directory,
+            env=children.safe_path(os.environ),  # for the processes of the launcher
             start_new_session=True,
         )
         deadline = None
@@ -100,7 +99,7 @@ def run_sweep(folder: Folder, planned: Planned, on_row: OnRow) -> bool:
 
 def _command(folder: Folder, numbers: Sequence[int], words: Sequence[str]) -> list[str]:
     told = ",".join(map(str, numbers))
-    return [sys.executable, "-m", "speclaunch.sweep.hydra_app", str(folder.path), told, *words]
+    return children.own_command(folder.path, told, *words, module="speclaunch.sweep.hydra_app")
 
 
 def _tell(folder: Folder, waiting: dict[str, Job], on_row: OnRow) -> None:
@@ -131,13 +130,13 @@ def _interrupts() -> Iterator[Callable[[], int]]:
 
 def _cancel(folder: Folder, planned: Planned) -> None:
     """Take jobs that still wait in Slurm's queue out of it; those that run see the folder."""
-    scancel = shutil.which("scancel")
+    scancel = children.find_program("scancel")
     if planned.launcher != "submitit_slurm" or scancel is None:
         return
     jobs = {path.name.partition("_")[0] for path in (folder.hydra / ".submitit").glob("[0-9]*")}
     if jobs:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run([scancel, "--state=PENDING", *sorted(jobs)], timeout=30, check=False)
+            children.run([scancel, "--state=PENDING", *sorted(jobs)], timeout=30)
 
 
 def _why(log: object, code: int | None, left: int) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from speclaunch import children
 from speclaunch.errors import ExitCode
 from speclaunch.launch.atomic_files import read_json
 from speclaunch.launch.free_port import free_port
@@ -102,13 +103,13 @@ def _run(
 ) -> tuple[int, list[dict[str, Any]]] | None:
     """The exit code and the documents of a command; None where the sweep was ended meanwhile."""
     verb, *rest = words
-    command = [sys.executable, "-m", "speclaunch", verb, f"recipe={job.recipe}", *job.overrides]
+    command = children.own_command(verb, f"recipe={job.recipe}", *job.overrides)
     command += [*rest, *planned.options.words(), "--output-format=json"]
     with folder.log(job.key).open("wb") as log:
-        process = subprocess.Popen(
+        process = children.start(
             command,
             cwd=planned.directory,
-            stdin=subprocess.DEVNULL,
+            env=children.without_safe_path(os.environ),
             stdout=subprocess.PIPE,
             stderr=log,
         )

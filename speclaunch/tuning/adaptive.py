@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from speclaunch import children
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.tuning.objective import Known
@@ -84,15 +85,10 @@ def checked(file: Mapping[str, Any], python: str, env: Mapping[str, str]) -> Non
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
         path = Path(folder) / "steps.json"
         path.write_text(json.dumps(file))
-        words = [python, "-P", "-c", _READER, str(path), str(max(every, default=0))]
+        words = [python, "-c", _READER, str(path), str(max(every, default=0))]
         try:
-            ran = subprocess.run(
-                [*words, ",".join(wanted)],
-                env=dict(env),
-                capture_output=True,
-                text=True,
-                timeout=_SECONDS,
-                check=False,
+            ran = children.run(
+                [*words, ",".join(wanted)], env=children.safe_path(env), timeout=_SECONDS
             )
             said = json.loads(ran.stdout.strip().splitlines()[-1]) if not ran.returncode else None
         except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
