@@ -25,6 +25,7 @@ FLOORS = {
     "heartbeat": 0,
     "home": 0,
     "own_process": 0,
+    "http_reader": 0,
     "patterns": 0,
     "reads": 0,
     "record": 0,

@@ -11,11 +11,7 @@ import ipaddress
 import json
 import os
 import re
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
-from http.client import HTTPException
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -24,6 +20,8 @@ import psutil
 from speclaunch.bench.engines import Order
 from speclaunch.bench.gate import Expected
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
+from speclaunch.http_reader import HttpError, HttpReader, UnboundedError
+from speclaunch.launch.client import Answer, EngineError
 from speclaunch.record import record
 
 KEY, KEY_AGAINST = "SPECLAUNCH_API_KEY", "SPECLAUNCH_API_KEY_AGAINST"
@@ -32,7 +30,10 @@ another one."""
 SIMULATED = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
 """0.5.23 speculative/spec_utils.py:276; without the prefix in older releases."""
 _SECONDS = 30.0
-_SHOWN = 200
+_HELP_ADDRESS = (
+    "give the address of one server itself, without /v1; a router, or another engine, does not "
+    "tell how it speculates"
+)
 _PATHS = ("/server_info", "/get_server_info")
 """The second one in older releases; 0.5.23 entrypoints/http_server.py:854 has both."""
 _LIFE = ("version", "model_path", "random_seed", "startup_time", "max_total_num_tokens")
@@ -84,7 +85,7 @@ def life(info: Mapping[str, Any]) -> str:
 def simulated_in(env: Mapping[str, Any]) -> str | None:
     """The variable that makes acceptance up, where it is on: any number above 0."""
     for name in SIMULATED:
-        with contextlib.suppress(TypeError, ValueError):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
             if float(env.get(name) or -1) > 0:
                 return name
     return None
@@ -144,21 +145,21 @@ def unasked_side(url: str) -> RunningSide:
 def server_info(url: str, key: str | None) -> dict[str, Any]:
     """`/server_info` of a server. Raises LaunchError: not there, not let in, not SGLang."""
     for path in _PATHS:
-        status, body = _asked(url, path, key)
+        answer = _asked(url, path, key)
+        status = answer.status_code
         if status != 404:
             break
     if status in (401, 403):
         told = "refused the key" if key else "asks for a key"
         raise LaunchError(f"{url} {told} (status {status})", help=_help_key())
     info: Any = None
-    with contextlib.suppress(ValueError, RecursionError):
-        info = json.loads(body) if status == 200 else None
-    if not isinstance(info, dict) or "model_path" not in info:
+    with contextlib.suppress(EngineError):
+        info = answer.document() if status == 200 else None
+    if not isinstance(info, dict) or not isinstance(info.get("model_path"), str):
         said = f"{path} answered {status}" if status != 200 else f"{path} tells no model_path"
         raise LaunchError(
             f"{url} is not a server of SGLang: {said}",
-            help="give the address of one server itself, without /v1; a router, or another engine, "
-            "does not tell how it speculates",
+            help=_HELP_ADDRESS,
         )
     return info
 
@@ -187,35 +188,24 @@ def _simulated(info: Mapping[str, Any]) -> str | None:
     return None
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        """None: a key is not carried to another server."""
-
-
-def _asked(url: str, path: str, key: str | None) -> tuple[int, bytes]:
-    """The status and body of an answer; certificates are checked, and no proxy is asked, as the
-    generator does it."""
-    headers = {"User-Agent": "speclaunch"}
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}),
-        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
-        _NoRedirect,
-    )
-    request = urllib.request.Request(f"{url}{path}", headers=headers)  # noqa: S310  http(s) alone
+def _asked(url: str, path: str, key: str | None) -> Answer:
+    """The answer of a server. Certificates are verified and no proxy is used, as the generator
+    does it; a redirect is not followed, so that no other server gets the key."""
+    headers = {"User-Agent": "speclaunch", **({"Authorization": f"Bearer {key}"} if key else {})}
+    reader = HttpReader(url, headers)
     try:
-        with opener.open(request, timeout=_SECONDS) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, b""
-    except (OSError, HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        said = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        found = reader.request("GET", f"{urlsplit(url).path}{path}", _SECONDS)
+    except UnboundedError as error:
         raise LaunchError(
-            f"{url} does not answer: {said[:_SHOWN]}", help="start the server, or correct --url"
+            f"{url} is not a server of SGLang: {path} {error}", help=_HELP_ADDRESS
         ) from None
+    except HttpError as error:
+        raise LaunchError(
+            f"{url} does not answer: {error}", help="start the server, or correct --url"
+        ) from None
+    finally:
+        reader.close()
+    return Answer(found.status, found.content, found.seconds)
 
 
 class Running:

@@ -22,6 +22,7 @@ from urllib.parse import quote, urlsplit
 
 from speclaunch import __version__
 from speclaunch.facts.safe_json import MOST_BYTES, UnreadableFileError, parse_object, size
+from speclaunch.http_reader import LateError, collect
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 
@@ -183,21 +184,16 @@ class HubClient:
                 return None
             data = self._collected(chunks, most)
             if cut:
-                return bytes(data[:most])
+                return data[:most]
             if length is not None and len(data) not in (length, most + 1):
                 raise RefusedError(f"{self.where} sent {len(data)} of {length} bytes")
-            return None if len(data) > most else bytes(data)
+            return None if len(data) > most else data
 
-    def _collected(self, chunks: Iterator[bytes], most: int) -> bytearray:
-        """What comes, up to `most` bytes and one, in time."""
-        data = bytearray()
-        for chunk in chunks:
-            data += chunk[: most + 1 - len(data)]
-            if len(data) > most:
-                break
-            if time.monotonic() > self._deadline:
-                raise _late(self._seconds)
-        return data
+    def _collected(self, chunks: Iterator[bytes], most: int) -> bytes:
+        try:
+            return collect(chunks, most, self._deadline)
+        except LateError:
+            raise _late(self._seconds) from None
 
     @contextmanager
     def _opened(

@@ -58,17 +58,22 @@ def read_object(path: Path, most: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
 
 def parse_object(data: bytes, name: str) -> dict[str, Any]:
     """The JSON object that `data` spells. Raises UnreadableFileError."""
+    found = parse_document(data, name)
+    if not isinstance(found, dict):
+        raise UnreadableFileError(f"{name} does not contain an object")
+    return found
+
+
+def parse_document(data: bytes, name: str) -> Any:
+    """Parse any JSON document. Raises UnreadableFileError."""
     if sum(map(data.count, (b",", b"{", b"["))) > _MOST_VALUES:  # of 64 MB, gigabytes in memory
         raise UnreadableFileError(f"{name} has more than {_MOST_VALUES} values")
     try:
-        found = json.loads(data)
+        return json.loads(data)
     except RecursionError:
         raise UnreadableFileError(f"{name} is not JSON: nested too deep") from None
     except (ValueError, MemoryError) as error:  # ValueError: UnicodeDecodeError, a huge number too
         raise UnreadableFileError(f"{name} is not JSON: {str(error)[:120]}") from None
-    if not isinstance(found, dict):
-        raise UnreadableFileError(f"{name} does not contain an object")
-    return found
 
 
 def is_file(path: Path) -> bool:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import json
-import select
-import ssl
-import time
-from http.client import (
-    HTTPConnection,
-    HTTPException,
-    HTTPSConnection,
-    RemoteDisconnected,
-)
-from typing import Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
+from speclaunch.facts.safe_json import UnreadableFileError, parse_document, size
+from speclaunch.http_reader import HttpError, HttpReader, LateError
 from speclaunch.launch.address import Address
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    import ssl
 
 HEALTH_SECONDS = 5.0
 _INFO_SECONDS = 30.0
 _OK, _NOT_FOUND, _BAD_REQUEST = 200, 404, 400
-_REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
+_DEEPEST = 50
+"""Levels of a JSON answer; SGLang's have fewer than 10."""
+_LONGEST = 1e6
+"""No acceptance length is larger; an infinite one neither."""
 
 
 @record
@@ -71,30 +69,43 @@ class Answer:
         """The body as text."""
         return self.content.decode(errors="replace")
 
-    def json(self) -> Any:
-        """The body as a JSON document. Raises ValueError."""
-        return json.loads(self.content)
+    def json(self) -> dict[str, Any]:
+        """The body as a JSON object. Raises EngineError."""
+        found = self.document()
+        if not isinstance(found, dict):
+            raise EngineError("its answer is not a JSON object")
+        return found
+
+    def document(self) -> Any:
+        """The body as a JSON document of few levels. Raises EngineError."""
+        try:
+            found = parse_document(self.content, "its answer")
+        except UnreadableFileError as error:
+            raise EngineError(str(error)) from None
+        if not _is_flat(found):
+            raise EngineError(f"its answer is nested deeper than {_DEEPEST} levels")
+        return found
 
 
 class EngineClient:
     """A client of one engine, by the standard library alone: it stays as long as the engine, and
-    needs none of what a large client library loads. Its methods raise EngineError.
+    needs none of what a large client library loads. Its methods raise EngineError; `timeout` is
+    the total time of an answer in seconds.
 
     No proxy comes between us and our own machine.
     """
 
     def __init__(self, address: Address) -> None:
-        self._address = address
-        self._headers = {"Accept": "*/*", "User-Agent": "speclaunch"}
+        headers = {"Accept": "*/*", "User-Agent": "speclaunch"}
         if address.api_key:
-            self._headers["Authorization"] = f"Bearer {address.api_key}"
-        self._open: HTTPConnection | None = None
+            headers["Authorization"] = f"Bearer {address.api_key}"
+        self._reader = HttpReader(address.url, headers, _no_check)
 
     def __enter__(self) -> EngineClient:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
+        self._reader.close()
 
     def healthy(self) -> bool:
         """Whether `/health` answers 200: from then on the engine takes requests."""
@@ -118,60 +129,19 @@ class EngineClient:
         if answer.status_code == _NOT_FOUND:  # before 0.5.x's rename
             path = "/get_server_info"
             answer = self._ask("GET", path, _INFO_SECONDS)
-        info: dict[str, Any] = _good(path, answer).json()
-        return info
+        return _good(path, answer).json()
 
     def _ask(
         self, method: str, path: str, timeout: float, body: bytes | None = None, redirects: int = 0
     ) -> Answer:
-        """`timeout` in seconds for each step: connecting, sending, the next piece of the answer."""
         try:
-            answer, location = self._exchange(method, path, timeout, body)
-        except (OSError, HTTPException) as error:
-            self._close()
-            silent = isinstance(error, TimeoutError)
-            found = EngineSilentError("timed out") if silent else EngineError(_said(error))
-            found.path = path
-            raise found from error
-        if redirects and location and answer.status_code in _REDIRECTS:
-            further = urlsplit(location)
-            path = f"{further.path}?{further.query}" if further.query else further.path
-            return self._ask(method, path or "/", timeout, body, redirects - 1)
-        return answer
-
-    def _exchange(
-        self, method: str, path: str, timeout: float, body: bytes | None
-    ) -> tuple[Answer, str | None]:
-        headers = {**self._headers, "Content-Type": "application/json"} if body else self._headers
-        began = time.monotonic()
-        connection = self._connected(timeout)
-        connection.request(method, path, body, headers)
-        response = connection.getresponse()
-        content = response.read()
-        if response.will_close:
-            self._close()
-        answer = Answer(response.status, content, time.monotonic() - began)
-        return answer, response.getheader("Location")
-
-    def _connected(self, timeout: float) -> HTTPConnection:
-        """The connection that is open, or a new one where the engine has closed it."""
-        if self._open is not None and self._open.sock is not None:
-            if not select.select([self._open.sock], [], [], 0)[0]:
-                self._open.sock.settimeout(timeout)
-                return self._open
-            self._close()
-        url = urlsplit(self._address.url)
-        host = url.hostname or ""
-        if self._address.tls:
-            self._open = HTTPSConnection(host, url.port, timeout=timeout, context=_no_check())
-        else:
-            self._open = HTTPConnection(host, url.port, timeout=timeout)
-        return self._open
-
-    def _close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+            found = self._reader.request(method, path, timeout, body, redirects=redirects)
+        except HttpError as error:
+            kind = EngineSilentError if isinstance(error, LateError) else EngineError
+            failed = kind(str(error))
+            failed.path = path
+            raise failed from error
+        return Answer(found.status, found.content, found.seconds)
 
     def generate(self, prompt: str | list[int], max_new_tokens: int, timeout: float) -> Generation:
         """Generate greedily; the prompt is text, or token ids for an engine without tokenizer."""
@@ -184,20 +154,41 @@ class EngineClient:
             ("text" if isinstance(prompt, str) else "input_ids"): prompt,
         }
         answer = _good("/generate", self.post("/generate", body, timeout))
-        data = answer.json()
-        meta = data["meta_info"]
-        tokens = int(meta["completion_tokens"])
-        count = meta.get("spec_verify_ct") or None
-        length = meta.get("spec_accept_length")
-        if length is None and count:  # older engines give the count only
-            length = tokens / count
-        return Generation(
-            text=data.get("text") or "",
-            tokens=tokens,
-            seconds=answer.seconds,
-            verify_count=count,
-            acceptance_length=length,
-        )
+        return _generation(answer.json(), answer.seconds)
+
+
+def _generation(data: dict[str, Any], seconds: float) -> Generation:
+    """The counters in an answer of `/generate`. Raises EngineError."""
+    meta, text = data.get("meta_info"), data.get("text")
+    tokens = size(meta.get("completion_tokens"), least=0) if isinstance(meta, dict) else None
+    if not isinstance(meta, dict) or tokens is None:
+        raise EngineError("/generate reports no completion_tokens")
+    count = size(meta.get("spec_verify_ct"))
+    length = meta.get("spec_accept_length")
+    if not isinstance(length, int | float) or not 0 < length < _LONGEST:
+        length = tokens / count if count else None  # older engines give the count only
+    return Generation(
+        text=text if isinstance(text, str) else "",
+        tokens=tokens,
+        seconds=seconds,
+        verify_count=count,
+        acceptance_length=length,
+    )
+
+
+def _is_flat(document: object) -> bool:
+    """True if it has few enough levels for functions that call themselves for each."""
+    level = [document] if isinstance(document, dict | list) else []
+    for _ in range(_DEEPEST):
+        level = [
+            item
+            for one in level
+            for item in (one.values() if isinstance(one, dict) else one)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return True
+    return False
 
 
 def _good(path: str, answer: Answer) -> Answer:
@@ -207,15 +198,11 @@ def _good(path: str, answer: Answer) -> Answer:
     return answer
 
 
-def _said(error: Exception) -> str:
-    if isinstance(error, RemoteDisconnected):
-        return "Server disconnected without sending a response."
-    return str(error)
-
-
 def _no_check() -> ssl.SSLContext:
     """We talk to the engine that we started, on this machine: its certificate is for the name that
     its users call it by."""
+    import ssl  # noqa: PLC0415 - heavy, and https only
+
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import psutil
 
 from speclaunch.launch.address import Address
-from speclaunch.launch.client import EngineClient, EngineError, EngineSilentError
+from speclaunch.launch.client import Answer, EngineClient, EngineError, EngineSilentError
 from speclaunch.launch.watchdog import ProbeAnswer
 
 _COUNTERS = re.compile(r"^sglang:(?:realtime|generation|prompt)_tokens_total\b.*$", re.MULTILINE)
@@ -63,10 +62,10 @@ class EngineProbe:
         return None
 
 
-def _numbers(answer: Any) -> list[object]:
+def _numbers(answer: Answer) -> list[object]:
     try:
-        document = answer.json()
-    except ValueError:
+        document = answer.document()
+    except EngineError:
         return []
     if isinstance(document, dict):
         document = document.get("loads")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from speclaunch.launch.address import Address
 from speclaunch.launch.client import EngineClient
+from speclaunch.launch.launch_thread import LaunchThread
 from speclaunch.launch.verify import Verification, verify
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _HEALTH_SECONDS = 0.2
 """How often a starting engine is asked."""
 
 
-class Prober(threading.Thread):
+class Prober(LaunchThread):
     """Waits for the engine's health and checks it, off the main thread."""
 
     def __init__(
@@ -31,7 +32,7 @@ class Prober(threading.Thread):
         """Without `settings` nothing is checked: a rank that serves no requests answers `/health`
         once its part of the model is loaded, and nothing else (0.5.23 utils/common.py
         `launch_dummy_health_check_server`)."""
-        super().__init__(name="speclaunch-prober", daemon=True)
+        super().__init__("the check of the engine", self._probe)
         self._address, self._asked, self._settings = address, asked, settings
         self._stop_asked = threading.Event()
         self.healthy = threading.Event()
@@ -41,8 +42,8 @@ class Prober(threading.Thread):
         """Who answers in the engine's place."""
         self._look = stranger
 
-    def run(self) -> None:
-        """Wait and check; what came of it is in `verification` once `done` is set."""
+    def _probe(self) -> None:
+        """Wait and check; the result is in `verification` once `done` is set."""
         with EngineClient(self._address) as client:
             while not client.healthy():
                 if self._stop_asked.wait(_HEALTH_SECONDS):

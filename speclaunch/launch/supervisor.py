@@ -188,7 +188,7 @@ class _Run:
                     self._tracker.enter(Phase.READY, self._seconds)
                 if told:  # who has not heard of an engine need not hear how far it is
                     self._tell(lambda o: o.progress(self._tracker, self._seconds))
-                failed = self._failed_start(prober.stranger)
+                failed = self._failed_start(prober)
                 if failed is not None:
                     return failed
         finally:
@@ -221,6 +221,8 @@ class _Run:
                 return self._stop(Ending.INTERRUPTED if interrupted else Ending.STOPPED, None)
             if self._watchdog is not None and self._watchdog.hung and self._engine.running:
                 return self._stop(Ending.HUNG, self._watchdog.hung)
+            if self._watchdog is not None and self._watchdog.failure and self._engine.running:
+                return self._stop(Ending.FAILED, self._watchdog.failure)
             recalled = self._recalled()
             if recalled is not None:
                 return recalled
@@ -275,7 +277,7 @@ class _Run:
         code = self._engine.exit_code
         return last_error(tail) or dead_process(tail) or describe_exit(code)
 
-    def _failed_start(self, holder: str | None) -> EngineOutcome | None:
+    def _failed_start(self, prober: Prober) -> EngineOutcome | None:
         if self._interrupts.received:
             return self._stop(Ending.INTERRUPTED, None)
         recalled = self._recalled()
@@ -284,9 +286,9 @@ class _Run:
         if not self._engine.running:
             self._read_log()
             return self._end(Ending.FAILED, self._why_it_ended())
-        if self._tracker.port_taken or holder is not None:
-            taken = f"port {self._order.address.port} was taken while the engine was starting"
-            return self._stop(Ending.FAILED, f"{taken} (by {holder})" if holder else taken)
+        failure = prober.failure or self._port_taken(prober.stranger)
+        if failure is not None:
+            return self._stop(Ending.FAILED, failure)
         limit = self._order.settings.ready_timeout_seconds
         if self._seconds > limit:
             return self._stop(
@@ -295,6 +297,13 @@ class _Run:
                 f"phase: {self._tracker.current.phase.value}",
             )
         return None
+
+    def _port_taken(self, holder: str | None) -> str | None:
+        """Who has the engine's port, if it is another process."""
+        if not self._tracker.port_taken and holder is None:
+            return None
+        taken = f"port {self._order.address.port} was taken while the engine was starting"
+        return f"{taken} (by {holder})" if holder else taken
 
     def _recalled(self) -> EngineOutcome | None:
         lease = self._order.lease

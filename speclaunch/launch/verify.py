@@ -22,6 +22,8 @@ and serves, accepting every token or none (0.5.23 model_config.py: `model_path o
 server_args.model_path`)."""
 
 _NOTHING_ACCEPTED = 1.0
+_SHOWN = 2000
+"""Characters of a value that the engine changed."""
 _TOKEN_IDS = list(range(10, 26))
 
 
@@ -67,7 +69,7 @@ def verify(client: EngineClient, asked: Spelling, settings: Settings) -> Verific
     except EngineSilentError as error:
         reason = f"{error.path} did not answer within {settings.timeout_seconds:g} s"
         return Verification(None, None, problems=(reason,))
-    except (EngineError, KeyError, TypeError, ValueError) as error:
+    except EngineError as error:
         return Verification(None, None, problems=(f"the engine's answer is not valid: {error}",))
     verdict = judge(info, generation, asked)
     if generates:
@@ -111,7 +113,8 @@ def _changes(info: Mapping[str, Any], asked: Spelling) -> tuple[OverriddenArgume
         text = _words(effective)
         given = " ".join(argument.values) if argument.values else "true"
         if not _same(given, text):
-            changes.append(OverriddenArgument(argument.name, given, text))
+            shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+            changes.append(OverriddenArgument(argument.name, given, shown))
     return tuple(changes)
 
 
@@ -130,5 +133,5 @@ def _same(given: str, effective: str) -> bool:
         return effective.isdigit()
     try:
         return bool(json.loads(given) == json.loads(effective))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from speclaunch.launch.launch_thread import LaunchThread
 from speclaunch.launch.log.marks import BATCH
 from speclaunch.record import record
 
@@ -102,12 +103,17 @@ class Watchdog:
     asked: int = 0
     _progress: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    _thread: LaunchThread | None = None
 
     def start(self) -> None:
         """Begin to watch."""
-        self._thread = threading.Thread(target=self._run, name="speclaunch-watchdog", daemon=True)
+        self._thread = LaunchThread("the watchdog", self._run)
         self._thread.start()
+
+    @property
+    def failure(self) -> str | None:
+        """Why the thread ended early; None if it did not."""
+        return None if self._thread is None else self._thread.failure
 
     def stop(self) -> None:
         """Watch no more."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from speclaunch.errors import LaunchError
@@ -94,16 +95,20 @@ class Server:
             }
             return {"text": one.text, "sampling_params": sampling, "return_logprob": logprobs}
 
-        return [_answer(said) for said in self._all([body(one) for one in questions])]
+        found = self._all([body(one) for one in questions])
+        with _readable():
+            return [_answer(said) for said in found]
 
     def prompt_ids(self, questions: Sequence[Question]) -> list[tuple[int, ...]]:
         """The tokens of each prompt, as the server sees them."""
         own = {"return_prompt_token_ids": True}  # where it has that; else beside their logprobs
         bodies = [{"text": one.text, **own, **_scoring(0)} for one in questions]
-        return [
-            tuple(said.get("prompt_token_ids") or (int(one[1]) for one in _inputs(said)))
-            for said in self._all(bodies)
-        ]
+        found = self._all(bodies)
+        with _readable():
+            return [
+                tuple(said.get("prompt_token_ids") or (int(one[1]) for one in _inputs(said)))
+                for said in found
+            ]
 
     def scores(
         self, asked: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
@@ -115,9 +120,11 @@ class Server:
         ]
         found = []
         for said, (_, answer) in zip(self._all(bodies), asked, strict=True):
-            best = said["meta_info"]["input_top_logprobs"]
-            pairs = list(zip(_inputs(said), best, strict=True))[-len(answer) :]
-            found.append([_scored(token, *one) for token, one in zip(answer, pairs, strict=True)])
+            with _readable():
+                best = said["meta_info"]["input_top_logprobs"]
+                pairs = list(zip(_inputs(said), best, strict=True))[-len(answer) :]
+                scored = [_scored(token, *one) for token, one in zip(answer, pairs, strict=True)]
+            found.append(scored)
         return found
 
     def _all(self, bodies: Sequence[dict[str, Any]]) -> list[Mapping[str, Any]]:
@@ -163,6 +170,18 @@ def _good(answer: Any) -> Mapping[str, Any]:
         raise LaunchError(f"/generate answered {answer.status_code}: {said}")
     found: Mapping[str, Any] = answer.json()
     return found
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """An answer of another shape than SGLang's is a LaunchError."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise LaunchError(
+            f"/generate answered in another form than SGLang: {type(error).__name__}: "
+            f"{str(error)[:_SHOWN]}"
+        ) from None
 
 
 def _inputs(said: Mapping[str, Any]) -> list[Any]:

@@ -135,6 +135,11 @@ class Handler(BaseHTTPRequestHandler):
             self.answer({} if known else {"detail": "Not Found"}, 200 if known else 404)
         elif self.path in ("/metrics", "/v1/loads", "/get_load"):
             self.answer({}, 404)
+        elif self.path == "/server_info" and self.behaviour == "endless-info":
+            self.send_response(200)
+            self.end_headers()
+            while True:
+                self.wfile.write(b"a" * 65536)
         elif self.path == "/server_info":
             info = INFO | json.loads(os.environ.get("FAKE_INFO", "{}"))
             if self.behaviour == "speculation-off":

@@ -70,6 +70,7 @@ def test_a_smoke_test_serves_reports_and_leaves_nothing(order: Make) -> None:
         ("port-taken", "was taken while the engine was starting"),
         ("speculation-off", "speculation is off: NGRAM was requested"),
         ("generation-fails", "/generate answered 500"),
+        ("endless-info", "the engine's answer is not valid: sends more than 16 MiB"),
     ],
 )
 def test_a_failed_start_says_why(order: Make, behaviour: str, reason: str) -> None:
@@ -97,6 +98,35 @@ def test_a_server_that_answers_in_the_engines_place_is_not_taken_for_it(
     assert outcome.reason is not None and f"process {other.pid}" in outcome.reason
     assert f"port {port} was taken" in outcome.reason
     assert recorder.verification is None
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("odd\nanswer"), SystemExit(3)])
+def test_a_check_that_fails_by_itself_ends_the_launch(
+    order: Make, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    def fail(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr("speclaunch.launch.readiness.verify", fail)
+    recorder = Recorder()
+    outcome = supervise(order("serve"), recorder)
+    assert outcome.ending is Ending.FAILED and not outcome.served
+    assert outcome.reason is not None
+    assert outcome.reason.startswith("the check of the engine failed, a bug in speclaunch: ")
+    assert outcome.reason.endswith(")") and "\n" not in outcome.reason
+    assert alive([recorder.pid]) == []
+
+
+def test_a_watchdog_that_fails_by_itself_ends_the_launch(
+    order: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("speclaunch.launch.supervisor.stopped_process", lambda _: 1 / 0)
+    recorder = Recorder()
+    outcome = supervise(order("serve", watchdog={"interval_seconds": 0.1}), recorder)
+    assert outcome.ending is Ending.FAILED
+    assert outcome.reason is not None
+    assert outcome.reason.startswith("the watchdog failed, a bug in speclaunch: ZeroDivisionError")
+    assert alive([recorder.pid]) == []
 
 
 def test_an_engine_that_is_never_ready_is_given_up(order: Make) -> None:

@@ -16,6 +16,7 @@ from speclaunch.launch.agreement.protocol import View
 from speclaunch.launch.agreement.records import State
 from speclaunch.launch.agreement.store import StoreError
 from speclaunch.launch.guard import boot_seconds
+from speclaunch.launch.launch_thread import LaunchThread
 from speclaunch.record import record
 
 CYCLES = 10
@@ -32,11 +33,11 @@ class Seen:
     view: View
 
 
-class Keeper(threading.Thread):
+class Keeper(LaunchThread):
     """One life's thread: it joins, and stays."""
 
     def __init__(self, membership: Membership, lease_seconds: float) -> None:
-        super().__init__(name="speclaunch-keeper", daemon=True)
+        super().__init__("the keeper of the agreement", self._keep)
         self._membership, self._lease = membership, lease_seconds
         self._pause = min(max(lease_seconds / CYCLES, _SHORTEST_SECONDS), _LONGEST_SECONDS)
         self._changed = threading.Condition()
@@ -75,7 +76,7 @@ class Keeper(threading.Thread):
             self._changed.notify()
         self.join(seconds)
 
-    def run(self) -> None:
+    def _keep(self) -> None:
         """Cycle after cycle, at once where there is something new."""
         said: State | None = None
         while not self._join() and not self._stopping:

@@ -126,8 +126,8 @@ class RankLaunching:
 
     def recalled(self) -> str | None:
         """Why the engine has to stop now (`supervisor.Lease`)."""
-        if self._keeper.lapsed:
-            return self._lapsed
+        if (lost := self._lost) is not None:
+            return lost
         view = self._view()
         if self._stage is Stage.SERVING and others_serve(view, self._mine):
             self._all_serve(view)
@@ -151,6 +151,8 @@ class RankLaunching:
         until = time.monotonic() + max(self.group.lease_seconds, 1.0)
         while self._keeper.seen is None and not self.interrupts.received:
             error = self._keeper.error
+            if self._keeper.failure is not None:
+                raise LaunchError(self._keeper.failure)
             if time.monotonic() > until:
                 where = self.group.directory
                 raise LaunchError(
@@ -175,8 +177,8 @@ class RankLaunching:
         while True:
             if self.interrupts.received:
                 return self._interrupted()
-            if self._keeper.lapsed:
-                return self._alone(Ending.FAILED, self._lapsed)
+            if (lost := self._lost) is not None:
+                return self._alone(Ending.FAILED, lost)
             view = self._view()
             action = act(self._mine, view)
             if isinstance(action, Run):
@@ -276,7 +278,7 @@ class RankLaunching:
 
     def _wait_for(self, cycle: int) -> None:
         """Until the disk has it, or there is no use in waiting."""
-        while not self._keeper.has_done(cycle) and not self._keeper.lapsed:
+        while not self._keeper.has_done(cycle) and self._lost is None:
             if self.interrupts.wait(_POLL_SECONDS):
                 return
 
@@ -295,7 +297,12 @@ class RankLaunching:
         return replace(seen.view, overdue=waited > self.group.timeout_seconds)
 
     @property
-    def _lapsed(self) -> str:
+    def _lost(self) -> str | None:
+        """Why this rank must not serve any more; None while it holds its lease."""
+        if self._keeper.failure is not None:
+            return self._keeper.failure
+        if not self._keeper.lapsed:
+            return None
         error, seconds = self._keeper.error, self.group.lease_seconds
         why = str(error) if error else f"{self.group.directory} does not answer"
         return f"this rank has lost the agreement, and does not serve: {why} (for {seconds:g} s)"
