@@ -76,6 +76,21 @@ def parse_document(data: bytes, name: str) -> Any:
         raise UnreadableFileError(f"{name} is not JSON: {str(error)[:120]}") from None
 
 
+def is_shallow(document: object, most: int) -> bool:
+    """True if a JSON document has at most `most` levels, few enough for recursive functions."""
+    level = [document] if isinstance(document, dict | list) else []
+    for _ in range(most):
+        level = [
+            item
+            for one in level
+            for item in (one.values() if isinstance(one, dict) else one)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return True
+    return False
+
+
 def is_file(path: Path) -> bool:
     """Whether there is a file that this user may look at; False for whatever goes wrong."""
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.facts.safe_json import UnreadableFileError, parse_document, size
+from speclaunch.facts.safe_json import UnreadableFileError, is_shallow, parse_document, size
 from speclaunch.http_reader import HttpError, HttpReader, LateError
 from speclaunch.launch.address import Address
 from speclaunch.record import record
@@ -82,7 +82,7 @@ class Answer:
             found = parse_document(self.content, "its answer")
         except UnreadableFileError as error:
             raise EngineError(str(error)) from None
-        if not _is_flat(found):
+        if not is_shallow(found, _DEEPEST):
             raise EngineError(f"its answer is nested deeper than {_DEEPEST} levels")
         return found
 
@@ -174,21 +174,6 @@ def _generation(data: dict[str, Any], seconds: float) -> Generation:
         verify_count=count,
         acceptance_length=length,
     )
-
-
-def _is_flat(document: object) -> bool:
-    """True if it has few enough levels for functions that call themselves for each."""
-    level = [document] if isinstance(document, dict | list) else []
-    for _ in range(_DEEPEST):
-        level = [
-            item
-            for one in level
-            for item in (one.values() if isinstance(one, dict) else one)
-            if isinstance(item, dict | list)
-        ]
-        if not level:
-            return True
-    return False
 
 
 def _good(path: str, answer: Answer) -> Answer:

@@ -26,7 +26,12 @@ from speclaunch.launch.agreement.records import (
     load_state,
 )
 from speclaunch.launch.agreement.shared_memory import SharedMemory, memory_key
-from speclaunch.launch.agreement.store import DirectoryStore, Store, make_directory
+from speclaunch.launch.agreement.store import (
+    DirectoryStore,
+    RecordError,
+    Store,
+    make_directory,
+)
 
 OpenStore = Callable[[Path, str], Store]
 _SLACK = 1.25
@@ -34,6 +39,10 @@ _SLACK_SECONDS = 2.0
 """A lease has run out for others later than for its holder: by this, in which its engine is
 killed."""
 _TRIES = 100
+_LEASES, _LEASE_SECONDS = 10, 60.0
+"""The longest lease of another rank that is believed: so many of this rank's, and at least this
+long. A rank with a longer one could not be waited for."""
+_NEW_JOB = "end this launch on every host, and start it with another launch.agreement.job"
 
 
 class Membership:
@@ -62,6 +71,7 @@ class Membership:
         self._states: dict[tuple[bool, Name], State] = {}
         self._gone: set[tuple[bool, Name]] = set()
         self._suspects: set[Name] = set()
+        self._unreadable: dict[str, str] = {}
 
     def join(self) -> View:
         """Come: in the newest generation, or in a new one where that has ended."""
@@ -69,7 +79,7 @@ class Membership:
         owner = f"{self.joined.name.member}-{self.joined.mark}"
         root = self._open(self._job, owner)
         found = layout.generations(root.names())
-        number = found[-1] if found else 1
+        number = self.generation = found[-1] if found else 1
         if found and self._has_ended(self._open(layout.generation(self._job, number), owner)):
             number += 1
         make_directory(layout.generation(self._job, number))
@@ -99,24 +109,29 @@ class Membership:
         peers = self._peers(store, names, former=False)
         if self._former is not None:
             peers += self._former_peers(self._former)
-        decisions = self._decisions(store, names)
+        decisions, damaged = self._decisions(store, names)
+        failures = []
+        for name in sorted(filter(layout.is_failure, names)):
+            found = self._once(store, name, load_failure)
+            if isinstance(found, Failure):
+                failures.append(found)
+            elif name.endswith(f"-{self.joined.name}.json"):
+                damaged = damaged or self._unreadable.get(self._key(name), "")
+        served = [epoch for kind, epoch in _epochs(names) if kind == "served"]
         return View(
             decisions=decisions,
             known_good=None if decisions else self._known_good(),
             peers=tuple(peers),
-            failures=tuple(
-                found
-                for name in sorted(names)
-                if layout.is_failure(name)
-                and isinstance(found := self._once(store, name, load_failure), Failure)
-            ),
-            served=max((epoch for kind, epoch in _epochs(names) if kind == "served"), default=-1),
+            failures=tuple(failures),
+            served=max((epoch for epoch in served if epoch < len(decisions)), default=-1),
             fenced=any(
                 peer.joined.name.member == self.joined.name.member
                 and peer.joined.name.life > self.joined.name.life
                 for peer in peers
                 if not peer.former
             ),
+            unreadable=tuple(self._unreadable.values()),
+            damaged=damaged and f"{damaged}; {_NEW_JOB}",
         )
 
     def created(self, file: str) -> None:
@@ -125,7 +140,7 @@ class Membership:
         if found is None:
             return
         kind, epoch = found
-        decisions = self._decisions(self._required, self._required.names())
+        decisions, _ = self._decisions(self._required, self._required.names())
         before = decisions[epoch - 1] if 0 < epoch <= len(decisions) else None
         if kind == "served" and epoch < len(decisions):
             self._memory.remember(self._memory_key(decisions[epoch].parts), decisions[epoch])
@@ -154,8 +169,9 @@ class Membership:
         return self._store
 
     def _has_ended(self, store: Store) -> bool:
-        decisions = self._decisions(store, store.names())
+        decisions, _ = self._decisions(store, store.names())
         self._immutable.clear()
+        self._unreadable.clear()
         return bool(decisions) and decisions[-1].end
 
     def _take_life(self, store: Store) -> None:
@@ -168,14 +184,17 @@ class Membership:
                 return
         raise AssertionError(name)  # a hundred came at the same time
 
-    def _decisions(self, store: Store, names: list[str]) -> tuple[Decision, ...]:
+    def _decisions(self, store: Store, names: list[str]) -> tuple[tuple[Decision, ...], str]:
+        """The decisions up to the first that is not there or not valid, and why that is so."""
         found: list[Decision] = []
         for epoch in sorted(epoch for kind, epoch in _epochs(names) if kind == "epoch"):
-            one = self._once(store, layout.epoch(epoch), load_decision)
-            if epoch != len(found) or not isinstance(one, Decision):
-                break
+            name = layout.epoch(len(found))
+            one = self._once(store, name, load_decision) if epoch == len(found) else None
+            if not isinstance(one, Decision):
+                path = self._key(name)
+                return tuple(found), self._unreadable.get(path, f"{path} is missing")
             found.append(one)
-        return tuple(found)
+        return tuple(found), ""
 
     def _peers(self, store: Store, names: list[str], *, former: bool) -> list[Peer]:
         lives = [one for name in names if (one := layout.read_life(name)) is not None]
@@ -185,8 +204,16 @@ class Membership:
             if kind != "life" or (name == self.joined.name and not former):
                 continue
             joined = self._once(store, layout.life(name), load_joined, former=former)
-            if isinstance(joined, Joined) and joined.name == name:
-                peers.append(self._peer(store, joined, gone=name in gone, former=former))
+            peer = self._peer(
+                store,
+                # no more is known of one that cannot be read than that it may run an engine
+                joined
+                if isinstance(joined, Joined)
+                else Joined(name, "", lease_seconds=self.joined.lease_seconds),
+                gone=name in gone,
+                former=former,
+            )
+            peers.append(peer if isinstance(joined, Joined) else replace(peer, former=True))
         return peers
 
     def _former_peers(self, store: Store) -> list[Peer]:
@@ -205,8 +232,15 @@ class Membership:
 
     def _hear(self, store: Store, joined: Joined, key: tuple[bool, Name]) -> None:
         """Read its state; it is gone when it left, or did not change for longer than its lease."""
-        data = store.read(layout.beat(joined.name))
+        key_of_file = self._key(layout.beat(joined.name), former=key[0])
+        problem = ""
+        try:
+            data = store.read(layout.beat(joined.name))
+        except RecordError as error:
+            data, problem = None, str(error)
         state = None if data is None else load_state(data)
+        if data is not None and state is None:
+            problem = f"{key_of_file} is not a valid record"  # or is being written
         now = self._clock()
         before = self._beats.get(key, (-1, now))
         if state is not None:
@@ -217,6 +251,8 @@ class Membership:
         silent = now - self._beats[key][1]
         if left or silent > joined.lease_seconds * _SLACK + _SLACK_SECONDS:
             self._gone.add(key)
+            if problem:
+                self._unreadable[key_of_file] = problem
         elif joined.name.member == self.joined.name.member and self._ended_here(joined):
             if not key[0]:
                 store.create(layout.gone(joined.name), b"{}\n")
@@ -241,12 +277,34 @@ class Membership:
         *,
         former: bool = False,
     ) -> Joined | Decision | Failure | None:
-        """What stands in a file that never changes, read once."""
-        key = f"{former}/{file}"
+        """The record in a file that never changes, read once; None if it is not valid."""
+        key = self._key(file, former=former)
         if self._immutable.get(key) is None:
-            data = store.read(file)
-            self._immutable[key] = None if data is None else load(data)
+            try:
+                data = store.read(file)
+            except RecordError as error:
+                self._unreadable[key] = str(error)
+                return None
+            found = None if data is None else load(data)
+            if data is not None and (found is None or not self._fits(found, file)):
+                self._unreadable[key] = f"{key} is not a valid record"
+                return None
+            self._immutable[key] = found
+            self._unreadable.pop(key, None)
         return self._immutable[key]
+
+    def _key(self, file: str, *, former: bool = False) -> str:
+        """The path of a file."""
+        return str(layout.generation(self._job, self.generation - former) / file)
+
+    def _fits(self, found: Joined | Decision | Failure, file: str) -> bool:
+        """True if a record belongs in its file, and in this launch."""
+        if isinstance(found, Joined):
+            longest = max(_LEASES * self.joined.lease_seconds, _LEASE_SECONDS)
+            return layout.life(found.name) == file and found.lease_seconds <= longest
+        if isinstance(found, Decision):
+            return layout.epoch(found.epoch) == file and set(found.parts) == set(self._world)
+        return layout.failed(found.epoch, found.name) == file
 
 
 def _epochs(names: list[str]) -> list[tuple[str, int]]:

@@ -66,6 +66,12 @@ class View:
     """A later life of this rank has come."""
     overdue: bool = False
     """A rank has been missing for longer than is waited for one."""
+    unreadable: tuple[str, ...] = ()
+    """Files that are no valid records, with their paths; they are ignored."""
+    damaged: str = ""
+    """Why the decisions, or this rank's own failures, are incomplete: no decision is possible."""
+    stale: bool = False
+    """It has been damaged for a lease, and no late write mends it."""
 
 
 @record
@@ -150,6 +156,8 @@ def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in thei
     """The next thing to do."""
     if view.fenced:
         return Lost(f"another process has taken the place of {mine.name.member}")
+    if view.damaged:
+        return Lost(view.damaged) if view.stale else Wait(view.damaged)
     if not view.decisions:
         return _first(mine, view)
     newest = view.decisions[-1]

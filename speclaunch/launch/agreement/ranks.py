@@ -85,6 +85,8 @@ class RankLaunching:
     _said: str = ""
     _missing_since: float | None = None
     _failed_since: float | None = None
+    _damaged_since: float | None = None
+    _reported: set[str] = field(default_factory=set)
     _last: tuple[EngineOutcome, Order, Diagnosis | None] | None = None
     _told: set[str] = field(default_factory=set)
 
@@ -294,7 +296,20 @@ class RankLaunching:
         if self._failed_since is not None and not self._mine.settled:
             settled = now - self._failed_since > self.group.lease_seconds
             self._mine = replace(self._mine, settled=settled)
-        return replace(seen.view, overdue=waited > self.group.timeout_seconds)
+        if not seen.view.damaged:
+            self._damaged_since = None
+        elif self._damaged_since is None:
+            self._damaged_since = now
+        for text in seen.view.unreadable:
+            if text not in self._reported:
+                self._reported.add(text)
+                self.observer.warn(f"unreadable record: {text}")
+        damaged = 0.0 if self._damaged_since is None else now - self._damaged_since
+        return replace(
+            seen.view,
+            overdue=waited > self.group.timeout_seconds,
+            stale=damaged > self.group.lease_seconds,
+        )
 
     @property
     def _lost(self) -> str | None:

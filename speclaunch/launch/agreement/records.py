@@ -13,6 +13,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from speclaunch.facts.safe_json import is_shallow
 from speclaunch.record import record
 
 VERSION = 1
@@ -20,6 +21,9 @@ STATE_BYTES = 256
 """The length of every state that is written."""
 _LONGEST = 1 << 20
 """Bytes of a document that is read."""
+_DEEPEST = 50
+"""Its levels."""
+_LONGEST_LEASE = 1e9
 
 
 class Stage(StrEnum):
@@ -157,6 +161,8 @@ def load_joined(data: bytes) -> Joined | None:
         return None
     if not isinstance(begin, dict) or not isinstance(lease, int | float):
         return None
+    if not 0 <= lease < _LONGEST_LEASE:  # NaN neither
+        return None
     if type(said.get("fresh")) is not bool:
         return None
     pid = said.get("pid")
@@ -205,7 +211,7 @@ def load_decision(data: bytes) -> Decision | None:
     for name, one in given.items():
         if not isinstance(one, dict) or not isinstance(one.get("changes"), dict):
             return None
-        if not _whole(one, "since"):
+        if not _whole(one, "since") or not 0 <= one["since"] <= said["epoch"]:
             return None
         parts[name] = Part(one["changes"], one["since"])
     return Decision(
@@ -244,7 +250,9 @@ def _read(data: bytes) -> dict[str, Any]:
         said = json.loads(data) if len(data) <= _LONGEST else None
     except (ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) and said.get("version") == VERSION else {}
+    if not isinstance(said, dict) or said.get("version") != VERSION:
+        return {}
+    return said if is_shallow(said, _DEEPEST) else {}
 
 
 def _name(said: object) -> Name | None:

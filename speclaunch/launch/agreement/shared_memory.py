@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from speclaunch.facts.safe_json import is_shallow
 from speclaunch.launch.agreement.records import Decision
-from speclaunch.launch.agreement.store import Store, StoreError, make_directory
+from speclaunch.launch.agreement.store import RecordError, Store, StoreError, make_directory
 
 _VERSION = 1
 _LENGTH = 16384
 """Bytes of every file: it is written over the one before."""
+_DEEPEST = 50
 
 
 def memory_key(keys: Mapping[str, str]) -> str:
@@ -38,9 +40,11 @@ class SharedMemory:
         try:
             data = self._store.read(f"{key}.json")
             said = json.loads(data) if data else None
-        except (StoreError, ValueError, RecursionError):
+        except (StoreError, RecordError, ValueError, RecursionError):
             return None
         if not isinstance(said, dict) or said.get("version") != _VERSION:
+            return None
+        if not is_shallow(said, _DEEPEST):
             return None
         parts = said.get("parts")
         if not isinstance(parts, dict):

@@ -11,11 +11,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import uuid
 from pathlib import Path
 from typing import Protocol
 
 _TEMPORARY = ".tmp-"
+_MOST_BYTES = 1 << 20
+"""Of a record."""
+_OF_ONE_FILE = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO})
+"""Errors of a file that say nothing of the directory."""
 _LINKS = "choose a directory on a file system with hard links (NFS, Lustre, a local disk)"
 _HELP = {
     errno.ENOSPC: "free space on it",
@@ -37,6 +42,10 @@ class StoreError(Exception):
         self.help = _HELP.get(error.errno or 0, "check that it is mounted on every host")
 
 
+class RecordError(Exception):
+    """A file of the directory is no record; the text has its path and the reason."""
+
+
 class Store(Protocol):
     """A directory that ranks share. All of it raises StoreError."""
 
@@ -47,7 +56,7 @@ class Store(Protocol):
         """Write a file that is ours alone; all of its contents have one length."""
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None without it."""
+        """The content of a file; None without it. Raises RecordError, too."""
 
     def names(self) -> list[str]:
         """The files."""
@@ -87,7 +96,8 @@ class DirectoryStore:
         while a file that takes the place of another may be seen a minute later; and where the disk
         is full, its blocks are there."""
         try:
-            fd = os.open(self._path / name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(self._path / name, flags, 0o600)
             try:
                 os.pwrite(fd, data, 0)
                 os.fsync(fd)
@@ -98,12 +108,22 @@ class DirectoryStore:
 
     def read(self, name: str) -> bytes | None:
         """See Store."""
+        path = self._path / name
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            return (self._path / name).read_bytes()
+            with os.fdopen(os.open(path, flags), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise RecordError(f"{path} is not a regular file")
+                data = file.read(_MOST_BYTES + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
+            if error.errno in _OF_ONE_FILE:
+                raise RecordError(f"cannot read {path}: {error.strerror}") from None
             raise StoreError("read", error, self._path) from error
+        if len(data) > _MOST_BYTES:
+            raise RecordError(f"{path} has more than {_MOST_BYTES >> 20} MiB")
+        return data
 
     def names(self) -> list[str]:
         """See Store."""
