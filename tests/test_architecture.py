@@ -29,6 +29,7 @@ FLOORS = {
     "patterns": 0,
     "reads": 0,
     "record": 0,
+    "redaction": 0,
     "resources": 0,
     "engine": 1,
     "cpu": 1,

@@ -10,7 +10,7 @@ from pathlib import Path
 from speclaunch import reads
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
-from speclaunch.engine.command import is_secret_argument, is_secret_variable
+from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import InputError, Place
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.declared_gpus import declare
@@ -21,6 +21,7 @@ from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import ENGINE_VARIABLES, Origin, Request
 from speclaunch.record import record
+from speclaunch.redaction import is_secret_variable
 
 ANY_MACHINE = ("h200:8", "b200:8")
 """Asked both where the hardware is not known: what both refuse does not hang on it."""

@@ -135,12 +135,16 @@ def _internal(error: Exception) -> str:
     import traceback
 
     from speclaunch.home import speclaunch_home
+    from speclaunch.redaction import masked, redact
 
     where = speclaunch_home() / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
-    said = f"error: this is a bug in speclaunch: {type(error).__name__}: {error}\n"
+    said = f"error: this is a bug in speclaunch: {type(error).__name__}: {masked(str(error))}\n"
     try:
         where.parent.mkdir(parents=True, exist_ok=True)
-        Path(where).write_text(traceback.format_exc())
+        details = traceback.format_exc()
+        handle = os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write("\n".join(map(masked, redact(details).split("\n"))))
     except OSError:
         return said
     return f"{said}  the details are in {where}\n"

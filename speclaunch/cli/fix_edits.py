@@ -14,7 +14,9 @@ from speclaunch.lint.told_once import Told
 from speclaunch.patterns import lazy
 from speclaunch.report.formats.interface import Edits, touched
 
-_SECRET = lazy(r"(?i)key|token|secret|passw|credential")
+_SECRET = lazy(
+    r"(?i)key|token|secret|passw|credential|auth|cookie|dsn|webhook|_pat|conn_?str|://|;"
+)
 """What is in the name of every argument and variable whose value is one."""
 
 

@@ -6,7 +6,6 @@ import sys
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from speclaunch.engine.secrets import masked
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.fix.masked_diff import shown_diff
 from speclaunch.fixing.fix_file import FixedFile
@@ -21,6 +20,7 @@ from speclaunch.fixing.fix_files import (
 )
 from speclaunch.lint.paths import STDIN_SHOWN
 from speclaunch.record import record
+from speclaunch.redaction import masked
 from speclaunch.report.console import err_lines
 from speclaunch.report.problems import show_problems
 from speclaunch.report.styled import Printer

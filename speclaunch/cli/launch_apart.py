@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 from speclaunch.errors import ExitCode
 from speclaunch.launch.apart import Handed, ReopenedPlanner, plan_apart
-
-_MAY_BE_SECRET = ("key", "token", "secret", "passw", "cred", "auth")
-"""In the names of arguments and variables; what really is one is told by who looks closer."""
+from speclaunch.redaction import holds_secret, is_secret_flag
 
 
 def launched(words: Sequence[str]) -> ExitCode | int | None:
@@ -46,8 +44,8 @@ def launched(words: Sequence[str]) -> ExitCode | int | None:
 
 def _hide_secrets(words: Sequence[str]) -> None:
     """From `ps`, at once: a planner may have a hub to ask first."""
-    keys = [word.partition("=")[0].lower() for word in words]
-    if any(part in key for key in keys for part in _MAY_BE_SECRET):
+    pairs = [(key, value) for key, _, value in (word.partition("=") for word in words)]
+    if any(is_secret_flag(key.rpartition(".")[2]) or holds_secret(value) for key, value in pairs):
         from speclaunch.cli.own_title import hide_secrets
 
         hide_secrets("", words)

@@ -11,10 +11,11 @@ from typing import Any
 
 import yaml
 
-from speclaunch.engine.command import is_secret_argument, is_secret_variable
+from speclaunch.engine.command import is_secret_argument, is_written_secret
 from speclaunch.engine.environment import FromEnvironment, Template, from_environment
 from speclaunch.launch.prepare import Prepared
 from speclaunch.recipe.load import Recipe
+from speclaunch.redaction import is_secret_variable
 
 
 def own_recipe(recipe: Recipe, prepared: Sequence[Prepared]) -> str:
@@ -72,11 +73,14 @@ class _Reference:
 
 
 def _is_hidden(name: str, value: Any) -> bool:
+    if is_written_secret(value):
+        return True
     return is_secret_argument(name) and value is not None and not from_environment(value)
 
 
 def _secret_or(name: str, value: str | None) -> Any:
-    if value is not None and is_secret_variable(name) and not from_environment(value):
+    named = is_secret_variable(name) and not from_environment(value)
+    if value is not None and (named or is_written_secret(value)):
         return _Reference((name,))
     return value
 

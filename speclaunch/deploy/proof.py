@@ -8,13 +8,14 @@ from speclaunch.deploy.interface import RenderedCommand, Renderer, Rendering, Ro
 from speclaunch.deploy.slime import SET_BY_SLIME
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue
-from speclaunch.engine.command import is_secret_text, is_secret_variable
+from speclaunch.engine.command import is_secret_text, is_written_secret
 from speclaunch.engine.environment import unset_in
 from speclaunch.fix import proof
 from speclaunch.fix.meaning import MISSING, Meaning, defaults, differences, meaning_of
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation, InvocationKind, Reading
 from speclaunch.plan.request import from_invocation
+from speclaunch.redaction import is_secret_variable
 
 
 def read_back(text: str, suffix: str) -> Reading:
@@ -39,7 +40,9 @@ def prove_rendering(
 def secrets_of(role: Role) -> list[str]:
     """The values that no text may show: what is not known here needs no hiding."""
     found = [value for one in role.spelling.arguments if one.secret for value in one.values]
-    found += [v for n, v in role.env.items() if v and is_secret_variable(n)]
+    found += [
+        v for n, v in role.env.items() if v and (is_secret_variable(n) or is_written_secret(v))
+    ]
     return [value for value in found if not unset_in(value)]
 
 

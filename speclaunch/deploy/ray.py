@@ -41,9 +41,10 @@ from speclaunch.deploy.shell_words import ShellDialect
 from speclaunch.deploy.slurm import one_router
 from speclaunch.deploy.volumes import RECIPE_DIR, RECIPE_FILE
 from speclaunch.deploy.words import Given
-from speclaunch.engine.command import is_secret_text, is_secret_variable
+from speclaunch.engine.command import is_secret_text, is_written_secret
 from speclaunch.engine.environment import FromEnvironment
 from speclaunch.errors import Problem
+from speclaunch.redaction import is_secret_variable
 
 _RANK, _HEAD, _UPSTREAMS = "SERVER_RANK", "SERVER_HEAD", "UPSTREAMS"
 
@@ -291,10 +292,11 @@ def _secrets(deployment: Rendering) -> list[str]:
     """The variables that the scripts ask for."""
     found: list[str] = []
     for role in deployment.roles:
+        env = [(name, value) for name, value in role.env.items() if value]
         told = [(one.name, one.secret, v) for one in role.spelling.arguments for v in one.values]
-        told += [(name, is_secret_variable(name), v) for name, v in role.env.items() if v]
+        told += [(n, is_secret_variable(n) or is_written_secret(v), v) for n, v in env]
         for name, secret, value in told:
-            if isinstance(value, FromEnvironment):
+            if isinstance(value, FromEnvironment) and not is_written_secret(value):
                 if secret or is_secret_text(value) or value.unset:
                     found += value.variables
             elif secret:

@@ -15,10 +15,11 @@ import yaml
 
 from speclaunch.deploy.interface import RenderedCommand, Renderer, Rendering, Role
 from speclaunch.deploy.slurm_options import option_problems
-from speclaunch.engine.command import SpelledArgument, is_secret_text, is_secret_variable
+from speclaunch.engine.command import SpelledArgument, is_secret_text
 from speclaunch.engine.environment import FromEnvironment
 from speclaunch.errors import Problem
 from speclaunch.patterns import lazy
+from speclaunch.redaction import is_secret_variable
 
 _OWN = {
     "host": "all addresses",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from speclaunch.deploy.interface import Role
-from speclaunch.engine.command import SpelledArgument, is_secret_text, is_secret_variable
+from speclaunch.engine.command import SpelledArgument, is_secret_text, is_written_secret
 from speclaunch.engine.environment import FromEnvironment
+from speclaunch.redaction import is_secret_variable
 
 Given = Mapping[str, tuple[str, ...] | None]
 """What the platform says of arguments, by the newest engine's names; None leaves one out."""
@@ -37,13 +38,13 @@ class Dialect:
 
     def text(self, value: str, name: str, *, secret: bool) -> str:
         """A value, or the variables that hold it; `name`: that of a secret without a variable."""
-        if isinstance(value, FromEnvironment):
+        if isinstance(value, FromEnvironment) and not is_written_secret(value):
             if secret or value.unset or is_secret_text(value):
                 return "".join(
                     self.literal(part) if isinstance(part, str) else self._asked(part.name)
                     for part in value.template
                 )
-        elif secret:
+        elif secret or is_written_secret(value):
             return self._asked(name.upper())
         return self.literal(value)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -14,13 +13,12 @@ from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, histo
 from speclaunch.engine.environment import FromEnvironment, dumped, unset_in
 from speclaunch.engine.nearest import nearest
 from speclaunch.engine.renames import REMOVALS, conversion, dead_variable, other_names
-from speclaunch.patterns import lazy
 from speclaunch.record import record
+from speclaunch.redaction import holds_secret, is_secret_variable
 
 MODULE = "sglang.launch_server"
 
 _SECRET_ARGUMENTS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password"})
-_SECRET_VARIABLE = lazy(r"(TOKEN|SECRETS?|PASSWORDS?|PASSWD|CREDENTIALS?|(^|_)KEYS?)($|_)", re.I)
 
 
 @record
@@ -137,14 +135,18 @@ def is_secret_argument(name: str) -> bool:
     return canonical(name_of(name)) in _SECRET_ARGUMENTS
 
 
-def is_secret_variable(name: str) -> bool:
-    """Whether the value of an environment variable must not be shown."""
-    return bool(_SECRET_VARIABLE.search(name))
+def is_written_secret(text: object) -> bool:
+    """True if a secret is written out in a text, not taken from a variable."""
+    if isinstance(text, FromEnvironment):
+        text = "".join(part for part in text.template if isinstance(part, str))
+    return holds_secret(text)
 
 
 def is_secret_text(text: object) -> bool:
-    """Whether a text comes out of a variable whose value must not be shown."""
-    return isinstance(text, FromEnvironment) and any(map(is_secret_variable, text.variables))
+    """True if a text holds a secret, or comes from a variable whose value must not be shown."""
+    if isinstance(text, FromEnvironment) and any(map(is_secret_variable, text.variables)):
+        return True
+    return holds_secret(text)
 
 
 def _spell_one(speller: _Speller, name: str, value: Any) -> None:
@@ -166,7 +168,7 @@ def _spell_one(speller: _Speller, name: str, value: Any) -> None:
         return
     if spelled is not None:
         flag, *values = spelled
-        secret = is_secret_argument(argument.dest)
+        secret = is_secret_argument(argument.dest) or any(map(is_written_secret, values))
         unset = unset_in(value)
         if unset and not values:
             speller.notes.append(f"{name} depends on {', '.join(unset)}, not set here")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from speclaunch.engine.command import SpelledArgument, is_secret_text, is_secret_variable
+from speclaunch.engine.command import SpelledArgument, is_secret_text, is_written_secret
 from speclaunch.engine.environment import FromEnvironment
+from speclaunch.redaction import is_secret_variable
 
 
 def shell_command(
@@ -45,7 +46,7 @@ def exports(env: Mapping[str, str | None]) -> str:
 
 def shell_value(name: str, value: str) -> str:
     """A variable's value, quoted; a secret is taken from the shell's own environment."""
-    return _word(value, name, secret=is_secret_variable(name))
+    return _word(value, name, secret=is_secret_variable(name) or is_written_secret(value))
 
 
 def argument_words(argument: SpelledArgument, flag: str | None = None) -> str:
@@ -64,7 +65,7 @@ def _stands_in_a_variable(value: str) -> bool:
 
 def _word(value: str, name: str, *, secret: bool) -> str:
     """A value, or the variable that holds it; `name` only for a secret without a variable."""
-    if isinstance(value, FromEnvironment):
+    if isinstance(value, FromEnvironment) and not is_written_secret(value):
         hidden = secret or is_secret_text(value)
         return value.shell(defaults=not hidden) if hidden or value.unset else shlex.quote(value)
     return f'"${{{name.upper()}:?}}"' if secret else shlex.quote(value)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from speclaunch.engine.secrets import is_literal_secret, literals
 from speclaunch.fix.edits import diff
 from speclaunch.record import record
+from speclaunch.redaction import is_literal_secret, literals
 
 _CONTEXT = 3
 

@@ -21,14 +21,14 @@ import yaml
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.engine.command import is_secret_argument, is_secret_variable
-from speclaunch.engine.secrets import masked
+from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import ExitCode, Problem, SpeclaunchError
 from speclaunch.fix.edits import lines_of
 from speclaunch.fix.meaning import Meaning, differences, meaning_of
 from speclaunch.home import speclaunch_home
 from speclaunch.importer.interface import Invocation, Reading, Word
 from speclaunch.record import record
+from speclaunch.redaction import Redactor, holds_secret, is_secret_flag, is_secret_variable, masked
 
 _EMPTY = re.compile(
     r"(?<![-\w$])([A-Za-z_]\w*)=(?:\"\"|''|\(\s*\))?(?=[ \t]*(?:[;#\n\r]|\Z))", re.M
@@ -183,7 +183,7 @@ def refuse(verb: str, what: Iterable[str], before: str, after: str, hidden: Iter
     raise UnprovenError(
         Problem(
             f"this is a bug in speclaunch: {verb} produced a text with another meaning: "
-            + blotted("; ".join(found[:3]), hidden),
+            + Redactor(hidden).text("; ".join(found[:3])),
             help="nothing was written" + (f"; both texts are in {where}" if where else ""),
         )
     )
@@ -196,7 +196,7 @@ def keep(
     path = speclaunch_home() / f"crash-{verb}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     listed = "\n".join(f"- {one}" for one in what)
     text = f"{verb}\n{listed}\n\n--- before\n{before}\n--- after\n{after}\n"
-    text = "\n".join(masked(line) for line in blotted(text, hidden).split("\n"))
+    text = "\n".join(masked(line) for line in Redactor(hidden).text(text).split("\n"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -214,23 +214,13 @@ def secrets_of(invocations: Iterable[Invocation], version: str) -> list[str]:
         found += [
             word.text
             for name, word in invocation.env.items()
-            if is_secret_variable(name) and word.evaluated
+            if (is_secret_variable(name) or holds_secret(word.text)) and word.evaluated
         ]
         words = [word.text for word in invocation.words]
         for item in parse_argv(words, load_catalogue(version), whole=False).parsed:
             if is_secret_argument(canonical(item.dest)) and isinstance(item.stored, str):
                 found.append(item.stored)
         follows = pairwise(words)
-        found += [value for flag, value in follows if _looks_secret(flag)]
+        found += [v for flag, v in follows if flag.startswith("--") and is_secret_flag(flag)]
+        found += filter(holds_secret, words)
     return [value for value in found if value]
-
-
-def _looks_secret(flag: str) -> bool:
-    return flag.startswith("--") and is_secret_variable(flag.lstrip("-").replace("-", "_"))
-
-
-def blotted(text: str, hidden: Iterable[str]) -> str:
-    """The text with `***` for every secret value."""
-    for value in sorted(set(hidden), key=len, reverse=True):
-        text = text.replace(value, "***")
-    return text

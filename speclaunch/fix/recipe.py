@@ -17,7 +17,7 @@ from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue, history
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.check_values import check_values
-from speclaunch.engine.command import is_secret_argument, is_secret_variable, spell
+from speclaunch.engine.command import is_secret_argument, spell
 from speclaunch.engine.renames import REMOVALS, conversion, other_names
 from speclaunch.engine.versions import precedes
 from speclaunch.errors import InputError, Place, Problem
@@ -28,6 +28,7 @@ from speclaunch.importer import nodes
 from speclaunch.importer.source_text import Document
 from speclaunch.recipe.source import read_positions
 from speclaunch.record import record
+from speclaunch.redaction import is_secret_variable
 
 _GONE = object()
 _Key = tuple[str | None, str]

@@ -10,7 +10,6 @@ from speclaunch.engine.argv import ParsedArgument, ParsedArguments, args_of, par
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.engine.secrets import masked
 from speclaunch.engine.versions import is_version
 from speclaunch.errors import Problem
 from speclaunch.importer.effective_words import EffectiveWords, effective
@@ -22,6 +21,7 @@ from speclaunch.importer.recipe_text import OPEN, Interpolation, RecipeLine, rec
 from speclaunch.importer.slime import prefixed
 from speclaunch.importer.slime_own import GPUS, MODEL, OWN
 from speclaunch.record import record
+from speclaunch.redaction import masked
 
 _OF_SLIME = "an option of slime itself"
 _FEW = 2

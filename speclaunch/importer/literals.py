@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from speclaunch.engine.canonical import canonical
-from speclaunch.engine.command import is_secret_argument, is_secret_variable
-from speclaunch.engine.secrets import is_literal_secret
+from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import COMMAND_LINE, Problem
 from speclaunch.importer.interface import Word
 from speclaunch.importer.recipe_text import Interpolation, RecipeLine
 from speclaunch.record import record
+from speclaunch.redaction import holds_secret, is_literal_secret, is_secret_variable
 
 
 @record(frozen=False)
@@ -24,7 +24,7 @@ class Literals:
 
     def argument(self, name: str, line: RecipeLine, words: Sequence[Word]) -> RecipeLine:
         """The line of an argument, without a secret; `words` are its flag and its values."""
-        if not is_secret_argument(canonical(name)):
+        if not (is_secret_argument(canonical(name)) or holds_secret(line.value)):
             return line
         variable = _variable(name.upper(), line, words[1:] or words)
         if variable is None:
@@ -38,7 +38,7 @@ class Literals:
         """The environment, without secrets."""
         found = dict(env)
         for name, line in env.items():
-            if not is_secret_variable(name):
+            if not (is_secret_variable(name) or holds_secret(line.value)):
                 continue
             variable = _variable(name, line, [words[name]])
             if variable is not None:
@@ -68,5 +68,5 @@ def _variable(name: str, line: RecipeLine, words: Sequence[Word]) -> str | None:
             if is_literal_secret(word.text[default.start : default.end]):
                 return default.name
     if isinstance(line.value, str) and not isinstance(line.value, Interpolation):
-        return name if is_literal_secret(line.value) else None
+        return name if is_literal_secret(line.value) or holds_secret(line.value) else None
     return None

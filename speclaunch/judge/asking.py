@@ -20,8 +20,8 @@ from speclaunch.judge.interface import Answer, Question
 from speclaunch.judge.machines import told
 from speclaunch.judge.process import START, Worker, WorkerError
 from speclaunch.judge.scratch import Placed, place
-from speclaunch.judge.secret_values import Blot
 from speclaunch.patterns import lazy
+from speclaunch.redaction import Redactor
 
 PATIENCE_S = 20.0
 """Seconds for one question: released engines take less than 0.1 on an idle machine."""
@@ -137,7 +137,7 @@ class EngineJudge:
             if early != self._early:
                 return self._other(early).ask([question], seconds=deadline - time.monotonic())[0]
             assert self._folder is not None  # noqa: S101  (made with the worker)
-            blot = Blot(question)
+            redactor = Redactor.of_command(question.words, question.env)
             with place(question, self._folder) as placed:
                 asked = {
                     "words": placed.words,
@@ -151,7 +151,7 @@ class EngineJudge:
                 except WorkerError as error:
                     failures.append(str(error))
                     raise
-                return self._read(said, placed, blot)
+                return self._read(said, placed, redactor)
         except WorkerError as error:
             self.close()
             return self._unjudged(str(error))
@@ -202,12 +202,12 @@ class EngineJudge:
             )
         return self._others[early]
 
-    def _read(self, said: Mapping[str, Any], placed: Placed, blot: Blot) -> Answer:
+    def _read(self, said: Mapping[str, Any], placed: Placed, redactor: Redactor) -> Answer:
         verdict, values = said.get("verdict"), said.get("values")
 
         def text(name: str) -> str:
             value = said.get(name)
-            return blot.hidden(placed.own_names(value)) if isinstance(value, str) else ""
+            return redactor.text(placed.own_names(value)) if isinstance(value, str) else ""
 
         accepted = {"accepted": True, "refused": False, "usage_error": False}.get(str(verdict))
         why = text("said") or text("message") or ("" if accepted else text("line"))
@@ -231,7 +231,7 @@ class EngineJudge:
             kind=text("error"),
             place=place,
             resolved={
-                str(name): blot.value(placed.own_names_in(value))
+                str(name): redactor.value(placed.own_names_in(value))
                 for name, value in resolved.items()
             },
             line="" if verdict == "usage_error" else text("line"),

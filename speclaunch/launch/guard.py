@@ -19,11 +19,13 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
@@ -33,6 +35,12 @@ RUN_VARIABLE = "SPECLAUNCH_RUN"
 
 _POLL_SECONDS = 0.05
 _CHUNK = 1 << 16
+_LONGEST_HELD = 600
+_UNFINISHED = re.compile(
+    rb"(?:[\"'][\w.-]{1,60}\\?[\"']\s{0,4}:\s{0,4}\\?[\"']?[^\"'\r\n]*"
+    rb"|(?:[Bb]earer|[Bb]asic|BEARER|BASIC)\s{1,4}[^\s]*|[^\s]*)\Z"
+)
+"""What may be the beginning of a secret at the end of a text."""
 
 
 def _prctl(option: int, value: int) -> None:
@@ -115,33 +123,52 @@ def reap() -> dict[int, int]:
 
 
 class Log:
-    """The engine's output in a file, secrets blotted out. A full disk loses text, nothing else.
+    """The engine's output in a file, secrets redacted. A full disk loses text, nothing else.
 
     A file that would grow beyond `most` bytes is put aside as `PATH.1` (the one before as
     `PATH.2`, and so on up to `keep`), and a new one is begun.
     """
 
-    def __init__(self, path: str, secrets: list[str], most: int, keep: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        secrets: list[str],
+        most: int,
+        keep: int,
+        patterns: Sequence[tuple[Sequence[str], str]] = (),
+    ) -> None:
         self._path, self._most, self._keep = path, most, keep
         self._fd = self._open()
         self._size = os.fstat(self._fd).st_size
         self._secrets = [secret.encode() for secret in secrets if secret]
+        self._patterns = [
+            ([hint.encode() for hint in hints], pattern.encode()) for hints, pattern in patterns
+        ]
         self._held = b""
         self.error: str | None = None
 
     def write(self, data: bytes) -> None:
         """Write what the engine printed, but for what may be the beginning of a secret."""
         data = self._held + data
-        for secret in self._secrets:
-            data = data.replace(secret, b"***")
         keep = max((_overlap(data, secret) for secret in self._secrets), default=0)
+        if self._patterns:
+            found = _UNFINISHED.search(data[-_LONGEST_HELD:])
+            keep = max(keep, len(found[0]) if found else 0)
         self._held = data[len(data) - keep :] if keep else b""
-        self._put(data[: len(data) - keep])
+        self._put(self._redacted(data[: len(data) - keep]))
 
     def close(self) -> None:
         """Write what was held back."""
-        self._put(self._held)
+        self._put(self._redacted(self._held))
         self._held = b""
+
+    def _redacted(self, data: bytes) -> bytes:
+        for secret in self._secrets:
+            data = data.replace(secret, b"***")
+        for hints, pattern in self._patterns:
+            if any(hint in data for hint in hints):
+                data = re.sub(pattern, rb"\1***", data)
+        return data
 
     def _open(self) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -193,7 +220,13 @@ class Guard:
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._grace: float = order["grace_seconds"]
-        self._log = Log(order["log"], order["secrets"], order["log_max_bytes"], order["log_keep"])
+        self._log = Log(
+            order["log"],
+            order["secrets"],
+            order["log_max_bytes"],
+            order["log_keep"],
+            order["secret_patterns"],
+        )
         self._private: list[str] = order["private_files"]
         self._deadline: float | None = None
         self._until: float | None = order.get("until")

@@ -12,12 +12,13 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from enum import Enum, StrEnum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch import __version__
 from speclaunch.launch.atomic_files import write_json
+from speclaunch.redaction import Redactor
 
 if TYPE_CHECKING:
     from speclaunch.launch.attempt import Rung
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 FILE = "journal.json"
 VERSION = 1
-_SHORTEST_SECRET = 4
-"""Shorter ones are not looked for in other texts: they would blot out half of the journal."""
 
 
 class LaunchState(StrEnum):
@@ -54,7 +53,7 @@ class Journal:
         self.directory = directory
         self.error: str | None = None
         """Why the last event could not be written; None when it was."""
-        self._secrets = sorted({s for s in secrets if len(s) >= _SHORTEST_SECRET}, key=len)[::-1]
+        self._redactor = Redactor(secrets)
         self._attempts: list[dict[str, Any]] = []
         self._document: dict[str, Any] = {
             "version": VERSION,
@@ -196,21 +195,10 @@ class Journal:
     def _write(self) -> None:
         self._document["updated"] = now()
         try:
-            write_json(self.directory / FILE, self._blotted(self._document))
+            write_json(self.directory / FILE, self._redactor.value(self._document))
             self.error = None
         except OSError as error:
             self.error = error.strerror or str(error)
-
-    def _blotted(self, value: Any) -> Any:
-        """The same without any secret."""
-        if isinstance(value, Mapping):
-            return {key: self._blotted(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._blotted(item) for item in value]
-        if isinstance(value, str) and not isinstance(value, Enum):
-            for secret in self._secrets:
-                value = value.replace(secret, "***")
-        return value
 
 
 def plain(value: Any) -> Any:

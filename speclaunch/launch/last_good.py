@@ -57,7 +57,8 @@ def key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
     is called, the recipe's name, secrets and addresses do not count.
     """
     from speclaunch.engine.canonical import canonical  # noqa: PLC0415 - who remembers has the key
-    from speclaunch.engine.command import is_secret_argument, is_secret_variable  # noqa: PLC0415
+    from speclaunch.engine.command import is_secret_argument  # noqa: PLC0415
+    from speclaunch.redaction import is_secret_variable  # noqa: PLC0415
 
     args = {
         canonical(name): value

@@ -17,7 +17,8 @@ from speclaunch.engine.canonical import canonical, value_of
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.check_values import check_values
-from speclaunch.engine.command import MODULE, Spelling, is_secret_text, is_secret_variable, spell
+from speclaunch.engine.command import MODULE, SpelledArgument, Spelling, is_secret_text, spell
+from speclaunch.engine.entrypoint import config_refuses
 from speclaunch.engine.environment import unset_in
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.facts.engines import at_hand, declared, named
@@ -29,6 +30,7 @@ from speclaunch.launch.notify import without_notification
 from speclaunch.plan.request import Request, from_recipe
 from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
+from speclaunch.redaction import is_secret_variable
 
 CPU = "cpu"
 """What `engine.python` and `hardware.name` say for the CPU engine."""
@@ -120,9 +122,24 @@ class Prepared:
         if secrets_file is not None:
             argv += ["--config", str(secrets_file)]
         for argument in self.spelling.arguments:
-            if not (argument.secret and secrets_file is not None):
+            if secrets_file is None or not self._may_be_in_file(argument):
                 argv += argument.tokens
         return argv
+
+    def _may_be_in_file(self, argument: SpelledArgument) -> bool:
+        """True if an argument is a secret that the engine reads from the file of `--config`."""
+        key = argument.flag.removeprefix("--")
+        single = len(argument.values) == 1
+        return argument.secret and single and not config_refuses(key, self.catalogue)
+
+    @property
+    def secrets_in_file(self) -> dict[str, str]:
+        """The secret arguments that the engine reads from the file of `--config`."""
+        return {
+            one.flag.removeprefix("--"): str(one.values[0])
+            for one in self.spelling.arguments
+            if self._may_be_in_file(one)
+        }
 
 
 def prepare(
@@ -216,9 +233,7 @@ def secrets_of(prepared: Prepared, directory: Path) -> tuple[Path, str] | None:
 
     None when there are no secrets, or the version (before 0.5.3) has no `--config`.
     """
-    secrets = {
-        a.flag.removeprefix("--"): str(a.values[0]) for a in prepared.spelling.arguments if a.secret
-    }
+    secrets = prepared.secrets_in_file
     catalogue, _ = _catalogue(prepared.version, None)
     taken = catalogue.by_name("config") is None or prepared.spelling.value("config")
     if not secrets or taken:

@@ -17,6 +17,7 @@ from pathlib import Path
 from speclaunch import children
 from speclaunch.errors import LaunchError
 from speclaunch.launch import guard
+from speclaunch.redaction import VALUE_PATTERNS, Redactor
 
 _GUARD_SLACK_SECONDS = 3.0
 """How much longer than the engine's grace time its guard may take before it is killed too."""
@@ -82,7 +83,7 @@ class EngineProcess:
         """Start `argv` with exactly `env`; its output goes to the file `log`.
 
         Beyond `log_max_bytes` the log is put aside as `….1`; `log_keep` of those are kept.
-        `secrets` are blotted out of the log; `private_files` are deleted when the engine has ended,
+        `secrets` are redacted in the log; `private_files` are deleted when the engine has ended,
         even if speclaunch was killed. At `until` (`guard.boot_seconds`) it is killed, unless
         `extend` says otherwise before.
 
@@ -104,7 +105,8 @@ class EngineProcess:
             "log_max_bytes": log_max_bytes,
             "log_keep": log_keep,
             "grace_seconds": grace_seconds,
-            "secrets": list(secrets),
+            "secrets": Redactor(secrets).values,
+            "secret_patterns": VALUE_PATTERNS,
             "private_files": [str(path.absolute()) for path in private_files],
             "until": until,
         }

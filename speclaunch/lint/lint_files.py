@@ -24,6 +24,7 @@ from speclaunch.lint.report import FileReport, Report, ToldFile
 from speclaunch.lint.workers import spread
 from speclaunch.patterns import lazy
 from speclaunch.record import record
+from speclaunch.redaction import redact
 
 if TYPE_CHECKING:
     from speclaunch.lint.left_out import LeftOut
@@ -272,5 +273,7 @@ def _data(path: str) -> bytes | None:
 def _is_safe(text: str, secrets: Sequence[str]) -> bool:
     """Whether no secret of the file is in what is kept of it; nearly always it was taken out."""
     return not (
-        any(json.dumps(secret)[1:-1] in text for secret in secrets) or _CREDENTIAL.search(text)
+        any(json.dumps(secret)[1:-1] in text for secret in secrets)
+        or _CREDENTIAL.search(text)
+        or redact(text) != text
     )

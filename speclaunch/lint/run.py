@@ -11,7 +11,6 @@ from speclaunch import reads
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
-from speclaunch.engine.secrets import literals
 from speclaunch.errors import Place, Problem, SpeclaunchError
 from speclaunch.facts.declared_gpus import AUTO
 from speclaunch.facts.facts import UnknownFact
@@ -26,6 +25,7 @@ from speclaunch.lint.report import FileReport, KnownCheckpoint, Report, ToldFile
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.record import record
+from speclaunch.redaction import literals
 from speclaunch.rules.examine import Examined, Lookup, examine, examine_together, is_compared
 from speclaunch.rules.finding import Finding, Fix, Unjudged, in_order
 from speclaunch.rules.interface import Rule

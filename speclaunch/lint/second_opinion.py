@@ -10,6 +10,7 @@ from speclaunch.lint.file_codes import REFUSES
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request
 from speclaunch.record import record
+from speclaunch.redaction import Redactor
 from speclaunch.rules.finding import DeploymentPlace, Finding, Fix, Severity, Unjudged
 from speclaunch.rules.runner import secrets_of
 
@@ -116,13 +117,7 @@ def _contradicted(release: str, request: Request, findings: Iterable[Finding]) -
 def _finding(
     severity: Severity, message: str, why: str, fix: Fix, places: Sequence[Place], request: Request
 ) -> Finding:
-    secrets = secrets_of(request)
-
-    def hide(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, "***")
-        return text
-
+    hide = Redactor(secrets_of(request)).text
     others = tuple(dict.fromkeys(one for one in places if one != places[0]))
     return Finding(
         REFUSES.code,

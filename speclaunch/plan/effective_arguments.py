@@ -15,9 +15,7 @@ from speclaunch.plan.changes import Change, Reason
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import canonical
 from speclaunch.record import record
-
-HIDDEN = "***"
-"""What stands for a secret."""
+from speclaunch.redaction import HIDDEN, Redactor, redact
 
 
 class Concern(StrEnum):
@@ -181,15 +179,15 @@ def _row(plan: Plan, name: str, changes: Mapping[str, Change]) -> EffectiveArgum
     change, reason = changes.get(name), plan.reasons.get(name)
     outcome = _outcome(plan, name, given, effective, unknown)
     why, source = _why(outcome, change, reason)
-    hidden = is_secret_argument(name)
+    hidden, redactor = is_secret_argument(name), Redactor()
     return EffectiveArgument(
         name,
         spelled_in(plan, name),
         concern_of(name),
         outcome,
         is_given,
-        HIDDEN if hidden and given is not None else given,
-        HIDDEN if hidden and effective is not None else effective,
+        HIDDEN if hidden and given is not None else redactor.value(given),
+        HIDDEN if hidden and effective is not None else redactor.value(effective),
         unknown or why,
         source,
         silent=outcome is ArgumentOutcome.CHANGED and change is not None and not change.said,
@@ -201,7 +199,7 @@ def _place(plan: Plan, name: str, *, hidden: bool) -> Place:
     found = plan.place(name)
     if hidden and found.text is not None:
         return replace(found, text=f"{found.text.partition('=')[0]}={HIDDEN}")
-    return found
+    return found if found.text is None else replace(found, text=redact(found.text))
 
 
 def _outcome(plan: Plan, name: str, given: Any, effective: Any, unknown: str) -> ArgumentOutcome:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from speclaunch.engine.command import is_secret_text
 from speclaunch.engine.shell import shell_command
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.launch.prepare import Prepared
@@ -19,6 +20,7 @@ from speclaunch.plan.placement import beyond_the_gpus, gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.planning.coverage import Coverage, NoCoverage, coverage
 from speclaunch.record import record
+from speclaunch.redaction import HIDDEN
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.finding import Finding, Severity, Unjudged
 from speclaunch.rules.interface import Rule
@@ -159,13 +161,14 @@ def command_of(prepared: Prepared) -> Command:
     text = shell_command(prepared.program, spelling.arguments, prepared.overlay, notes=notes)
     argv = list(prepared.program)
     for argument in spelling.arguments:
-        argv += [argument.flag, "***"] if argument.secret else argument.tokens
+        is_hidden = argument.secret or any(map(is_secret_text, argument.values))
+        argv += [argument.flag, HIDDEN] if is_hidden else argument.tokens
     hidden = set(prepared.secrets)
     bare = shell_command(prepared.program, spelling.arguments, prepared.overlay)
     return Command(
         text,
         tuple(argv),
-        {name: "***" if v in hidden else v for name, v in prepared.overlay.items()},
+        {name: HIDDEN if v in hidden else v for name, v in prepared.overlay.items()},
         tuple(line.strip() for line in bare.rstrip("\n").split(" \\\n")),
         tuple(spelling.notes),
     )

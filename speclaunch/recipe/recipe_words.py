@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from speclaunch.engine.command import is_secret_key
 from speclaunch.errors import InputError, Problem
 from speclaunch.recipe.names import meant_as_recipe
+from speclaunch.redaction import HIDDEN, holds_secret
 
 
 def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -69,9 +70,9 @@ def _without(common: list[str], own: list[str]) -> list[str]:
 def shown_overrides(overrides: Sequence[str]) -> list[str]:
     """Overrides as they were given, their secrets blotted out."""
     return [
-        f"{key}=***" if equals and is_secret_key(key) else word
+        f"{key}={HIDDEN}" if equals and (is_secret_key(key) or holds_secret(value)) else word
         for word in overrides
-        for key, equals, _ in [word.partition("=")]
+        for key, equals, value in [word.partition("=")]
     ]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from speclaunch.bench.certificate import Cell, Certificate
 from speclaunch.bench.measurement import Request, Round
 from speclaunch.bench.schema import CertificateDocument, SideRecord
-from speclaunch.engine.secrets import masked
 from speclaunch.record import record
+from speclaunch.redaction import masked
 from speclaunch.report.bench import document
 
 QUANTILES = (0.0, *(number / 20 for number in range(1, 20)), 0.99, 1.0)

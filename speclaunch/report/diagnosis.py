@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from speclaunch.engine.catalogue import held_versions
-from speclaunch.engine.secrets import masked
 from speclaunch.launch.diagnosis.diagnose import proof
 from speclaunch.launch.diagnosis.interface import Diagnosis
 from speclaunch.launch.diagnosis.remedy import meaning, steps, turns
+from speclaunch.redaction import masked
 
 VERSION = 1
 _LONGEST_LINE = 400

@@ -8,8 +8,8 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from speclaunch.engine.secrets import masked
 from speclaunch.errors import COMMAND_LINE, Place, Problem
+from speclaunch.redaction import masked
 from speclaunch.report.styled import Printer, Styled
 
 _LONGEST_LINE = 160

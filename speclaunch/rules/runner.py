@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from speclaunch.engine.canonical import canonical
-from speclaunch.engine.command import is_secret_argument, is_secret_variable
+from speclaunch.engine.command import is_secret_argument
 from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Origin, Request
+from speclaunch.redaction import Redactor, holds_secret, is_secret_variable
 from speclaunch.rules.finding import DeploymentPlace, Finding, Judgement, Unjudged, in_order
 from speclaunch.rules.interface import Rule, Verdict
 
@@ -94,19 +95,13 @@ def _spelled(text: str, request: Request) -> str:
 def secrets_of(request: Request) -> list[str]:
     """The secret values of a deployment."""
     given = (*request.given.values(), *request.overridden)
-    secret = [one for one in given if is_secret_argument(one.name)]
-    secret += [one for one in request.env.values() if is_secret_variable(one.name)]
+    secret = [one for one in given if is_secret_argument(one.name) or holds_secret(one.value)]
+    env = request.env.values()
+    secret += [one for one in env if is_secret_variable(one.name) or holds_secret(one.value)]
     # what is as short as a number is no secret, and would be found in every sentence
     return [str(one.value) for one in secret if one.known and len(str(one.value)) > 3]
 
 
 def _hider(request: Request) -> Callable[[str], str]:
     """Takes the secret values of a deployment out of a text."""
-    secrets = secrets_of(request)
-
-    def hide(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, "***")
-        return text
-
-    return hide
+    return Redactor(secrets_of(request)).text

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from speclaunch.engine.command import is_secret_argument, is_secret_variable
-from speclaunch.engine.secrets import is_literal_secret
+from collections.abc import Mapping
+
+from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import COMMAND_LINE
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Given
+from speclaunch.redaction import holds_secret, is_literal_secret, is_secret_variable
 
 KEYS_OF_A_COMMAND = ("api_key", "admin_api_key")
 """Written into a command they show in the list of processes, too."""
@@ -19,14 +21,16 @@ def written_secrets(plan: Plan) -> tuple[Given, ...]:
     told, where the text stands.
     """
     given, env = plan.request.given.values(), plan.request.env.values()
-    variables = [one for one in env if is_secret_variable(one.name) and _is_secret(one)]
+    variables = [one for one in env if _is_secret(one, named=is_secret_variable(one.name))]
     told = {_literal(one) for one in variables}
-    arguments = [one for one in given if is_secret_argument(one.name) and _is_secret(one)]
+    arguments = [one for one in given if _is_secret(one, named=is_secret_argument(one.name))]
     return (*(one for one in arguments if _literal(one) not in told), *variables)
 
 
-def _is_secret(one: Given) -> bool:
-    return is_literal_secret(_literal(one))
+def _is_secret(one: Given, *, named: bool) -> bool:
+    text = _literal(one)
+    written = one.value if text and isinstance(one.value, Mapping) else text
+    return holds_secret(written) or (named and is_literal_secret(text))
 
 
 def _literal(one: Given) -> str:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speclaunch.engine.catalogue import load
-from speclaunch.engine.command import Spelling, is_secret_variable, spell
+from speclaunch.engine.command import Spelling, spell
 from speclaunch.engine.shell import shell_command
+from speclaunch.redaction import is_secret_variable
 
 
 def words(args: dict[str, Any], version: str = "0.5.23") -> list[str]:

@@ -16,8 +16,8 @@ from speclaunch.judge import asking
 from speclaunch.judge.asking import EngineJudge
 from speclaunch.judge.interface import Question
 from speclaunch.judge.scratch import place
-from speclaunch.judge.secret_values import Blot
 from speclaunch.lint.workers import spread
+from speclaunch.redaction import Redactor
 
 FAKE = Path(__file__).with_name("fake_worker.py")
 
@@ -252,4 +252,4 @@ def test_a_config_is_laid_out_where_the_command_finds_it_and_nowhere_else(
 
 def test_secret_names_are_told_from_numbers_and_paths() -> None:
     words = ("--max-total-tokens", "40960", "--speculative-token-map", "a/map.pt", "--api-key", "k")
-    assert Blot(question(*words)).hidden("40960 a/map.pt") == "40960 a/map.pt"
+    assert Redactor.of_command(words).text("40960 a/map.pt") == "40960 a/map.pt"

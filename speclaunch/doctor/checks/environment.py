@@ -10,11 +10,11 @@ from speclaunch.doctor.check_line import CheckLine, CheckState
 from speclaunch.doctor.machine_facts import MachineFacts, Port
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.engine.command import is_secret_variable
 from speclaunch.engine.nearest import nearest
 from speclaunch.engine.renames import dead_variable
 from speclaunch.facts.runtime import Runtime
 from speclaunch.plan.request import ENGINE_VARIABLES
+from speclaunch.redaction import HIDDEN, is_secret_variable, redact
 
 _OTHERS = (
     "CUDA_VISIBLE_DEVICES",
@@ -68,7 +68,8 @@ def _matters(name: str) -> bool:
 
 def _said(name: str, value: str) -> str:
     if is_secret_variable(name):
-        return f"{name}=***"
+        return f"{name}={HIDDEN}"
+    value = redact(value)
     return f"{name}={value[:_SHOWN_CHARACTERS]}{'…' * (len(value) > _SHOWN_CHARACTERS)}"
 
 

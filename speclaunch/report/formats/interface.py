@@ -9,12 +9,12 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from speclaunch.engine.secrets import masked
 from speclaunch.errors import COMMAND_LINE
 from speclaunch.lint.report import Report
 from speclaunch.lint.told_once import Told as ToldOnce
 from speclaunch.lint.told_once import for_versions, told_once
 from speclaunch.record import record
+from speclaunch.redaction import masked
 from speclaunch.report.styled import Printer
 from speclaunch.rules.finding import Finding, Severity
 

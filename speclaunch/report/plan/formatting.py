@@ -9,9 +9,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from speclaunch.engine.secrets import masked
 from speclaunch.errors import COMMAND_LINE, Place
 from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
+from speclaunch.redaction import masked
 from speclaunch.resources import conf_dir, recipes_dir
 
 GIB = 1 << 30

@@ -12,13 +12,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from speclaunch import __version__
-from speclaunch.engine.secrets import masked
 from speclaunch.plan.budget import Fit, MemoryUse, RankBudget
 from speclaunch.plan.effective_arguments import ArgumentOutcome
 from speclaunch.planning.comparison import Comparison
 from speclaunch.planning.coverage import Coverage, Covered, NoCoverage
 from speclaunch.planning.planned_deployment import PlannedDeployment
 from speclaunch.planning.role_plans import DeploymentPlan
+from speclaunch.redaction import masked
 from speclaunch.report.plan import formatting
 from speclaunch.report.plan.bar import COLORS, LETTERS, ink, used
 from speclaunch.report.plan.comparison_text import amount, change, names_of, reasons

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.engine.secrets import is_literal_secret, masked
+from speclaunch.redaction import is_literal_secret, masked
 
 
 @pytest.mark.parametrize(
