@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, cast
@@ -20,6 +22,7 @@ from speclaunch.launch.log.lines import lines_of
 from speclaunch.launch.log_follower import read_log
 from speclaunch.launch.runs import Run, find_run
 from speclaunch.launch.supervisor import Ending
+from speclaunch.reads.bounded import is_endless, open_regular, reason
 from speclaunch.report.console import err, out
 from speclaunch.report.diagnosis import diagnosis_json, show_diagnosis
 
@@ -66,6 +69,8 @@ def diagnose(
 def _read(log: str, engine: str | None) -> tuple[str, Diagnosis]:
     """The log that was meant, and what it tells."""
     if log == STANDARD_INPUT:
+        if is_endless(sys.stdin.buffer):
+            raise InputError(Problem("standard input is a device without an end", help=_hint(log)))
         return log, diagnosed(lines_of(cast(io.BufferedReader, sys.stdin.buffer)), version=engine)
     path = Path(log)
     if (path / JOURNAL).is_file():
@@ -73,12 +78,18 @@ def _read(log: str, engine: str | None) -> tuple[str, Diagnosis]:
     if not path.exists() and "/" not in log:
         return _of_run(_run(log), engine)
     try:
-        with path.open("rb") as file:
+        handle, found = open_regular(path, pipes=True)
+        with os.fdopen(handle, "rb") as file:
+            if found.st_size > _MAX_LOG_BYTES:
+                help_ = f"pass its end: tail -c 1G {shlex.quote(log)} | speclaunch diagnose -"
+                raise InputError(Problem(f"{log} has {found.st_size} bytes", help=help_))
             return log, diagnosed(lines_of(file), version=engine)
     except OSError as error:
-        raise InputError(
-            Problem(f"cannot read {log}: {error.strerror or error}", help=_hint(log))
-        ) from None
+        raise InputError(Problem(f"cannot read {log}: {reason(error)}", help=_hint(log))) from None
+
+
+_MAX_LOG_BYTES = 4 << 30
+"""Read at some 40 MB/s."""
 
 
 def _run(name: str) -> Run:

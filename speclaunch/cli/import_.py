@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from speclaunch.cli.standard_input import read_stdin
 from speclaunch.errors import ExitCode
 from speclaunch.facts.engines import named
 from speclaunch.fix.import_recipes import chosen, import_all, import_one
@@ -83,7 +83,7 @@ def read(words: Sequence[str]) -> tuple[Reading, str, str]:
     if len(words) > 1:
         return followed(read_words(words), None), "the command line", "imported"
     if words[0] == STDIN:
-        reading = read_text(sys.stdin.buffer.read(), "<stdin>")
+        reading = read_text(read_stdin(), "<stdin>")
         return followed(reading, None), "standard input", "imported"
     path = Path(words[0])
     return read_file(path, words[0]), words[0], path.stem

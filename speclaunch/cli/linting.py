@@ -172,7 +172,11 @@ def _files(asked: LintWords) -> Files:
 
         return LeftOut(configuration.above, asked.exclude, by_git=not asked.no_gitignore)
 
-    stdin = sys.stdin.buffer.read() if STDIN in asked.paths else b""
+    stdin = b""
+    if STDIN in asked.paths:
+        from speclaunch.cli.standard_input import read_stdin
+
+        stdin = read_stdin()
     wanted = not (asked.online or asked.no_cache)  # the hub may say something else tomorrow
     asker, rests_on = _asker(asked)
     kept, installed = opened(rests_on, remembered_engine, wanted=wanted)

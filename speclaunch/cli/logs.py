@@ -11,7 +11,7 @@ import typer
 
 from speclaunch.errors import InputError, Problem
 from speclaunch.launch.detach import OUTPUT
-from speclaunch.launch.log_follower import Follower, log_files
+from speclaunch.launch.log_follower import Follower, lines_of_file, log_files
 from speclaunch.launch.runs import Run, again, find_run, list_runs
 
 _PAUSE_SECONDS = 0.3
@@ -47,7 +47,7 @@ def logs(
     before: list[str] = []
     for path in log_files(log):
         if path != log:
-            before += path.read_text(errors="replace").splitlines()
+            before += lines_of_file(path)
     _print((before + follower.lines())[-tail if tail else None :] if tail != 0 else [])
     while follow:
         _print(follower.lines())

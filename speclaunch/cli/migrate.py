@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from speclaunch.cli.import_ import STDIN
+from speclaunch.cli.standard_input import read_stdin
 from speclaunch.engine.catalogue import UnknownVersion
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
 from speclaunch.facts.engines import named
@@ -47,7 +47,7 @@ def migrate(
     target, origin = _version(to, "--to"), _version(source, "--from") if source else None
     path = Path(file)
     if file == STDIN:
-        data, shown = sys.stdin.buffer.read(), "<stdin>"
+        data, shown = read_stdin(), "<stdin>"
     else:
         data, shown = file_bytes(file), None
     before, migration = migrate_data(data, file, target, origin, shown=shown)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,12 @@ _TABLE = ("tool", "speclaunch")
 _MARK = b"speclaunch"
 """What a `pyproject.toml` with a table of ours has in it."""
 _MOST_BYTES = 1 << 20
+_MAX_KEY_PARTS = 64
+_NOT_BARE = lazy(
+    r"#[^\n]*|\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'", re.DOTALL
+)
+"""Comments and strings."""
+_LONG_KEY = lazy(rf"(?:[\w' \t-]*\.){{{_MAX_KEY_PARTS}}}")
 _LINE = lazy(r"line (\d+), column (\d+)")
 
 
@@ -102,6 +109,18 @@ def _own_table(said: Mapping[str, Any]) -> Any:
     return tools.get(_TABLE[1]) if isinstance(tools, Mapping) else None
 
 
+def _refuse_long_keys(text: str) -> None:
+    """Raise ValueError for a dotted key of many parts: `tomllib` takes quadratic time for it."""
+    if max(line.count(".") for line in text.split("\n")) < _MAX_KEY_PARTS:
+        return
+    bare = _NOT_BARE.sub("''", text)
+    found = _LONG_KEY.search(bare)
+    if found is not None:
+        line = bare.count("\n", 0, found.end()) + 1
+        what = f"a key of more than {_MAX_KEY_PARTS} parts"
+        raise ValueError(f"{what} (at line {line}, column 1)")
+
+
 def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
     import tomllib  # noqa: PLC0415  most repositories have no such file
 
@@ -113,11 +132,17 @@ def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
         raise InputError(Problem(str(error), Place(shown_path(path)))) from None
     try:
         text = data.decode("utf-8")
+        _refuse_long_keys(text)
         return text, tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError:
+        place = Place(shown_path(path))
+        raise InputError(Problem(f"{path.name} is not TOML: nested too deep", place)) from None
+    except ValueError as error:
         at = _LINE.search(str(error))
         last = max(1, len(data.splitlines()))  # "at end of document"
         line, column = (int(at[1]), int(at[2])) if at else (last, 1)
         place = Place(shown_path(path), line, column)
         why = _LINE.sub("", str(error)).replace(" (at )", "")
+        if why.startswith("Exceeds the limit"):  # of int()
+            line, column, why = 1, 1, "a number of too many digits"
         raise InputError(Problem(f"{path.name} is not TOML: {why}", place)) from None

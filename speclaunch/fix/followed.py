@@ -6,13 +6,14 @@ import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from speclaunch import reads
 from speclaunch.engine.canonical import canonical
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.fix.config_file import migrate_config
 from speclaunch.fix.migrate import Carried, Followed, MigrationStep
 from speclaunch.fix.planned_migration import PlannedMigration
 from speclaunch.importer.interface import Invocation
-from speclaunch.importer.suffixes import MAX_BYTES
+from speclaunch.reads.bounded import reason
 
 
 def config_files(invocation: Invocation, planned: PlannedMigration) -> Iterator[tuple[str, Place]]:
@@ -66,12 +67,12 @@ class _UnseenError(Exception):
 
 def _text(path: Path) -> str:
     try:
-        if not path.is_file():
-            raise _UnseenError("no such file beside the script")
-        if path.stat().st_size > MAX_BYTES:
-            raise _UnseenError(f"it is larger than {MAX_BYTES >> 20} MiB")
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return reads.read_text(path)
+    except FileNotFoundError:
+        raise _UnseenError("no such file beside the script") from None
+    except OSError as error:
+        raise _UnseenError(reason(error)) from error
+    except UnicodeDecodeError as error:
         raise _UnseenError(str(error)) from error
 
 

@@ -12,18 +12,15 @@ from speclaunch.fix.proof import secrets_of
 from speclaunch.fix.recipe import is_recipe, migrate_recipe
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import InvocationKind
-from speclaunch.importer.suffixes import MAX_BYTES
+from speclaunch.reads.bounded import read_regular, reason
 
 
 def file_bytes(file: str) -> bytes:
     """What a file holds. Raises InputError where it is too large or cannot be read."""
-    path = Path(file)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(Problem(f"{file} is larger than {MAX_BYTES >> 20} MiB"))
-        return path.read_bytes()
+        return read_regular(file)
     except OSError as error:
-        raise InputError(Problem(f"cannot read {file}: {error.strerror}")) from error
+        raise InputError(Problem(f"cannot read {file}: {reason(error)}")) from error
 
 
 def migrate_data(

@@ -27,6 +27,7 @@ from speclaunch.fix.edits import lines_of
 from speclaunch.fix.meaning import Meaning, differences, meaning_of
 from speclaunch.home import speclaunch_home
 from speclaunch.importer.interface import Invocation, Reading, Word
+from speclaunch.recipe.bounded_yaml import events
 from speclaunch.record import record
 from speclaunch.redaction import Redactor, holds_secret, is_secret_flag, is_secret_variable, masked
 
@@ -156,8 +157,7 @@ def unproven_yaml(
 def _scalars(text: str) -> Iterator[tuple[range, tuple[int, str, str]]]:
     """Each scalar with its lines; of a block, whose lines are compared as such, the first."""
     depth = 0
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    for event in yaml.parse(text, Loader=loader):
+    for event in events(text):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):

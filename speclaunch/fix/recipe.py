@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from speclaunch import reads
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue, history
 from speclaunch.engine.catalogue import load as load_catalogue
@@ -26,7 +27,8 @@ from speclaunch.fix.edits import Change, Edit, Insertion, apply
 from speclaunch.fix.migrate import Migration, MigrationStep
 from speclaunch.importer import nodes
 from speclaunch.importer.source_text import Document
-from speclaunch.recipe.source import read_positions
+from speclaunch.recipe.bounded_yaml import compose
+from speclaunch.recipe.source import MAX_FILE_BYTES, read_positions
 from speclaunch.record import record
 from speclaunch.redaction import is_secret_variable
 
@@ -54,12 +56,10 @@ class _Work:
 def is_recipe(text: str) -> bool:
     """Whether a YAML text is a recipe of ours, rather than somebody's manifest."""
     try:
-        data = yaml.safe_load(text)
+        keys = nodes.entries(compose(text)).keys()
     except yaml.YAMLError:
         return False
-    if not isinstance(data, dict) or data.keys() & {"services", "apiVersion"}:
-        return False
-    return "args" in data or "defaults" in data
+    return not keys & {"services", "apiVersion"} and bool(keys & {"args", "defaults"})
 
 
 def migrate_recipe(path: Path, shown: str, to: str) -> Migration:
@@ -68,7 +68,7 @@ def migrate_recipe(path: Path, shown: str, to: str) -> Migration:
     Raises InputError for a file that is no recipe, and UnprovenError.
     """
     read_positions(path, shown)  # refuses what is hostile, or no mapping
-    text = path.read_text(encoding="utf-8")
+    text = reads.read_text(path, MAX_FILE_BYTES)
     work = _Work(Document(text, shown), load_catalogue(to), Migration(text))
     roots = nodes.load(work.document)
     keys = nodes.entries(roots[0]) if roots else {}

@@ -15,7 +15,8 @@ from speclaunch.lint.collect import LintedFile, read_found
 from speclaunch.lint.paths import STDIN, STDIN_SHOWN, FoundFile
 from speclaunch.lint.report import Report
 from speclaunch.lint.run import Options, check
-from speclaunch.lint.workers import spread
+from speclaunch.lint.workers import WorkerDiedError, spread
+from speclaunch.reads.bounded import read_regular
 from speclaunch.record import record
 from speclaunch.rules.finding import Applicability
 
@@ -58,7 +59,7 @@ def fixed_files(paths: Sequence[str], asked: FixRequest) -> Iterator[tuple[Fixed
     """Each file with its fixes, and its bytes before; nothing is written."""
     made = _made_apart([path for path in paths if path in asked.apart], asked)
     for path in paths:
-        found = made.get(path) or _fixed(path, asked)
+        found = made[path] if path in made else _fixed(path, asked)
         if found is not None:
             yield found
 
@@ -84,7 +85,7 @@ def _source(path: str, asked: FixRequest) -> tuple[LintedFile | None, bytes | No
     return read_found(FoundFile(given, is_named=True), asked.stdin, asked.config_dirs(given)), data
 
 
-def _made_apart(paths: Sequence[str], asked: FixRequest) -> dict[str, _Fixed]:
+def _made_apart(paths: Sequence[str], asked: FixRequest) -> dict[str, _Fixed | None]:
     """What other processes make of files. All of it before anything is written: so that it does
     not depend on who is quicker. What one of them could not do is left out."""
     if asked.processes < 2 or len(paths) < 2:
@@ -97,10 +98,12 @@ def _made_apart(paths: Sequence[str], asked: FixRequest) -> dict[str, _Fixed]:
         found[0].hidden = list  # it is asked in this process alone
         return pickle.dumps(found)
 
-    made: dict[str, _Fixed] = {}
+    made: dict[str, _Fixed | None] = {}
     with spread(paths, work, min(asked.processes, len(paths))) as answers:
         for path, answer in zip(paths, answers, strict=True):
-            if answer is not None:
+            if isinstance(answer, WorkerDiedError):
+                made[path] = None  # lint reports it
+            elif answer is not None:
                 file, data = pickle.loads(answer)  # noqa: S301  a copy of this process wrote it
                 file.hidden = partial(_secrets, path, asked)
                 made[path] = file, data
@@ -133,7 +136,7 @@ def in_bytes(fixed: FixedFile, before: bytes) -> bytes:
 
 def _bytes(path: str) -> bytes | None:
     try:
-        return Path(path).read_bytes()
+        return read_regular(path)
     except OSError:
         return None
 

@@ -71,8 +71,9 @@ def _values(text: str) -> Iterator[Stretch]:
     """The scalars of a YAML text; of a block what stands below its first line."""
     import yaml  # noqa: PLC0415
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    for event in yaml.parse(text, Loader=loader):
+    from speclaunch.recipe.bounded_yaml import events  # noqa: PLC0415
+
+    for event in events(text):
         if not isinstance(event, yaml.ScalarEvent):
             continue
         if event.start_mark is None or event.end_mark is None:

@@ -28,6 +28,7 @@ from speclaunch.importer.suffixes import (
 )
 from speclaunch.importer.templates import TemplateError, template_of
 from speclaunch.patterns import lazy
+from speclaunch.reads.bounded import read_regular, reason
 
 _YAML = frozenset({".yaml", ".yml", ".json"})
 _NOT_OURS = frozenset({".toml", ".ini", ".cfg", ".rs", ".go", ".ts", ".js"})
@@ -293,17 +294,9 @@ def read_file(path: Path, shown: str | None = None) -> Reading:
     """The servers in a file.  Raises InputError for one that cannot be read."""
     name = shown or str(path)
     try:
-        if not path.is_file():
-            what = "is a directory" if path.is_dir() else "no such file"
-            raise InputError(Problem(f"cannot read {name}: {what}"))
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise InputError(
-                Problem(f"{name} has {size} bytes; a launch script has at most 10 MiB")
-            )
-        data = path.read_bytes()
+        data = read_regular(path)
     except OSError as error:
-        raise InputError(Problem(f"cannot read {name}: {error.strerror}")) from error
+        raise InputError(Problem(f"cannot read {name}: {reason(error)}")) from error
     return read_whole(data, name, path, path.suffix)
 
 

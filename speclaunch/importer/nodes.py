@@ -7,50 +7,25 @@ from dataclasses import replace
 
 import yaml
 
-from speclaunch.errors import InputError, Place, Problem
+from speclaunch.errors import InputError, Place
 from speclaunch.importer.scope import Field
 from speclaunch.importer.source_text import Document, SourceText, WordPiece
-from speclaunch.recipe.source import MAX_NODES, yaml_problem
+from speclaunch.recipe.bounded_yaml import compose_all
+from speclaunch.recipe.source import yaml_problem
 
-_MAX_DEPTH = 60
 _MAX_MERGES = 20
-
-try:  # the C loader is about ten times faster
-    from yaml import CSafeLoader as _Loader
-except ImportError:  # pragma: no cover - PyYAML built without libyaml
-    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
 
 def load(document: Document) -> list[yaml.Node]:
     """The documents of a YAML file.  Raises InputError for what is not YAML, or is hostile."""
     try:
-        _measure(document)
-        found = yaml.compose_all(document.text, Loader=_Loader)
-        return [node for node in found if node is not None]
+        return compose_all(document.text)
     except yaml.YAMLError as error:
         problem = yaml_problem(error, document.shown, document.text)
         if problem.place is not None and document.lines_above:
             line = problem.place.line + document.lines_above
             problem = replace(problem, place=replace(problem.place, line=line))
         raise InputError(problem) from error
-
-
-def _measure(document: Document) -> None:
-    """Composing recurses, in C, so deep files are refused before it."""
-    depth = 0
-    for count, event in enumerate(yaml.parse(document.text, Loader=_Loader)):
-        if count > 2 * MAX_NODES:
-            raise InputError(
-                Problem(f"{document.shown} has more than {MAX_NODES} values", Place(document.shown))
-            )
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _MAX_DEPTH:
-                line = event.start_mark.line + 1 if event.start_mark else 1
-                place = Place(document.shown, document.lines_above + line)
-                raise InputError(Problem(f"nested more than {_MAX_DEPTH} deep", place))
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
 
 
 def entries(node: yaml.Node | None) -> dict[str, yaml.Node]:

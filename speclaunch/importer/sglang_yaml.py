@@ -20,7 +20,7 @@ from speclaunch.importer.interface import (
     Word,
 )
 from speclaunch.importer.source_text import Document
-from speclaunch.recipe.source import MAX_NODES
+from speclaunch.recipe.bounded_yaml import MAX_NODES
 
 _MAX_EXPANDED_DEPTH = 60
 

@@ -6,8 +6,9 @@ import re
 from pathlib import PurePath
 
 from speclaunch.patterns import lazy
+from speclaunch.reads import bounded
 
-MAX_BYTES = 10 << 20
+MAX_BYTES = bounded.MAX_BYTES
 """A larger file is refused before it is read."""
 YAML_SUFFIXES = frozenset({".yaml", ".yml"})
 JINJA_SUFFIXES = frozenset({".j2", ".jinja", ".jinja2"})

@@ -76,12 +76,16 @@ def _chart(path: Path) -> Path | None:
 
 
 def _is_yaml(text: str) -> bool:
-    """Whether a text is YAML. Only its events are asked for: it may be of any depth."""
+    """True if a text is YAML, or begins as YAML and is deeper or larger than is read."""
     import yaml  # noqa: PLC0415  few files have a mark of a template
 
+    from speclaunch.recipe.bounded_yaml import BoundsError, events  # noqa: PLC0415
+
     try:
-        for _ in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        for _ in events(text):
             pass
+    except BoundsError:
+        return True
     except yaml.YAMLError:
         return False
     return True

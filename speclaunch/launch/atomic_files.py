@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from speclaunch.reads.bounded import read_regular
+
+_MAX_BYTES = 64 << 20
+
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write a JSON document, readable by this user only. Raises OSError; the old file is then
@@ -29,7 +33,7 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any] | None:
     """The document of a file; None when there is none, or it is no JSON object."""
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(read_regular(path, _MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from speclaunch.reads.bounded import open_regular
+
 _CHUNK = 1 << 20
 _HEAD_BYTES = 1 << 20
 _TAIL_BYTES = 4 << 20
@@ -46,7 +48,7 @@ class Follower:
 
     def _open(self) -> bool:
         try:
-            self._file = self._path.open("rb")
+            self._file = os.fdopen(open_regular(self._path)[0], "rb")
         except OSError:
             return False
         return True
@@ -90,6 +92,15 @@ def log_files(log: Path) -> list[Path]:
     return [*found, log] if log.exists() else found
 
 
+def lines_of_file(path: Path) -> list[str]:
+    """Return the lines of a log that was put aside; none when it cannot be read."""
+    try:
+        with os.fdopen(open_regular(path)[0], encoding="utf-8", errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
 def read_log(log: Path) -> Iterator[str]:
     """The lines of a log, those put aside included; of a very long one its beginning and end."""
     files = log_files(log)
@@ -114,7 +125,7 @@ def read_log(log: Path) -> Iterator[str]:
 def _read_part(path: Path, offset: int, size: int, *, from_end: bool = False) -> tuple[bytes, bool]:
     """At most `size` bytes of a file after `offset`; whether there is more than that."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path)[0], "rb") as file:
             length = file.seek(0, 2)
             file.seek(max(offset, length - size) if from_end else offset)
             return file.read(size), length > offset + size

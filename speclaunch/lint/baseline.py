@@ -22,6 +22,7 @@ from speclaunch.lint.file_codes import UNREADABLE
 from speclaunch.lint.fingerprints import fingerprints, path_from
 from speclaunch.lint.paths import STDIN
 from speclaunch.lint.report import KnownFinding, Report
+from speclaunch.reads.bounded import read_regular, reason
 from speclaunch.record import record
 from speclaunch.rules.finding import Finding
 
@@ -88,16 +89,12 @@ def read_baseline(path: Path) -> dict[str, KnownFinding]:
     """The findings of a file by their fingerprints. Raises InputError with the place."""
     shown = shown_path(path)
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+        data = read_regular(path, _MOST_BYTES)
     except OSError as error:
-        why = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
         help_ = f"write it: speclaunch lint --write-baseline {shown}"
-        raise InputError(Problem(f"the baseline {shown}: {why}", help=help_)) from None
+        raise InputError(Problem(f"the baseline {shown}: {reason(error)}", help=help_)) from None
     line, column, why = 1, 1, "not a baseline of findings"
     try:
-        if len(data) > _MOST_BYTES:
-            raise ValueError("too large")
         document = json.loads(data)
         if document["version"] != VERSION:
             why = f"a baseline of format {document['version']!r:.20}; this reads {VERSION}"

@@ -13,12 +13,13 @@ from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer.files import looks_like_yaml, read_template, read_whole
 from speclaunch.importer.interface import Invocation
 from speclaunch.importer.placeholders import is_template
-from speclaunch.importer.suffixes import MAX_BYTES, YAML_SUFFIXES
+from speclaunch.importer.suffixes import YAML_SUFFIXES
 from speclaunch.importer.templates import template_of
 from speclaunch.lint.ignores import Extent
 from speclaunch.lint.paths import STDIN, STDIN_SHOWN, FoundFile, find_files
 from speclaunch.lint.unread_files import PROSE, starts_a_server
 from speclaunch.patterns import lazy
+from speclaunch.reads.bounded import reason
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -86,18 +87,9 @@ def read_found(
 def _file(path: str, config_dirs: Sequence[Path]) -> LintedFile:
     file = Path(path)
     try:
-        if not file.is_file():
-            raise InputError(Problem(f"cannot read {path}: no such file"))
-        size = file.stat().st_size
-        if size > MAX_BYTES:
-            raise InputError(
-                Problem(f"{path} has {size} bytes; a launch script has at most 10 MiB")
-            )
         return _read(path, reads.read_bytes(file), config_dirs, file)
-    except InputError as error:
-        return LintedFile(path, problems=error.problems)
     except OSError as error:
-        return LintedFile(path, problems=(Problem(f"cannot read {path}: {error.strerror}"),))
+        return LintedFile(path, problems=(Problem(f"cannot read {path}: {reason(error)}"),))
 
 
 def read_buffer(path: str, data: bytes, config_dirs: Sequence[Path] = ()) -> LintedFile | None:
@@ -162,9 +154,11 @@ def _is_recipe(text: str, suffix: str) -> bool:
         return False
     import yaml  # noqa: PLC0415  scripts need none
 
+    from speclaunch.recipe.bounded_yaml import compose  # noqa: PLC0415
+
     try:
-        root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, RecursionError):
+        root = compose(text)
+    except yaml.YAMLError:
         return (
             suffix.lower() in YAML_SUFFIXES
             and re.search(r"^(args|defaults):", text, re.M) is not None

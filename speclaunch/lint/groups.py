@@ -12,10 +12,10 @@ from speclaunch import reads
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import SpeclaunchError
 from speclaunch.facts.repository_facts import upward
-from speclaunch.importer.suffixes import MAX_BYTES
 from speclaunch.lint.paths import FoundFile, find_files
 from speclaunch.lint.report import FileReport, ToldFile
 from speclaunch.patterns import lazy
+from speclaunch.reads.bounded import read_regular
 
 if TYPE_CHECKING:
     from speclaunch.lint.left_out import LeftOut
@@ -139,8 +139,6 @@ def _of_group(report: FileReport, group: str) -> FileReport:
 
 def _text(path: str) -> str:
     try:
-        if not os.path.isfile(path) or os.stat(path).st_size > MAX_BYTES:  # noqa: PTH113, PTH116
-            return ""
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError):
+        return read_regular(path).decode("utf-8", "replace")
+    except OSError:
         return ""

@@ -124,7 +124,7 @@ def unsilenced(findings: Iterable[Finding], path: Path) -> list[Finding]:
         (name for name in names if Path(name).resolve() == path.resolve()), from_here(path)
     )
     try:
-        text = path.read_text(encoding="utf-8")
+        text = reads.read_text(path)
     except OSError:  # it was read a moment ago; without its text there are no ignores
         text = ""
     some = list(at_the_choice(some, shown))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from speclaunch.errors import InputError
 from speclaunch.facts.project_settings import ProjectSettings
+from speclaunch.reads.bounded import read_regular
 
 if TYPE_CHECKING:
     from speclaunch.lint.patterns import Patterns
@@ -137,9 +138,9 @@ def _from(git: str, top: str) -> list[Patterns]:
     """`info/exclude` of a repository; of a work tree beside it, the repository's."""
     if os.path.isfile(git):  # noqa: PTH113
         try:
-            said = Path(git).read_text(encoding="utf-8").partition("gitdir:")[2].strip()
+            said = read_regular(git).decode().partition("gitdir:")[2].strip()
             own = os.path.join(top, said)  # noqa: PTH118
-            common = Path(own, "commondir").read_text(encoding="utf-8").strip()
+            common = read_regular(f"{own}/commondir").decode().strip()
             git = os.path.join(own, common)  # noqa: PTH118
         except (OSError, ValueError):
             return []
@@ -149,8 +150,7 @@ def _from(git: str, top: str) -> list[Patterns]:
 def _read(path: str, folder: str) -> list[Patterns]:
     """The patterns of a file; those of one that cannot be read are none."""
     try:
-        with Path(path).open("rb") as file:
-            texts = file.read(_MOST_BYTES).decode("utf-8", "replace").splitlines()
+        texts = read_regular(path).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
     texts = [text for text in texts if text.strip() and not text.startswith("#")]

@@ -9,20 +9,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from speclaunch import reads
-from speclaunch.importer.suffixes import MAX_BYTES
 from speclaunch.lint.cache import Cache
 from speclaunch.lint.configuration import FileSettings
 from speclaunch.lint.entries import told_from, told_json
 from speclaunch.lint.paths import STDIN, FoundFile, find_files
 from speclaunch.lint.report import FileReport, Report, ToldFile
-from speclaunch.lint.workers import spread
+from speclaunch.lint.workers import WorkerDiedError, spread
 from speclaunch.patterns import lazy
+from speclaunch.reads.bounded import read_regular
 from speclaunch.record import record
 from speclaunch.redaction import redact
 
@@ -193,8 +192,25 @@ class Files:
             return
         with spread(rest, self._answer, processes) as answers:
             for file, answer in zip(rest, answers, strict=True):
+                if isinstance(answer, WorkerDiedError):
+                    yield self._not_checked(file, answer)
+                    continue
                 value = None if answer is None else json.loads(answer)
                 yield self._check(file) if value is None else _outcome(file, value)
+
+    def _not_checked(self, file: FoundFile, died: WorkerDiedError) -> Outcome:
+        """The outcome of a file that ended the process that checked it."""
+        from speclaunch.errors import Place, Problem  # noqa: PLC0415
+        from speclaunch.lint.collect import LintedFile  # noqa: PLC0415
+        from speclaunch.lint.run import check, reported  # noqa: PLC0415
+
+        problem = Problem(
+            f"not checked: the process that read it ended with {died}",
+            Place(file.path),
+            "exclude the file, and report this as a bug in speclaunch",
+        )
+        source = LintedFile(file.path, problems=(problem,))
+        return Outcome(file.path, reported(check(source, self.options(self.settings(file.path)))))
 
     def processes(self, files: int, each: int | None = None, first: int = 0) -> int:
         """How many processes share so many files, of which one should have `each` to pay; the
@@ -260,13 +276,8 @@ def _may_be_group(file: FoundFile) -> bool:
 
 def _data(path: str) -> bytes | None:
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as file:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
-                return None
-            return file.read()
-    except (OSError, ValueError):
+        return read_regular(path)
+    except OSError:
         return None
 
 

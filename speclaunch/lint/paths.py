@@ -21,6 +21,7 @@ from speclaunch.importer.suffixes import (
     starts_a_program,
 )
 from speclaunch.lint.unread_files import PROSE, unread
+from speclaunch.reads.bounded import read_regular
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -147,8 +148,6 @@ def _suffix(name: str) -> str:
 def _data(file: str) -> bytes:
     """What is in a file; where it cannot be read, what makes the reader say why."""
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb", 0) as stream:
-            return stream.readall()
+        return read_regular(file)
     except OSError:
         return b"sglang.launch_server"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from speclaunch.patterns import lazy
+from speclaunch.reads.bounded import read_regular
 
 PROSE = frozenset(
     {".md", ".rst", ".adoc", ".txt", ".html", ".log", ".out", ".err"}
@@ -32,13 +33,11 @@ def starts_a_server(text: str) -> bool:
 def unread(file: Path) -> bool:
     """Whether a file of a kind that has no reader starts a server."""
     try:
-        if file.stat().st_size > _MOST_BYTES:
-            return False
-        with file.open("rb") as opened:
-            head = opened.read(_HEAD)
-            if b"\0" in head:
-                return False
-            data = head + opened.read()
+        data = read_regular(file, _MOST_BYTES)
     except OSError:
         return False
-    return b"sgl" in data and starts_a_server(data.decode("utf-8", "replace"))
+    return (
+        b"\0" not in data[:_HEAD]
+        and b"sgl" in data
+        and starts_a_server(data.decode("utf-8", "replace"))
+    )

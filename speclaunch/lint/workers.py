@@ -8,7 +8,7 @@ import selectors
 import signal
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -17,40 +17,111 @@ _HEAD = struct.Struct("!II")
 _READ_AT_ONCE = 1 << 16
 
 
+class WorkerDiedError(Exception):
+    """The process that worked on an item ended without an answer."""
+
+
+Answer = bytes | WorkerDiedError | None
+
+
 @contextlib.contextmanager
 def spread(
     items: Sequence[T], work: Callable[[T], bytes], processes: int
-) -> Iterator[Iterator[bytes | None]]:
+) -> Iterator[Iterator[Answer]]:
     """The answers of `work`, one an item, in the order of the items.
 
-    None where a process did not answer: it raised something, or was killed. When the block is left,
-    however it is left, no process remains; one whose parent is killed ends with its next answer.
+    None if `work` raised something; WorkerDiedError if the process was killed by this item: another
+    one goes on behind it. When the block is left, however it is left, no process remains; one whose
+    parent is killed ends with its next answer.
     """
-    started: dict[int, int] = {}
-    """The process behind the reading end of each pipe."""
+    pool = _Pool(items, work, processes)
     try:
         for number in range(processes):
-            reading, writing = os.pipe()
-            # an interrupt must not find the copy in the middle of what this process was doing
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
-                child = os.fork()
-                if child == 0:
-                    _serve(items, work, range(number, len(items), processes), writing)
-                started[reading] = child
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            os.close(writing)
-        yield _in_order(len(items), list(started))
+            pool.start(number)
+        yield pool.in_order()
     finally:
+        pool.stop()
+
+
+class _Pool(Generic[T]):
+    """The processes; each serves every `processes`-th item, and is named by its reading end."""
+
+    def __init__(self, items: Sequence[T], work: Callable[[T], bytes], processes: int) -> None:
+        self._items, self._work, self._step = items, work, processes
+        self._children: dict[int, int] = {}
+        self._next: dict[int, int] = {}
+        """The item that each works on, of those that it has not answered."""
+        self._begun: dict[int, bytearray] = {}
+        self._answers: dict[int, Answer] = {}
+        self._waiting = selectors.DefaultSelector()
+
+    def start(self, first: int) -> None:
+        """Start a process for the items from `first` on."""
+        reading, writing = os.pipe()
+        # an interrupt must not find the copy in the middle of what this process was doing
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            child = os.fork()
+            if child == 0:
+                _serve(self._items, self._work, range(first, len(self._items), self._step), writing)
+            self._children[reading] = child
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(writing)
+        self._next[reading], self._begun[reading] = first, bytearray()
+        self._waiting.register(reading, selectors.EVENT_READ)
+
+    def stop(self) -> None:
+        """Kill what is left of them."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # who presses it twice
-        for reading, child in started.items():
-            os.close(reading)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(child, 0)
+        for reading in list(self._children):
+            self._end(reading)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._waiting.close()
+
+    def _end(self, reading: int) -> int:
+        """Close a pipe and wait for its process; return the wait status."""
+        child, status = self._children.pop(reading), 0
+        os.close(reading)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            _, status = os.waitpid(child, 0)
+        return status
+
+    def in_order(self) -> Iterator[Answer]:
+        """Yield the answers."""
+        for number in range(len(self._items)):
+            while number not in self._answers and self._begun:
+                for key, _ in self._waiting.select():
+                    self._receive(key.fd)
+            yield self._answers.pop(number, None) or None
+
+    def _receive(self, reading: int) -> None:
+        data = os.read(reading, _READ_AT_ONCE)
+        begun = self._begun[reading]
+        if data:
+            begun += data
+            for number in _take(begun, self._answers):
+                self._next[reading] = number + self._step
+            return
+        self._waiting.unregister(reading)
+        del self._begun[reading]
+        number = self._next.pop(reading)
+        with contextlib.suppress(ChildProcessError):  # it ends by itself: the status is its own
+            os.waitid(os.P_PID, self._children[reading], os.WEXITED | os.WNOWAIT)
+        status = self._end(reading)
+        if number < len(self._items):
+            self._answers[number] = WorkerDiedError(_cause(status))
+            if number + self._step < len(self._items):
+                self.start(number + self._step)
+
+
+def _cause(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"exit code {code}"
+    return signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
 
 
 def _serve(items: Sequence[T], work: Callable[[T], bytes], numbers: range, pipe: int) -> None:
@@ -72,28 +143,8 @@ def _serve(items: Sequence[T], work: Callable[[T], bytes], numbers: range, pipe:
         os._exit(code)
 
 
-def _in_order(count: int, pipes: list[int]) -> Iterator[bytes | None]:
-    answers: dict[int, bytes] = {}
-    begun = {pipe: bytearray() for pipe in pipes}
-    with selectors.DefaultSelector() as waiting:
-        for pipe in pipes:
-            waiting.register(pipe, selectors.EVENT_READ)
-        for number in range(count):
-            own = pipes[number % len(pipes)]
-            while number not in answers and own in begun:
-                for key, _ in waiting.select():
-                    data = os.read(key.fd, _READ_AT_ONCE)
-                    if not data:
-                        waiting.unregister(key.fd)
-                        del begun[key.fd]
-                        continue
-                    begun[key.fd] += data
-                    _take(begun[key.fd], answers)
-            yield answers.pop(number, b"") or None
-
-
-def _take(begun: bytearray, answers: dict[int, bytes]) -> None:
-    """Take the answers that are whole out of what a process wrote."""
+def _take(begun: bytearray, answers: dict[int, Answer]) -> Iterator[int]:
+    """Take the answers that are complete out of what a process wrote; yield their numbers."""
     while len(begun) >= _HEAD.size:
         number, length = _HEAD.unpack_from(begun)
         end = _HEAD.size + length
@@ -101,3 +152,4 @@ def _take(begun: bytearray, answers: dict[int, bytes]) -> None:
             return
         answers[number] = bytes(begun[_HEAD.size : end])
         del begun[:end]
+        yield number

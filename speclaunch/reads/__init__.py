@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from speclaunch.reads import states
+from speclaunch.reads.bounded import MAX_BYTES, read_with_status
 from speclaunch.reads.states import (
     ABSENT,
     CHANGED,
@@ -293,15 +294,12 @@ def below(directory: Path, suffix: str) -> list[Path]:
     return [directory / name for name in found if name.endswith(suffix)]
 
 
-def read_bytes(path: AnyPath) -> bytes:
-    """As `Path.read_bytes`."""
+def read_bytes(path: AnyPath, limit: int = MAX_BYTES) -> bytes:
+    """Return the bytes of a regular file, as `bounded.read_regular`. Raises OSError."""
     if (held := buffer(path)) is not None:
         return held
-    if _recorder is None:
-        return Path(path).read_bytes()
     try:
-        with open(path, "rb") as file:
-            found, data = os.fstat(file.fileno()), file.read()
+        data, found = read_with_status(path, limit)
     except OSError as error:
         failed(path, error)
         raise
@@ -309,9 +307,9 @@ def read_bytes(path: AnyPath) -> bytes:
     return data
 
 
-def read_text(path: AnyPath) -> str:
-    """As `Path.read_text` of UTF-8: all ends of lines are `\\n`. Raises UnicodeDecodeError."""
-    text = read_bytes(path).decode("utf-8")
+def read_text(path: AnyPath, limit: int = MAX_BYTES) -> str:
+    """The same as text: UTF-8, all ends of lines are `\\n`. Raises OSError, UnicodeDecodeError."""
+    text = read_bytes(path, limit).decode("utf-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

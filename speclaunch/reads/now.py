@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable
 
+from speclaunch.reads.bounded import read_regular
 from speclaunch.reads.states import ABSENT, CONTENT, ENGINE, LOOKS, NO_DIGEST, digest, stamp
 
 
@@ -52,7 +53,6 @@ def _holds_content(path: str, state: str) -> bool:
             return True
         if told == NO_DIGEST or str(found.st_size) != before.partition(" ")[0]:
             return False
-        with open(path, "rb") as file:
-            return digest(file.read(found.st_size + 1)) == told
+        return digest(read_regular(path, found.st_size)) == told
     except (OSError, ValueError):
         return False

@@ -13,7 +13,16 @@ import yaml
 from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem, from_here
 from speclaunch.patterns import lazy
-from speclaunch.recipe.plain_yaml import NotPlainError, plain_value
+from speclaunch.reads.bounded import TooLargeError, reason
+from speclaunch.recipe.bounded_yaml import (
+    MAX_DEPTH,
+    MAX_NODES,
+    ODD,
+    BoundsError,
+    NotPlainError,
+    compose,
+    plain_value,
+)
 from speclaunch.record import record
 
 KeyPath = tuple[str | int, ...]
@@ -24,20 +33,11 @@ MAX_DIGITS = 1000
 """Python reads no number of more than 4300, and writes none."""
 _LONG = lazy(rf"[0-9a-fA-F_:x]{{{MAX_DIGITS + 1}}}")
 _NUMBER = "tag:yaml.org,2002:int"
-MAX_NODES = 50_000
-_MAX_DEPTH = 60
 _HEADER = 512
 """Characters in which Hydra looks for a header."""
-_ODD = lazy("[\t\x85\u2028\u2029\ufeff]")
-"""What the C parser takes otherwise than the one in Python, which OmegaConf uses."""
 _BREAKS = lazy("[\r\x85\u2028\u2029]")
 """Ends of lines to YAML, and none to an editor (or, `\\r`, one with the line feed behind it)."""
 _HEADER_LINE = lazy(r"\s*#\s*@")
-
-try:  # the C loader is about ten times faster
-    from yaml import CSafeLoader as _Loader
-except ImportError:  # pragma: no cover - PyYAML built without libyaml
-    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
 
 @record
@@ -145,7 +145,7 @@ def _header(text: str) -> tuple[str | None, bool]:
         if len(words) != 2 or words[0] != "@package" or package is not None:
             return None, False
         package = words[1]
-    return package, not _ODD.search(text)
+    return package, not ODD.search(text)
 
 
 def _check_defaults(root: yaml.MappingNode, shown: str, lines: Sequence[int] | None) -> None:
@@ -168,54 +168,21 @@ def _check_defaults(root: yaml.MappingNode, shown: str, lines: Sequence[int] | N
 
 def _text(path: Path, shown: str) -> str:
     try:
-        if not reads.is_file(path):
-            what = "is a directory" if reads.is_dir(path) else "no such file"
-            raise InputError(Problem(f"cannot read {shown}: {what}"))
-        size = reads.size(path)
-        if size > MAX_FILE_BYTES:
-            raise InputError(Problem(f"{shown} has {size} bytes; a recipe has at most 1 MiB"))
-        return reads.read_text(path)
+        return reads.read_text(path, MAX_FILE_BYTES)
+    except TooLargeError as error:
+        what = f"cannot read {shown}: {error.strerror}, the limit of a recipe"
+        raise InputError(Problem(what)) from None
     except OSError as error:
-        raise InputError(Problem(f"cannot read {shown}: {error.strerror}")) from error
+        raise InputError(Problem(f"cannot read {shown}: {reason(error)}")) from error
     except UnicodeDecodeError as error:
         raise InputError(Problem(f"{shown} is not UTF-8 text (byte {error.start})")) from error
 
 
 def _compose(text: str, shown: str) -> yaml.Node | None:
     try:
-        _refuse_deep(text, shown)
-        # yaml.compose builds nodes only: it constructs no objects and runs nothing.
-        node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
+        return compose(text)
     except yaml.YAMLError as error:
         raise InputError(yaml_problem(error, shown, text)) from error
-    return node
-
-
-def _refuse_deep(text: str, shown: str) -> None:
-    """Composing recurses, in C: a file of a hundred thousand brackets would end the process."""
-    if _deepest(text) <= _MAX_DEPTH:
-        return
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _MAX_DEPTH:
-                line = event.start_mark.line + 1 if event.start_mark else 1
-                raise InputError(Problem(f"nested more than {_MAX_DEPTH} deep", Place(shown, line)))
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
-def _deepest(text: str) -> int:
-    """At least as deep as anything in a text can be nested, found without parsing it.
-
-    Each bracket is a level. Each column that a block can begin at is two: a mapping and, without
-    an indent of its own, a list in it. Blocks begin behind blanks, dashes, and marks of keys.
-    """
-    if _ODD.search(text):  # other ends of lines than `\n`
-        return _MAX_DEPTH + 1
-    margins = re.findall(r"^[ \-?:]*", text, re.MULTILINE)
-    return text.count("[") + text.count("{") + 2 * (1 + max(map(len, margins), default=0))
 
 
 def yaml_problem(error: yaml.YAMLError, shown: str, text: str = "") -> Problem:
@@ -226,6 +193,8 @@ def yaml_problem(error: yaml.YAMLError, shown: str, text: str = "") -> Problem:
         last = text.rpartition("\n")[2]
         place = Place(shown, text.count("\n") + 1, len(last) + 1)
     what = getattr(error, "problem", None) or str(error).splitlines()[0]
+    if isinstance(error, BoundsError):
+        return Problem(what, Place(shown, place.line))
     context = getattr(error, "context", None)
     lines = text.splitlines()
     line = lines[mark.line] if mark and mark.line < len(lines) else ""
@@ -234,7 +203,7 @@ def yaml_problem(error: yaml.YAMLError, shown: str, text: str = "") -> Problem:
 
 
 def _walk(node: yaml.Node, prefix: KeyPath, depth: int) -> Iterator[tuple[KeyPath, yaml.Node]]:
-    if depth > _MAX_DEPTH:  # also ends an alias that contains itself
+    if depth > MAX_DEPTH:  # also ends an alias that contains itself
         return
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:

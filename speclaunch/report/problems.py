@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 
 from speclaunch.errors import COMMAND_LINE, Place, Problem
+from speclaunch.reads.bounded import read_regular
 from speclaunch.redaction import masked
 from speclaunch.report.styled import Printer, Styled
 
 _LONGEST_LINE = 160
-_MOST_KEPT_BYTES = 1 << 20
+_LONGEST_MASKED = 4096
 
 
 def show_problems(console: Printer, problems: Iterable[Problem], severity: str = "error") -> None:
@@ -80,7 +80,7 @@ def _shown(lead: str, place: Place, line: str | None, mark: str, beside: Sequenc
 def source_line(place: Place) -> str | None:
     """The line of a place without its secrets, and without its end; None where it has none."""
     line = whole_line(place)
-    if line is None:
+    if line is None or len(line) > _LONGEST_MASKED:
         return None
     return masked(f"{line[: place.column - 1]}***" if place.hidden else line)
 
@@ -91,20 +91,14 @@ def whole_line(place: Place) -> str | None:
         return None
     with contextlib.suppress(OSError, ValueError):
         found = Path(place.path).stat()
-        read = _kept_lines if found.st_size <= _MOST_KEPT_BYTES else _lines
-        lines = read(place.path, (found.st_mtime_ns, found.st_ctime_ns, found.st_size))
-        line = next(islice(lines, place.line - 1, None), None)
-        if line is not None:
-            return line.rstrip("\n")
+        lines = _lines(place.path, (found.st_mtime_ns, found.st_ctime_ns, found.st_size))
+        return lines[place.line - 1] if place.line <= len(lines) else None
     return None
 
 
-def _lines(path: str, _stamp: tuple[int, ...]) -> Iterator[str]:
-    with Path(path).open(encoding="utf-8", errors="replace") as file:
-        yield from file
-
-
-@lru_cache(maxsize=16)
-def _kept_lines(path: str, stamp: tuple[int, ...]) -> tuple[str, ...]:
+@lru_cache(maxsize=4)
+def _lines(path: str, _stamp: tuple[int, ...]) -> tuple[str, ...]:
     """Findings of one file, and of a group that many have, follow each other."""
-    return tuple(_lines(path, stamp))
+    text = read_regular(path).decode("utf-8", "replace")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return tuple(lines if lines[-1] else lines[:-1])

@@ -56,7 +56,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         file.truncate((10 << 20) + 1)
     (tmp_path / "latin.sh").write_bytes(b"x \xe9")
     for path, message in [
-        (large, "a launch script has at most 10 MiB"),
+        (large, "more than 10 MiB"),
         (tmp_path / "latin.sh", "is not UTF-8 text (byte 2)"),
         (tmp_path / "none.sh", "no such file"),
         (tmp_path, "is a directory"),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.lint import lint_files
-from speclaunch.lint.workers import spread
+from speclaunch.lint.workers import WorkerDiedError, spread
 from tests.lint.linting import ALL, Place
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="by fork")
@@ -39,8 +39,12 @@ def test_answers_come_in_order_and_once() -> None:
     with spread(items, work, 4) as answers:
         said = list(answers)
     for item, answer in zip(items, said, strict=True):
-        dead = item % 10 == 3 or (item % 4 == 42 % 4 and item >= 42)
-        assert answer == (None if dead else str(item).encode() * (1 if item % 7 else 30_000)), item
+        if item == 42:
+            assert isinstance(answer, WorkerDiedError) and str(answer) == "SIGKILL"
+            continue
+        raised = item % 10 == 3
+        expected = str(item).encode() * (1 if item % 7 else 30_000)
+        assert answer == (None if raised else expected), item
     assert children() == before
 
 
@@ -117,3 +121,33 @@ def test_few_files_are_checked_in_one_process() -> None:
     assert processes(100, 4) == 4
     assert processes(79, asks=True) == 1
     assert processes(80, asks=True) == min(2, len(os.sched_getaffinity(0)))
+
+
+@pytest.mark.parametrize("died", [signal.SIGSEGV, signal.SIGKILL])
+def test_a_file_that_kills_its_process_is_one_problem(place: Place, died: signal.Signals) -> None:
+    """The other files of that process are checked all the same."""
+    for number in range(12):
+        (place.folder / f"recipes/more{number}.yaml").write_bytes(
+            (place.folder / f"recipes/r{number % 3}.yaml").read_bytes()
+        )
+    fresh = place.fresh("--jobs", "1", *ALL)
+
+    def deadly() -> None:
+        few_first()
+        check: Callable[..., object] = lint_files.Files._check_now
+
+        def killed(self: object, file: lint_files.FoundFile) -> object:
+            if file.path.endswith("recipes/more5.yaml"):
+                signal.signal(died, signal.SIG_DFL) if died is signal.SIGSEGV else None
+                os.kill(os.getpid(), died)
+            return check(self, file)
+
+        lint_files.Files._check_now = killed  # type: ignore[assignment,method-assign]
+
+    said = place.lint("--no-cache", "--jobs", "2", *ALL, before=deadly)
+    assert said.code == 2
+    assert f"not checked: the process that read it ended with {died.name}" in said.out
+    assert "--> recipes/more5.yaml:1:1" in said.out
+    others = [line for line in fresh.out.splitlines() if "-->" in line and "more5" not in line]
+    assert others
+    assert all(line in said.out for line in others)

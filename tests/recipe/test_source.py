@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speclaunch.errors import InputError, Place
+from speclaunch.recipe.bounded_yaml import depth_bound
 from speclaunch.recipe.source import (
     MAX_FILE_BYTES,
     Provenance,
-    _deepest,
     read_positions,
     read_source,
 )
@@ -113,7 +113,7 @@ def _depth(text: str) -> int:
 def test_nothing_is_deeper_than_it_looks(parts: list[str]) -> None:
     text = "".join(parts)
     with contextlib.suppress(yaml.YAMLError):
-        assert _depth(text) <= _deepest(text)
+        assert _depth(text) <= depth_bound(text)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_nothing_is_deeper_than_it_looks(parts: list[str]) -> None:
     ],
 )
 def test_blocks_are_as_deep_as_their_margins_say(text: str) -> None:
-    assert 1 < _depth(text) <= _deepest(text)
+    assert 1 < _depth(text) <= depth_bound(text)
 
 
 @pytest.mark.parametrize("end", ["\u2028", "\x85"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from speclaunch.launch.log.lines import read
 from speclaunch.launch.log.marks import CONSEQUENCES, DEAD_PROCESS
+from speclaunch.reads.bounded import open_regular
 
 TAIL_BYTES = 256 * 1024
 
@@ -37,7 +39,7 @@ _FOLLOWS = re.compile(
 def read_tail(log: Path) -> list[str]:
     """The last lines of a log; none when it cannot be read."""
     try:
-        with log.open("rb") as file:
+        with os.fdopen(open_regular(log)[0], "rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - TAIL_BYTES))
             return file.read().decode(errors="replace").splitlines()

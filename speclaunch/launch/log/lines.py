@@ -75,10 +75,14 @@ def lines_of(file: io.BufferedReader) -> Iterator[str]:
     """The lines of a log, whatever bytes are in it; the end of an endless one is passed over."""
     start = file.peek(4)[:4]
     encoding = next((name for mark, name in _ENCODINGS if start.startswith(mark)), None)
-    if encoding is not None:
-        yield from io.TextIOWrapper(file, encoding=encoding, errors="replace", newline="\n")
-        return
     goes_on = False
+    if encoding is not None:
+        with io.TextIOWrapper(file, encoding=encoding, errors="replace", newline="\n") as text:
+            while piece := text.readline(_LONGEST_LINE):
+                if not goes_on:
+                    yield piece
+                goes_on = not piece.endswith("\n")
+        return
     while line := file.readline(_LONGEST_LINE):
         if not goes_on:
             yield line.decode(errors="replace")

@@ -1,0 +1,142 @@
+"""Files and streams of strangers, read without waiting forever and up to a limit.
+
+A name may lead to a device, a named pipe, a socket or a file without an end. Only regular files
+are read, and from a stream no more than a limit, within a time.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from typing import BinaryIO
+
+MAX_BYTES = 10 << 20
+"""The size limit of a text file: script, manifest, baseline, journal."""
+STREAM_SECONDS = 600
+"""The time in which a stream that is no terminal has to end."""
+_CHUNK = 1 << 20
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EBADF})
+
+AnyPath = str | os.PathLike[str]
+
+
+class IrregularFileError(OSError):
+    """The name leads to a directory, a device, a pipe or a socket."""
+
+
+class TooLargeError(OSError):
+    """The file or stream is larger than the limit."""
+
+    def __init__(self, path: AnyPath, limit: int, size: int | None = None) -> None:
+        found = "" if size is None else f"it has {size} bytes, "
+        super().__init__(errno.EFBIG, f"{found}more than {_amount(limit)}", os.fspath(path))
+
+
+def read_regular(path: AnyPath, limit: int = MAX_BYTES) -> bytes:
+    """Return the bytes of a regular file. Raises OSError; IrregularFileError for anything but a
+    regular file, TooLargeError for more than `limit` bytes."""
+    return read_with_status(path, limit)[0]
+
+
+def read_with_status(path: AnyPath, limit: int = MAX_BYTES) -> tuple[bytes, os.stat_result]:
+    """The same with the status of the file before it was read."""
+    handle, found = open_regular(path)
+    try:
+        if found.st_size > limit:
+            raise TooLargeError(path, limit, found.st_size)
+        data = _read_up_to(handle, found.st_size + 1, limit + 1)
+    finally:
+        os.close(handle)
+    if len(data) > limit:  # it grew, or is a file of the kernel, which has no size
+        raise TooLargeError(path, limit)
+    return data, found
+
+
+def open_regular(path: AnyPath, *, pipes: bool = False) -> tuple[int, os.stat_result]:
+    """Open a regular file for reading, without waiting for the writer of a pipe. Return its
+    descriptor and status. Raises OSError, IrregularFileError for any other kind of file.
+
+    `pipes`: accept a pipe, too, which ends at once if no program writes to it.
+    """
+    try:
+        _refuse_irregular(path, os.stat(path), pipes=pipes)  # opening some devices has effects
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:  # a NUL in the name
+        raise OSError(errno.EINVAL, str(error), os.fspath(path)) from None
+    try:
+        found = os.fstat(handle)
+        _refuse_irregular(path, found, pipes=pipes)
+        if stat.S_ISFIFO(found.st_mode):
+            os.set_blocking(handle, True)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle, found
+
+
+def _refuse_irregular(path: AnyPath, found: os.stat_result, *, pipes: bool) -> None:
+    if stat.S_ISREG(found.st_mode) or (pipes and stat.S_ISFIFO(found.st_mode)):
+        return
+    what = "is a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
+    raise IrregularFileError(errno.EINVAL, what, os.fspath(path))
+
+
+def _read_up_to(handle: int, expected: int, limit: int) -> bytes:
+    data = os.read(handle, min(expected, limit))
+    parts, size = [data], len(data)
+    while data and size < limit:
+        data = os.read(handle, min(limit - size, _CHUNK))
+        parts.append(data)
+        size += len(data)
+    return b"".join(parts)
+
+
+def read_stream(stream: BinaryIO, limit: int = MAX_BYTES, seconds: float = STREAM_SECONDS) -> bytes:
+    """Return everything in a stream: standard input. Raises TooLargeError for more than `limit`
+    bytes, TimeoutError if it is no terminal and does not end within `seconds`."""
+    import select  # noqa: PLC0415
+
+    name = "<stdin>"
+    try:
+        handle, is_terminal = stream.fileno(), stream.isatty()
+    except (OSError, ValueError):  # a stream in memory
+        data = stream.read(limit + 1)
+        if len(data) > limit:
+            raise TooLargeError(name, limit) from None
+        return data
+    ends = time.monotonic() + seconds
+    parts: list[bytes] = []
+    size = 0
+    while size <= limit:
+        left = ends - time.monotonic()
+        if not is_terminal and (left <= 0 or not select.select([handle], [], [], left)[0]):
+            raise TimeoutError(errno.ETIMEDOUT, f"no end after {seconds:g} s", name)
+        data = os.read(handle, min(limit + 1 - size, _CHUNK))
+        if not data:
+            return b"".join(parts)
+        parts.append(data)
+        size += len(data)
+    raise TooLargeError(name, limit)
+
+
+def is_endless(stream: BinaryIO) -> bool:
+    """True for a device that is neither a terminal nor empty: `/dev/zero`."""
+    try:
+        found = os.fstat(stream.fileno())
+        is_device = stat.S_ISCHR(found.st_mode) and not stream.isatty()
+        return is_device and found.st_rdev != os.stat(os.devnull).st_rdev
+    except (OSError, ValueError):  # a stream in memory
+        return False
+
+
+def reason(error: OSError) -> str:
+    """The reason why a file could not be read, for a message."""
+    if error.errno in _MISSING:
+        return "no such file"
+    return error.strerror or str(error)
+
+
+def _amount(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size} bytes"
