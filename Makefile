@@ -1,6 +1,6 @@
 # The two commands of the README set everything up on a fresh machine:
 #   make run    a recipe launches the real SGLang on the CPU and shows its acceptance length
-#   make test   the fast tests, then the end-to-end tests on the real engine
+#   make test   the fast tests, a sample of the slow ones, the core of those on the real engine
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -8,10 +8,13 @@ BIN := $(VENV)/bin
 TESTS := $(BIN)/python tools/run_tests.py -q
 RECIPE ?= cpu_ngram
 JOBS ?= auto
+INSTALL := $(BIN)/speclaunch engine install cpu
+# Tests on the engine stay in the worker that has started it. They are the last.
+PARALLEL := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 # Tests start many processes, and without bytecode each would compile speclaunch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-fast test-slow test-e2e lint format bench verdicts docs dist clean help
+.PHONY: run test test-all test-fast test-slow test-e2e lint format bench verdicts docs dist clean help
 .DEFAULT_GOAL := help
 
 help: ## Show this.
@@ -25,10 +28,15 @@ $(BIN)/.ready: pyproject.toml
 	@touch $@
 
 run: $(BIN)/.ready ## Launch a recipe (RECIPE=cpu_ngram) on the CPU engine and check it.
-	@$(BIN)/speclaunch engine install cpu
+	@$(INSTALL)
 	@$(BIN)/speclaunch recipe=$(RECIPE) --smoke
 
-test: test-fast test-slow test-e2e ## All tests.
+# LINT=1: lint as well, at the same time. TESTS_PART=3: another part of each campaign.
+test: $(BIN)/.ready ## What a change must pass: fast tests, a tenth of each campaign, the engine's core.
+	$(TESTS) --sample --beside "engine install=$(INSTALL)" $(if $(LINT),--beside "lint=make lint") $(PARALLEL)
+
+test-all: $(BIN)/.ready ## All tests, resumed where a run of the same tree ended; for releases.
+	$(BIN)/python tools/test_all.py -q --beside "engine install=$(INSTALL)" $(PARALLEL)
 
 test-fast: $(BIN)/.ready ## The inner loop: what is quick and needs no engine (T=tests/plan: only those).
 	$(TESTS) -m 'not e2e and not slow and not thorough' -n $(JOBS) $(T)
@@ -37,8 +45,8 @@ test-slow: $(BIN)/.ready ## Campaigns, whole processes, every release, every con
 	$(TESTS) -m '(slow or thorough) and not e2e' -n $(JOBS) $(T)
 
 test-e2e: $(BIN)/.ready ## The tests on the real engine on the CPU.
-	@$(BIN)/speclaunch engine install cpu
-	$(TESTS) -m e2e
+	@$(INSTALL)
+	$(TESTS) -m e2e $(PARALLEL) $(T)
 
 lint: $(BIN)/.ready ## ruff and mypy.
 	$(BIN)/ruff check .
@@ -50,7 +58,7 @@ format: $(BIN)/.ready ## Format the code.
 	$(BIN)/ruff format .
 
 bench: $(BIN)/.ready ## What speclaunch costs, as ratios in one run (ONLY=start,one: only those; ARGS=--cpu).
-	@$(if $(ONLY),,$(BIN)/speclaunch engine install cpu)
+	@$(if $(ONLY),,$(INSTALL))
 	$(BIN)/python tools/bench.py $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 verdicts: $(BIN)/.ready ## How rules and plan agree with the verdicts of the released engines.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from hypothesis import settings
 from speclaunch.cpu.environment import CpuEngine
 from speclaunch.cpu.install import install
 from speclaunch.home import speclaunch_home
+from tests import sampling
 from tests.hub_server import HubServer, serving
 
 gc.disable()  # collecting makes objects that stay: the collector would go through all of them
@@ -41,6 +44,32 @@ os.environ.pop("GITHUB_ACTIONS", None)
 
 _HOME = speclaunch_home()
 """Read when pytest starts: a test that sets SPECLAUNCH_HOME for itself doesn't move the engine."""
+
+_NO_ENGINE = tempfile.mkdtemp(prefix="speclaunch-tests-")
+"""The home of tests that need no engine: one may be installed while they run."""
+
+pytest_configure = sampling.pytest_configure
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Choose the home before fixtures of any scope start something."""
+    on_the_engine = item.get_closest_marker("e2e") is not None
+    os.environ["SPECLAUNCH_HOME"] = str(_HOME) if on_the_engine else _NO_ENGINE
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests on the engine of a module in one worker: they share what it has started."""
+    for item in items:
+        if item.get_closest_marker("e2e") and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(sampling.engine_group(item)))
+
+
+def pytest_unconfigure() -> None:
+    """Leave no home behind."""
+    shutil.rmtree(_NO_ENGINE, ignore_errors=True)
+
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background job, or a CI runner, ignores Ctrl-C, and every process that a test

@@ -177,6 +177,7 @@ def test_each_other_command_is_one_that_this_file_knows() -> None:
         subprocess.run(["make", "-n", target], cwd=REPOSITORY, check=True, capture_output=True)
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_what_make_dist_builds_installs_and_works_elsewhere(tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ def test_a_sample_of_broken_drafts_is_found(models: dict[str, Path], tmp_path: P
     assert not alarms
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_all_broken_drafts_are_found(models: dict[str, Path], tmp_path: Path) -> None:
     missed, alarms = mistakes(models, tmp_path, 1)

@@ -28,6 +28,15 @@ from tests.conformance.report import (
 
 pytestmark = pytest.mark.slow
 VERSIONS = data.versions()
+ALWAYS = {VERSIONS[0], VERSIONS[len(VERSIONS) // 2], VERSIONS[-1]}
+EACH = [
+    version
+    if version in ALWAYS
+    else pytest.param(version, marks=pytest.mark.campaign(f"conformance {version}"))
+    for version in VERSIONS
+]
+TOGETHER = pytest.mark.campaign("conformance")
+"""Of what looks at all releases at once."""
 KNOWN: dict[str, str] = {}
 """Configurations that the engine refuses and we do not, and why: nothing else may be missed."""
 
@@ -60,7 +69,7 @@ def _made_once(file: Path, version: str) -> tuple[Comparison, ...]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", EACH)
 def test_what_the_engine_refuses_is_an_error(found: Found, version: str) -> None:
     missed = [c for c in found(version) if c.outcome == "missed" and c.said.id not in KNOWN]
     table = confusion_text(confusion(found(version)))
@@ -68,7 +77,7 @@ def test_what_the_engine_refuses_is_an_error(found: Found, version: str) -> None
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", EACH)
 def test_what_the_engine_accepts_is_no_error(found: Found, version: str) -> None:
     alarms = [c for c in found(version) if c.outcome == "false alarm"]
     table = confusion_text(confusion(found(version)))
@@ -76,7 +85,7 @@ def test_what_the_engine_accepts_is_no_error(found: Found, version: str) -> None
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", EACH)
 def test_the_plan_has_the_values_of_the_engine(found: Found, version: str) -> None:
     """Every field, in every configuration that both accept; but for what compare.EXPLAINED says."""
     wrong = [
@@ -88,6 +97,7 @@ def test_the_plan_has_the_values_of_the_engine(found: Found, version: str) -> No
     assert not wrong, f"\n{value_text(found(version))}\n{wrong[:5]}"
 
 
+@TOGETHER
 @pytest.mark.timeout(1800)
 def test_every_exception_is_needed(found: Found) -> None:
     idle = list(exceptions().entries)
@@ -102,6 +112,7 @@ def test_every_exception_is_needed(found: Found) -> None:
     assert not idle
 
 
+@TOGETHER
 @pytest.mark.timeout(1800)
 def test_every_explanation_is_needed(found: Found) -> None:
     seen = {
@@ -110,6 +121,7 @@ def test_every_explanation_is_needed(found: Found) -> None:
     assert {one.why for one in EXPLAINED} == seen
 
 
+@TOGETHER
 @pytest.mark.timeout(1800)
 def test_the_table_of_agreement_is_the_generated_one(found: Found) -> None:
     everything = [c for version in VERSIONS for c in found(version)]
@@ -118,6 +130,7 @@ def test_the_table_of_agreement_is_the_generated_one(found: Found) -> None:
     )
 
 
+@TOGETHER
 @pytest.mark.timeout(1800)
 def test_the_plan_tells_values_in_enough_configurations(found: Found) -> None:
     """The fields of the issue, each in at least 400 configurations of an NVIDIA GPU or a CPU."""

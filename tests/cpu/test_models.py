@@ -13,7 +13,7 @@ from speclaunch.cpu.artifacts import MAKE_MODELS
 from speclaunch.cpu.environment import CpuEngine
 from speclaunch.cpu.install import InstallError, ensure_model
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.core(0)]
 
 NAMES = (
     "cycle",

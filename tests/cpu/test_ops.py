@@ -30,6 +30,7 @@ def results(cpu_engine: CpuEngine) -> dict[str, str | None]:
 
 
 @pytest.mark.e2e
+@pytest.mark.core(0)
 @pytest.mark.parametrize("name", CHECKS)
 def test_operator_agrees_with_its_reference(name: str, results: dict[str, str | None]) -> None:
     assert results[name] is None, results[name]

@@ -63,6 +63,7 @@ def test_memory_of_a_gpu_is_the_hosts_to_nixl(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.core(0)
 def test_the_engine_sees_the_platform_it_needs(
     cpu_engine: CpuEngine, cpu_environment: dict[str, str]
 ) -> None:
@@ -80,6 +81,7 @@ def test_the_engine_sees_the_platform_it_needs(
 
 
 @pytest.mark.e2e
+@pytest.mark.core(0)
 def test_torchvision_imports_without_sglang(
     cpu_engine: CpuEngine, cpu_environment: dict[str, str]
 ) -> None:

@@ -42,6 +42,7 @@ def nothing_new(recipe: str, shown: str, target: str, version: str, folder: Path
     assert not news, news
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", RECIPES)
@@ -51,6 +52,7 @@ def test_a_shipped_recipe_renders_soundly(name: str, version: str, tmp_path: Pat
         nothing_new(name, recipe, target, version, tmp_path)
 
 
+@pytest.mark.campaign
 @pytest.mark.thorough
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", sorted(deployments.RECIPES))

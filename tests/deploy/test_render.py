@@ -51,6 +51,7 @@ def _no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPECLAUNCH_HOME", str(tmp_path / "home"))
 
 
+@pytest.mark.campaign
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(recipe_names()))
 def test_a_rendered_script_runs_the_command_that_a_launch_runs(name: str, tmp_path: Path) -> None:
@@ -68,6 +69,7 @@ def test_a_rendered_script_runs_the_command_that_a_launch_runs(name: str, tmp_pa
             assert env.get(variable) == value
 
 
+@pytest.mark.campaign
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(recipe_names()))
 def test_a_slime_array_holds_every_argument_that_slime_takes(name: str) -> None:
@@ -221,6 +223,7 @@ def test_a_new_error_of_a_known_rule_is_noticed(own: str, form: str, news: list[
     assert all(one in finding.message for one, finding in zip(news, found, strict=True))
 
 
+@pytest.mark.campaign
 @pytest.mark.thorough
 @pytest.mark.parametrize("target", sorted(RENDERERS))
 @pytest.mark.parametrize("name", sorted(recipe_names()))

@@ -31,6 +31,7 @@ def check(text: str, target: str) -> None:
         validate_kubernetes(text, minor)
 
 
+@pytest.mark.campaign
 @pytest.mark.thorough
 @pytest.mark.parametrize("target", ALL)
 @pytest.mark.parametrize("name", sorted(recipe_names()))
@@ -48,6 +49,7 @@ def test_every_recipe_is_valid_or_says_why_not(name: str, target: str) -> None:
     check(done.stdout, target)
 
 
+@pytest.mark.campaign
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "mode", ["", "speclaunch: image", "speclaunch: wheel", "speclaunch: mounted"]

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch.cpu.artifacts import ensure_model
+from speclaunch.cpu.environment import CpuEngine
+
 from .conftest import speclaunch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -28,6 +31,13 @@ args:
 """
 
 
+@pytest.fixture(autouse=True)
+def _model(cpu_engine: CpuEngine) -> None:
+    """The target of cpu_ngram: without its config the engine is not asked."""
+    ensure_model(cpu_engine, "cycle")
+
+
+@pytest.mark.core(0)
 def test_what_no_rule_tells_is_told_at_its_arguments(tmp_path: Path) -> None:
     """The rules are left out, so that none of them explains it, whatever they learn to."""
     path = tmp_path / "serve.sh"
@@ -62,6 +72,7 @@ def test_several_processes_ask_an_engine_each(tmp_path: Path) -> None:
     assert (two.stdout, two.returncode) == (one.stdout, 1), two.stderr
 
 
+@pytest.mark.core(0)
 def test_values_of_a_plan_are_the_engines_own() -> None:
     words = ("plan", "cpu_ngram", "--output-format", "json")
     before = json.loads(speclaunch(*words, "--ask", "never").stdout)
@@ -78,6 +89,7 @@ def test_values_of_a_plan_are_the_engines_own() -> None:
         assert rows[name]["source"] == "asked SGLang 0.5.23"
 
 
+@pytest.mark.core(0)
 def test_a_launch_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(RECIPE)

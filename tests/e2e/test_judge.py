@@ -61,6 +61,7 @@ def ask(judge: EngineJudge, *questions: Question) -> list[Answer]:
     return judge.ask(questions, seconds=600)
 
 
+@pytest.mark.core(0)
 def test_the_engine_judges_in_its_own_words_at_its_own_line(judge: EngineJudge) -> None:
     plain, usage, refused, silent = ask(
         judge,
@@ -82,6 +83,7 @@ def test_the_engine_judges_in_its_own_words_at_its_own_line(judge: EngineJudge) 
     assert silent.why  # an assertion without words is told by its line
 
 
+@pytest.mark.core(0)
 def test_what_a_machine_has_decides(judge: EngineJudge) -> None:
     backends = [
         answer.resolved["attention_backend"]
@@ -93,6 +95,7 @@ def test_what_a_machine_has_decides(judge: EngineJudge) -> None:
     assert len(set(backends)) > 2, backends
 
 
+@pytest.mark.core(0)
 def test_code_of_a_model_is_never_executed(judge: EngineJudge, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     for name, kind in (("evil", "evil"), ("known", "llama")):
@@ -116,6 +119,7 @@ def test_code_of_a_model_is_never_executed(judge: EngineJudge, tmp_path: Path) -
     assert sorted(path.name for path in tmp_path.iterdir()) == ["evil", "known"]
 
 
+@pytest.mark.core(0)
 def test_endless_values_end(judge: EngineJudge, tmp_path: Path) -> None:
     deep = "[" * 200_000
     numbers = [str(number) for number in range(1, 60_000)]
@@ -137,6 +141,7 @@ def test_endless_values_end(judge: EngineJudge, tmp_path: Path) -> None:
     assert answers[5].accepted is True
 
 
+@pytest.mark.core(0)
 def test_a_question_leaves_nothing_to_the_next(judge: EngineJudge) -> None:
     odd = question("meta/llama", "--page-size", "64", "--dtype", "float16", machine="b200:8")
     before, _, after = ask(judge, question("meta/llama"), odd, question("meta/llama"))

@@ -23,7 +23,11 @@ PHASES = ["import SGLang", "start scheduler", "load target weights", "warm up", 
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [
-        (["args.model_path=/nonexistent/model"], "OSError: Repo id must be in the form"),
+        pytest.param(
+            ["args.model_path=/nonexistent/model"],
+            "OSError: Repo id must be in the form",
+            marks=pytest.mark.core(1),
+        ),
         (
             ["+args.dp_size=2", "+args.tp_size=2", "+args.enable_dp_attention=true"],
             "ValueError: Currently ngram speculative decoding does not support dp attention.",
@@ -41,25 +45,25 @@ def test_a_failed_start_says_the_engines_own_last_word(overrides: list[str], rea
     assert reason in log.read_text()
 
 
+@pytest.mark.core(0)
 def test_what_the_rules_know_does_not_start() -> None:
-    started = time.monotonic()
     done = speclaunch("recipe=cpu_ngram", "args.speculative_algorithm=FOO")
     assert done.returncode == 1
     assert "error[SPL101]" in done.stderr
     assert "engine started" not in done.stderr
-    assert time.monotonic() - started < 60
 
 
+@pytest.mark.core(0)
 def test_a_busy_port_is_refused_before_anything_starts() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        started = time.monotonic()
         done = speclaunch("recipe=cpu_ngram", f"args.port={server.getsockname()[1]}")
     assert done.returncode == 1
     assert "cannot listen on" in done.stderr and "held by" in done.stderr
     assert "engine started" not in done.stderr
-    assert time.monotonic() - started < 60
 
 
+@pytest.mark.core(1)
+@pytest.mark.campaign
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_engine_is_left_ten_seconds_after(number: signal.Signals, phase: str) -> None:
@@ -77,6 +81,7 @@ def test_no_engine_is_left_ten_seconds_after(number: signal.Signals, phase: str)
         assert code == 130 or (number is signal.SIGTERM and phase == "ready" and code in (0, 130))
 
 
+@pytest.mark.core(1)
 def test_a_detached_engine_is_listed_followed_and_stopped() -> None:
     port = free_port()
     begun = speclaunch("recipe=cpu_ngram", f"args.port={port}", "--detach", timeout=600)

@@ -44,7 +44,14 @@ def plain_output(recipe: str) -> list[int]:
     return _plain[target]
 
 
-@pytest.mark.parametrize("recipe", CPU_RECIPES)
+# a start each, and one without speculation for the first of each target
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        pytest.param(recipe, marks=pytest.mark.core(starts))
+        for recipe, starts in zip(CPU_RECIPES, (2, 1, 2, 2), strict=True)
+    ],
+)
 def test_speculation_is_on_and_changes_no_token(recipe: str) -> None:
     expected = plain_output(recipe)
     with serving(f"recipe={recipe}") as speculating:
@@ -103,6 +110,7 @@ def real_parser(commands: dict[str, list[str]], cpu_engine: CpuEngine) -> dict[s
     return found
 
 
+@pytest.mark.core(0)
 def test_the_real_parser_takes_every_recipe_and_reads_what_was_meant(
     cpu_engine: CpuEngine,
 ) -> None:

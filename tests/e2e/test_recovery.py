@@ -125,7 +125,9 @@ def test_a_port_that_is_taken_while_it_starts_is_named() -> None:
     assert attempt["rung"] is None
 
 
-@pytest.mark.parametrize("victim", ["scheduler", "detokenizer"])
+@pytest.mark.parametrize(
+    "victim", [pytest.param("scheduler", marks=pytest.mark.core(1)), "detokenizer"]
+)
 def test_a_process_that_is_killed_is_named_and_no_setting_is_changed(victim: str) -> None:
     with serving("recipe=cpu_standalone", "recovery=default", "launch.restart.policy=never") as one:
         report = one.report()

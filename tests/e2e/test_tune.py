@@ -73,6 +73,7 @@ def test_a_recipe_that_drafts_too_deep_is_tuned(marked: Marked, tmp_path: Path) 
     assert found.written == str(path)
 
 
+@pytest.mark.core(0)
 def test_the_engine_reads_what_is_written_for_it(cpu_engine: CpuEngine) -> None:
     env, python = cpu_engine.environment(os.environ), str(cpu_engine.python)
     checked({"1": {"candidate_steps": [3, 5, 8]}, "16": {"candidate_steps": [1]}}, python, env)

@@ -99,6 +99,7 @@ def test_random_command_lines(version: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert refused > 100, "and many are not"
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.parametrize("version", held_versions())
 def test_many_random_command_lines(version: str, monkeypatch: pytest.MonkeyPatch) -> None:

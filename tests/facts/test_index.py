@@ -41,7 +41,14 @@ STEP = 8
 
 
 @pytest.mark.parametrize(
-    "start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, STEP))]
+    "start",
+    [
+        0,
+        *(
+            pytest.param(start, marks=[pytest.mark.slow, pytest.mark.campaign])
+            for start in range(1, STEP)
+        ),
+    ],
 )
 def test_no_entry_makes_a_rule_or_a_budget_stumble(start: int) -> None:
     """As a target, and as a draft of itself."""

@@ -140,6 +140,7 @@ def test_its_fix_in_every_form(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
 
 
+@pytest.mark.campaign
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", ALL, ids=names)
 def test_the_fix_of_every_case_in_every_form(case: Case, tmp_path: Path) -> None:

@@ -80,24 +80,35 @@ def meaning(files: list[KnownFile], texts: Mapping[str, str], known: Asked, box:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(40, marks=pytest.mark.timeout(600)),
-        pytest.param(1000, marks=[pytest.mark.thorough, pytest.mark.timeout(1500)]),
+        pytest.param((40, 14), marks=pytest.mark.timeout(600)),
+        *(
+            pytest.param(
+                (100, seed),
+                marks=[
+                    *(pytest.mark.thorough, pytest.mark.timeout(600)),
+                    pytest.mark.campaign(f"known defects {seed}"),
+                ],
+                id=f"100-{seed}",
+            )
+            for seed in range(10)
+        ),
     ],
+    ids=str,
 )
 def campaign(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Campaign]:
     """So many recipes and so many other files, and what becomes of them."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        yield made(request.param, tmp_path_factory, monkeypatch)
+        yield made(*request.param, tmp_path_factory, monkeypatch)
 
 
 def made(
-    count: int, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    count: int, seed: int, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Campaign:
     """Lint, fix, lint and fix again."""
     folder = tmp_path_factory.mktemp("known")
-    files, groups = repository(count, count)
+    files, groups = repository(count, count, seed)
     write(folder, files, groups)
     paths = (*groups, *(file.path for file in files))
 

@@ -35,6 +35,7 @@ def unexplained(found: Plan) -> list[str]:
     return wrong
 
 
+@pytest.mark.campaign
 @pytest.mark.thorough
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", sorted(recipe_names()))
@@ -49,6 +50,7 @@ def test_every_value_of_our_recipes_has_a_reason(name: str, version: str) -> Non
         assert set(found.reasons) == set(found.resolved)
 
 
+@pytest.mark.campaign
 @pytest.mark.thorough
 @pytest.mark.parametrize("version", data.versions())
 def test_every_value_of_the_configurations_has_a_reason(version: str) -> None:

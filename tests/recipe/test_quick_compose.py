@@ -148,7 +148,8 @@ def body(random: random.Random, most: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 11))]
+    "seed",
+    [0, *(pytest.param(n, marks=[pytest.mark.slow, pytest.mark.campaign]) for n in range(1, 11))],
 )
 def test_what_hydra_composes_or_refuses(seed: int, tmp_path: Path) -> None:
     """Over 2,000 generated recipes in all: what the quick way takes is equal, the rest is Hydra's."""

@@ -372,6 +372,7 @@ def test_values_of_recipes_for_several_servers(name: str) -> None:
     assert {one.deployment.hardware.name for one in recipe.roles} == {hardware}
 
 
+@pytest.mark.campaign
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(SEVERAL))
 def test_recipes_for_several_servers_have_no_finding_in_any_release(name: str) -> None:

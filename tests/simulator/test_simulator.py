@@ -97,6 +97,7 @@ def test_as_a_process_it_prints_its_log_and_ends_like_the_engine() -> None:
     assert "mem_fraction_static=0.01" in other.stdout
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_the_ladder_needs_at_most_two_restarts_where_the_documents_fail() -> None:

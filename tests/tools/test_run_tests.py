@@ -1,13 +1,17 @@
-"""What fails is run once more, alone, and told."""
+"""What fails is run once more, alone, and reported; other commands run next to the tests."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+pytestmark = pytest.mark.thorough
 TOOL = Path(__file__).parents[2] / "tools" / "run_tests.py"
 STEADY = "def test_one():\n    pass\n"
 BROKEN = "def test_broken():\n    assert False\n"
@@ -40,9 +44,10 @@ def test_a_test_that_passes_alone_is_named_as_unsteady(
     done = run(tmp_path, *parallel)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the first time" in done.stdout
-    assert done.stdout.endswith(
+    _, _, last = done.stdout.partition(
         "Unsteady (failed above, passed alone): test_some.py::test_unsteady\n"
     )
+    assert last.splitlines()[-1].startswith("1 passed")  # the report of pytest is the end
 
 
 def test_a_test_that_fails_twice_fails(tmp_path: Path) -> None:
@@ -70,3 +75,26 @@ def test_many_failures_are_not_run_again(tmp_path: Path) -> None:
 def test_the_exit_status_is_that_of_pytest(tmp_path: Path, text: str, status: int) -> None:
     (tmp_path / "test_some.py").write_text(text)
     assert run(tmp_path).returncode == status
+
+
+def test_what_runs_next_to_the_tests_fails_the_run_with_its_output(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(STEADY)
+    for code, status in (("print('well')", 0), ("print('a wrong line'); raise SystemExit(3)", 1)):
+        done = run(tmp_path, "--beside", f'lint={sys.executable} -c "{code}"')
+        assert done.returncode == status, done.stdout + done.stderr
+        assert ("a wrong line" in done.stdout) == bool(status)
+        assert re.search(r"^lint +\d+  next to the tests$", done.stdout, re.M)
+        assert done.stdout.splitlines()[-1].startswith("1 passed")
+
+
+def test_what_runs_next_to_the_tests_ends_with_them(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text("import no_such_module\n")
+    pid = tmp_path / "pid"
+    code = f"import os, time; open('{pid}', 'w').write(str(os.getpid())); time.sleep(60)"
+    words = ["-q", "--beside", f'long={sys.executable} -c "{code}"']
+    begun = subprocess.Popen([sys.executable, str(TOOL), *words], cwd=tmp_path)
+    while not (pid.is_file() and pid.read_text()):
+        time.sleep(0.05)
+    begun.terminate()
+    begun.wait(60)
+    assert not psutil.pid_exists(int(pid.read_text()))

@@ -48,6 +48,7 @@ def campaign(reader: Reader) -> Campaign:
     return Campaign(reader)
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in IN_A_FILE])

@@ -1,0 +1,164 @@
+"""Find the test modules that reach a change since the last run of all tests.
+
+    python tools/changed_tests.py            # their distances, as JSON
+    python tools/changed_tests.py --record   # this tree passed all tests: write tests/tested.txt
+
+A change is a file whose digest is not in tests/tested.txt. The digest of Python code leaves out
+comments, docstrings, positions and the modules that imports name, and the list has no paths: a
+moved or renamed file is no change.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import platform
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORD = Path("tests", "tested.txt")
+SOURCES = ("speclaunch", "tests", "tools")
+DATA = {"conf": "speclaunch.resources", "recipes": "speclaunch.resources"}
+DATA |= {"models": "speclaunch.resources", "docs/rules": "speclaunch.rules.pages"}
+"""Folders outside the packages, and the module that reads them."""
+ENGINE_TESTS = "tests.e2e"
+STARTS_ENGINES = {"tests.e2e.conftest": ("speclaunch.launch", "speclaunch.cpu")}
+"""The import graph does not know what a command line runs: packages that these modules reach."""
+
+
+def digest(tree: ast.Module) -> str:
+    """Return the digest of code without comments, docstrings, positions and names of modules.
+
+    The tree is of no use afterwards.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                node.body = node.body[1:] if isinstance(first.value.value, str) else node.body
+        elif isinstance(node, ast.ImportFrom):
+            node.module, node.level = None, 0
+    return _short(ast.dump(tree).encode())
+
+
+def _short(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def module_name(path: Path) -> str:
+    """Return the dotted name of a module by its path below the root."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def read(root: Path) -> Iterator[tuple[str, str, ast.Module | None]]:
+    """Yield module, digest and code of each file; a file of data belongs to its package."""
+    for folder in SOURCES:
+        for path in sorted((root / folder).rglob("*")):
+            relative = path.relative_to(root)
+            if not path.is_file() or "__pycache__" in relative.parts or relative == RECORD:
+                continue
+            if path.suffix != ".py":
+                package = next(p for p in path.parents if p == root or any(p.glob("*.py")))
+                yield module_name(package.relative_to(root)), _short(path.read_bytes()), None
+                continue
+            code = path.read_bytes()
+            yield module_name(relative), digest(ast.parse(code)), ast.parse(code)
+    for folder, reader in DATA.items():
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file():
+                yield reader, _short(path.read_bytes()), None
+
+
+def named(module: str, tree: ast.Module, modules: set[str]) -> set[str]:
+    """Return the modules that a module imports, or names in a string, with their packages.
+
+    A string counts if it is the dotted name of a module, complete or within the own package, as
+    in a table of what to import late. The word `speclaunch` is the command line.
+    """
+    package = module if f"{module}.__init__" in modules else module.rpartition(".")[0]
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) + 1 - node.level]
+            base = ".".join([*(above if node.level else ()), *filter(None, [node.module])])
+            found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value.partition(":")[0]
+            ours = module.startswith("speclaunch.")
+            if ours and ("." in text or text.isidentifier()):
+                found.add(f"{package}.{text}")
+            elif text == "speclaunch" and not ours and not module.startswith(ENGINE_TESTS):
+                found.add("speclaunch.__main__")
+    found &= modules
+    for package in STARTS_ENGINES.get(module, ()):
+        found |= {name for name in modules if name.startswith(f"{package}.")}
+    found.add(package)  # the data next to it
+    if module.startswith("tests.") and (own := f"{package}.conftest") in modules:
+        found |= {own} - {"tests.conftest", module}  # that of all tests says nothing of one
+    return found
+
+
+def distances(graph: dict[str, set[str]], changed: Iterable[str]) -> dict[str, int]:
+    """Return how many imports each module is away from the nearest changed one."""
+    users: dict[str, set[str]] = {}
+    for module, used in graph.items():
+        for one in used:
+            users.setdefault(one, set()).add(module)
+            while "." in (one := one.rpartition(".")[0]):  # a package runs before its modules
+                users.setdefault(one, set()).add(module)
+    found = dict.fromkeys(changed, 0)
+    queue = list(found)
+    for module in queue:
+        for user in sorted(users.get(module, ())):
+            if user not in found:
+                found[user] = found[module] + 1
+                queue.append(user)
+    return found
+
+
+def heading() -> str:
+    """Return the first line of the record. Another Python has another syntax tree."""
+    return f"# all tests passed, Python {'.'.join(platform.python_version_tuple()[:2])}"
+
+
+def touched(root: Path) -> dict[str, int]:
+    """Return the distance of each test file that reaches a change."""
+    files = list(read(root))
+    record = root / RECORD
+    known = set(record.read_text().splitlines()) if record.is_file() else set()
+    known = known if heading() in known else set()
+    modules = {name for name, _, _ in files}
+    packages = {f"{name}.__init__" for name, _, tree in files if tree and _is_package(root, name)}
+    graph: dict[str, set[str]] = {}
+    for name, _, tree in files:
+        if tree is not None:
+            graph[name] = named(name, tree, modules | packages)
+    changed = sorted({name for name, own, _ in files if own not in known})
+    return {
+        f"{name.replace('.', '/')}.py": distance
+        for name, distance in distances(graph, changed).items()
+        if name.startswith("tests.") and name.rpartition(".")[2].startswith("test_")
+    }
+
+
+def _is_package(root: Path, name: str) -> bool:
+    return (root / name.replace(".", "/") / "__init__.py").is_file()
+
+
+def record(root: Path) -> None:
+    """Write down that this tree passed all tests."""
+    lines = sorted({own for _, own, _ in read(root)})
+    (root / RECORD).write_text("\n".join([heading(), *lines]) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--record"]:
+        record(ROOT)
+    else:
+        print(json.dumps(touched(ROOT), indent=1, sort_keys=True))

@@ -1,0 +1,92 @@
+"""Run all tests and the campaigns of tools/, and record that this tree passed: `make test-all`.
+
+    python tools/test_all.py -q -n 2 --dist loadgroup
+
+What passed is noted in build/test-all/, by the content of the tree: a run that was interrupted, or
+that failed, is resumed by the next. Every minute it reports how much is left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import changed_tests
+import pytest
+import run_tests
+
+CAMPAIGNS = ("tools/fault_injection.py --rounds 300", "tools/proof_campaign.py run")
+"""What no test runs. Campaigns on a cluster, a GPU or the network are tests that are skipped there.
+"""
+START_SECONDS = 25.0
+"""A guess for a test that starts an engine."""
+
+
+class Progress:
+    """A plugin of pytest: note what passed, and report how much is left."""
+
+    def __init__(self, passed: Path, workers: int) -> None:
+        self.passed, self.workers = passed, workers
+        self.begun = self.reported = time.monotonic()
+        self.left: set[str] = set()
+        self.spent, self.done = 0.0, 0
+
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Note what there is to run."""
+        self.left = self.left or set(ids)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a test that ended."""
+        self.spent += report.duration
+        if report.failed or (report.when != "call" and not report.skipped):
+            return
+        self.left.discard(report.nodeid)
+        self.done += 1
+        with self.passed.open("a") as stream:
+            stream.write(f"{run_tests.plain_id(report.nodeid)}\n")
+        if time.monotonic() - self.reported > 60:
+            self.reported = time.monotonic()
+            print(f"\n{self.text()}", flush=True)
+
+    def text(self) -> str:
+        """Return how much is done, and a guess of the time that the rest takes."""
+        starts = sum("e2e" in name for name in self.left)
+        rest = starts * START_SECONDS + (len(self.left) - starts) * self.spent / max(1, self.done)
+        minutes = (time.monotonic() - self.begun) / 60
+        left = rest / self.workers / 60
+        total = self.done + len(self.left)
+        return f"{self.done} of {total} tests, {minutes:.0f} min, about {left:.0f} min left"
+
+
+def main(argv: list[str]) -> int:
+    """The exit status: 0 if everything passed, in this run and in those that it resumes."""
+    tree = hashlib.sha256(
+        repr(sorted(own for _, own, _ in changed_tests.read(changed_tests.ROOT))).encode()
+    )
+    passed = changed_tests.ROOT / "build" / "test-all" / tree.hexdigest()[:16]
+    passed.parent.mkdir(parents=True, exist_ok=True)
+    passed.touch()
+    os.environ["TESTS_PASSED"] = str(passed)
+    status = run_tests.main(argv, plugins=[Progress(passed, os.cpu_count() or 1)])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        return status
+    for campaign in CAMPAIGNS:
+        if campaign not in passed.read_text().splitlines():
+            print(campaign, flush=True)
+            done = subprocess.run([sys.executable, *shlex.split(campaign)], check=False)
+            if done.returncode != 0:
+                return done.returncode
+            with passed.open("a") as stream:
+                stream.write(f"{campaign}\n")
+    changed_tests.record(changed_tests.ROOT)
+    print(f"all passed; commit {changed_tests.RECORD}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
