@@ -106,3 +106,12 @@ def upward(start: Path) -> Iterator[Path]:
         yield directory
         if str(directory) == home or reads.lexists(directory / ".git"):
             return
+
+
+def project_root(directory: Path) -> str:
+    """The repository that a directory is part of, else the directory itself, without links."""
+    own = reads.realpath(str(directory))
+    for folder in (own, *map(str, Path(own).parents)):
+        if reads.lexists(f"{folder}/.git"):
+            return folder
+    return own

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from speclaunch.facts.repository_facts import project_root
 from speclaunch.importer.suffixes import (
     KUSTOMIZATIONS,
     MAX_BYTES,
@@ -94,6 +95,7 @@ def find_files(
 
 
 def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
+    root = project_root(Path(path))
     for directory, names, files in os.walk(path):
         wanted, there = left_out.filtered(
             directory,
@@ -103,13 +105,21 @@ def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
         names[:] = sorted(wanted)
         base = "" if directory in (".", "./") else str(Path(directory, "x"))[:-1]
         for name in sorted(there):
-            yield from _of_interest(f"{base}{name}")
+            yield from _of_interest(f"{base}{name}", root)
 
 
-def _of_interest(file: str) -> Iterator[FoundFile]:
-    """A file that nobody named, where it is of a kind that is read, and mentions a server."""
+def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
+    """A file that nobody named, where it is of a kind that is read, and mentions a server.
+
+    A link counts if it leads to a file below `root`: neither a report nor a fix reaches another
+    place because of a link in a repository.
+    """
     try:
-        found = os.stat(file)  # noqa: PTH116  a path takes longer than the look
+        found = os.lstat(file)  # a path takes longer than the look
+        if stat.S_ISLNK(found.st_mode):
+            if root is not None and not Path(os.path.realpath(file)).is_relative_to(root):
+                return
+            found = os.stat(file)  # noqa: PTH116
     except OSError:
         return
     if not stat.S_ISREG(found.st_mode):

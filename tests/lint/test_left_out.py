@@ -132,3 +132,15 @@ def test_many_files_are_quick(tmp_path: Path, ignored: bool) -> None:
     began = time.process_time()
     found(tmp_path)
     assert time.process_time() - began < 2  # 0.2 s here
+
+
+def test_a_link_out_of_the_repository_is_not_followed(tmp_path: Path) -> None:
+    outside = tree(tmp_path / "outside", "secret.sh")
+    repository = tree(tmp_path / "repository", "shared/a.sh", "deploy/b.sh")
+    (repository / "deploy" / "inside.sh").symlink_to("../shared/a.sh")
+    (repository / "deploy" / "outside.sh").symlink_to(outside / "secret.sh")
+    assert found(repository, "deploy") == ["deploy/b.sh"]
+    assert found(repository) == ["deploy/b.sh", "deploy/inside.sh", "shared/a.sh"]
+    (repository / ".git").mkdir()
+    assert found(repository, "deploy") == ["deploy/b.sh", "deploy/inside.sh"]
+    assert found(repository, "deploy/outside.sh") == ["deploy/outside.sh"]
