@@ -9,7 +9,15 @@ import typer
 from speclaunch.bench.load import Generators
 from speclaunch.cli.formats import CertificateFormat
 from speclaunch.cli.load_options import InputTokens, OutputTokens, Requests
-from speclaunch.cli.options import ConfigDirs, EngineVersion, HardwareName, ModelDirs, Overrides
+from speclaunch.cli.options import (
+    ConfigDirs,
+    EngineVersion,
+    HardwareName,
+    ModelDirs,
+    Overrides,
+    TrustEngine,
+)
+from speclaunch.facts.trusted_programs import trust_all
 
 OutputFiles = Annotated[
     list[str] | None,
@@ -136,8 +144,11 @@ def bench(
         CertificateFormat, typer.Option("--output-format", help="Output format.")
     ] = CertificateFormat.TEXT,
     output_file: OutputFiles = None,
+    trust_engine: TrustEngine = False,
 ) -> None:
     """Measure whether speculation pays: two deployments, interleaved, with a confidence interval."""  # noqa: E501
+    if trust_engine:
+        trust_all()
     from speclaunch.cli import benching  # a completion of options needs nothing of it
     from speclaunch.cli.bench_output import output
 

@@ -24,11 +24,13 @@ from speclaunch.cli.options import (
     ModelDirs,
     Online,
     RoleName,
+    TrustEngine,
 )
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.examine import examine_machine
 from speclaunch.doctor.gather import Asked, gather
 from speclaunch.errors import ExitCode
+from speclaunch.facts.trusted_programs import trust_all
 from speclaunch.home import speclaunch_home
 from speclaunch.report.console import out
 from speclaunch.report.doctor import DoctorReport, diagnosis_json, show_diagnosis
@@ -55,8 +57,11 @@ def doctor(
         OutputFormat, typer.Option("--output-format", help="Output format.")
     ] = OutputFormat.TEXT,
     ask: AskEngine = None,
+    trust_engine: TrustEngine = False,
 ) -> None:
     """Check this machine: engine, GPUs, memory, disk, ports, leftovers; and a recipe, if given."""
+    if trust_engine:
+        trust_all()
     asked = Asked(
         versions=engine_versions(engine),
         lookup=lookup(models, hardware, online=online, assume=assume),

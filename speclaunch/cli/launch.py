@@ -19,6 +19,7 @@ from speclaunch.cli.options import (
     Overrides,
     RoleName,
     Select,
+    TrustEngine,
 )
 
 
@@ -77,6 +78,7 @@ def launch(
         OutputFormat, typer.Option("--output-format", help="Output format.")
     ] = OutputFormat.TEXT,
     ask: AskEngine = None,
+    trust_engine: TrustEngine = False,
 ) -> None:
     """Start the engine of a recipe, check that it speculates, and stay until it ends."""
     from speclaunch.cli import launching  # a completion of options needs nothing of it
@@ -101,5 +103,6 @@ def launch(
         ignore=tuple(ignore or ()),
         output_format=output_format,
         ask=ask,
+        trust_engine=trust_engine,
     )
     raise typer.Exit(launching.launch_recipe(words))

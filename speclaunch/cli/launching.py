@@ -61,6 +61,7 @@ class LaunchWords:
     ignore: tuple[str, ...] = ()
     output_format: OutputFormat = OutputFormat.TEXT
     ask: Ask | None = None
+    trust_engine: bool = False
 
 
 def launch_recipe(words: LaunchWords) -> ExitCode:
@@ -68,6 +69,10 @@ def launch_recipe(words: LaunchWords) -> ExitCode:
     LaunchError, PreflightError."""
     if os.getpid() == 1:  # to process 1 of a container an unhandled SIGTERM means nothing
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if words.trust_engine:
+        from speclaunch.facts.trusted_programs import trust_all
+
+        trust_all()
     if words.detach and words.smoke:
         raise InputError(Problem("--smoke cannot be combined with --detach: it stops the engine"))
     title = hide_secrets("", words.overrides)

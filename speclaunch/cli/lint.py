@@ -19,6 +19,7 @@ from speclaunch.cli.options import (
     ModelDirs,
     Online,
     Select,
+    TrustEngine,
 )
 
 
@@ -118,6 +119,7 @@ def lint(
         ),
     ] = None,
     ask: AskEngine = None,
+    trust_engine: TrustEngine = False,
 ) -> None:
     """Check deployments in files against the rules, for one or more engine versions."""
     asked = LintWords(
@@ -147,5 +149,6 @@ def lint(
         baseline,
         write_baseline,
         ask,
+        trust_engine,
     )
     raise typer.Exit(check_files(asked))

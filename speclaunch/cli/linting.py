@@ -65,6 +65,7 @@ class LintWords:
     write_baseline: Path | None = None
     ask: Ask | None = None
     """None: as the project's file has it."""
+    trust_engine: bool = False
 
 
 class NothingToCheckError(SpeclaunchError):
@@ -75,6 +76,10 @@ class NothingToCheckError(SpeclaunchError):
 
 def check_files(asked: LintWords) -> ExitCode:
     """Check, and print what was found. Raises NothingToCheckError, InputError."""
+    if asked.trust_engine:
+        from speclaunch.facts.trusted_programs import trust_all
+
+        trust_all()
     if asked.diff and (asked.output_file or asked.output_format not in (None, LintFormat.TEXT)):
         raise InputError(
             Problem("--diff prints a patch: leave out --output-format and --output-file")

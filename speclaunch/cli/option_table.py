@@ -34,6 +34,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--ignore',), True, (), 'Skip rules whose code starts with this'),
         (('--output-format',), True, ('text', 'json'), 'Output format'),
         (('--ask',), True, ('auto', 'always', 'never'), 'Ask the engine itself, without starting it: `auto` where that release is available, `always`, `never`'),
+        (('--trust-engine',), False, (), 'Run the interpreter that a recipe names (engine.python) to identify its engine'),
         (('--help', '-h'), False, (), 'Show this message and exit.'),
     ),
     'plan': (
@@ -55,6 +56,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--html',), True, (), 'Write the plan as an HTML page as well'),
         (('--output-format',), True, ('text', 'json'), 'Output format'),
         (('--ask',), True, ('auto', 'always', 'never'), 'Ask the engine itself, without starting it: `auto` where that release is available, `always`, `never`'),
+        (('--trust-engine',), False, (), 'Run the interpreter that a recipe names (engine.python) to identify its engine'),
         (('--help', '-h'), False, (), 'Show this message and exit.'),
     ),
     'prove': (
@@ -70,6 +72,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--hardware',), True, (), 'The hardware to run on: h100, h100-80gb:8, a100-40gb, rtx4090, b200, mi300x, cpu'),
         (('--models',), True, (), 'Where checkpoints are: DIR/organisation/name/config.json, or a hub cache'),
         (('--output-format',), True, ('text', 'json'), 'Output format'),
+        (('--trust-engine',), False, (), 'Run the interpreter that a recipe names (engine.python) to identify its engine'),
         (('--help', '-h'), False, (), 'Show this message and exit.'),
     ),
     'tune': (
@@ -94,6 +97,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--hardware',), True, (), 'The hardware to run on: h100, h100-80gb:8, a100-40gb, rtx4090, b200, mi300x, cpu'),
         (('--models',), True, (), 'Where checkpoints are: DIR/organisation/name/config.json, or a hub cache'),
         (('--output-format',), True, ('text', 'json'), 'Output format'),
+        (('--trust-engine',), False, (), 'Run the interpreter that a recipe names (engine.python) to identify its engine'),
         (('--help', '-h'), False, (), 'Show this message and exit.'),
     ),
     'drafts': (
@@ -134,6 +138,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--select',), True, (), 'Check only rules whose code starts with this'),
         (('--ignore',), True, (), 'Skip rules whose code starts with this'),
         (('--output-format',), True, ('text', 'json'), 'Output format'),
+        (('--trust-engine',), False, (), 'Run the interpreter that a recipe names (engine.python) to identify its engine'),
         (('--help', '-h'), False, (), 'Show this message and exit.'),
     ),
     'ps': (
@@ -173,6 +178,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--models',), True, (), 'Where checkpoints are: DIR/organisation/name/config.json, or a hub cache'),
         (('--bare',), False, (), 'Start the engine alone; deploy.speclaunch is ignored'),
         (('--output', '-o'), True, (), 'Write FILE, whole or not at all'),
+        (('--trust-engine',), False, (), 'Run the interpreter that a recipe names (engine.python) to identify its engine'),
         (('--help', '-h'), False, (), 'Show this message and exit.'),
     ),
     'doctor': (
@@ -186,6 +192,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--strict',), False, (), 'Fail on warnings, too'),
         (('--output-format',), True, ('text', 'json'), 'Output format'),
         (('--ask',), True, ('auto', 'always', 'never'), 'Ask the engine itself, without starting it: `auto` where that release is available, `always`, `never`'),
+        (('--trust-engine',), False, (), 'Run the interpreter that a recipe names (engine.python) to identify its engine'),
         (('--help', '-h'), False, (), 'Show this message and exit.'),
     ),
     'lint': (
@@ -214,6 +221,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--baseline',), True, (), 'Leave out the findings in this file'),
         (('--write-baseline',), True, (), 'Write what is found into this file, so that it is known from now on'),
         (('--ask',), True, ('auto', 'always', 'never'), 'Ask the engine itself, without starting it: `auto` where that release is available, `always`, `never`'),
+        (('--trust-engine',), False, (), 'Run the interpreter that a recipe names (engine.python) to identify its engine'),
         (('--help', '-h'), False, (), 'Show this message and exit.'),
     ),
     'diagnose': (
@@ -262,6 +270,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--models',), True, (), 'Where checkpoints are: DIR/organisation/name/config.json, or a hub cache'),
         (('--output-format',), True, ('text', 'json', 'markdown', 'html'), 'Output format'),
         (('--output-file',), True, (), 'Write it into a file as well; without FORMAT its suffix decides'),
+        (('--trust-engine',), False, (), 'Run the interpreter that a recipe names (engine.python) to identify its engine'),
         (('--help', '-h'), False, (), 'Show this message and exit.'),
     ),
     'bench ls': (

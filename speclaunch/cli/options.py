@@ -89,3 +89,11 @@ AskEngine = Annotated[
         "`always`, `never`.",
     ),
 ]
+TrustEngine = Annotated[
+    bool,
+    typer.Option(
+        "--trust-engine",
+        help="Run the interpreter that a recipe names (engine.python) to identify its engine. "
+        "Without it only the files of its environment are read, unless the engine is started.",
+    ),
+]

@@ -23,9 +23,11 @@ from speclaunch.cli.options import (
     Online,
     RoleName,
     Select,
+    TrustEngine,
 )
 from speclaunch.cli.own_title import hide_secrets
 from speclaunch.errors import InputError, Problem
+from speclaunch.facts.trusted_programs import trust_all
 from speclaunch.planning.comparison import Comparison, compared_in_turn
 from speclaunch.planning.plan_requests import (
     exit_code,
@@ -101,11 +103,14 @@ def plan(
         OutputFormat, typer.Option("--output-format", help="Output format.")
     ] = OutputFormat.TEXT,
     ask: AskEngine = None,
+    trust_engine: TrustEngine = False,
 ) -> None:
     """Show the effective settings and their reasons, whether they fit into memory, the command.
 
     Nothing is started. Two recipes, or two versions (`--engine 0.5.12,0.5.23`), are compared.
     """
+    if trust_engine:
+        trust_all()
     rules = chosen_rules(select, ignore)
     found = lookup(models, hardware, online=online, assume=assume)
     whole = None if role is not None else with_roles(words, engine, config_dir or [])

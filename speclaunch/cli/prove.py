@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from speclaunch.cli.formats import OutputFormat
-from speclaunch.cli.options import ConfigDirs, EngineVersion, HardwareName, ModelDirs, Overrides
+from speclaunch.cli.options import (
+    ConfigDirs,
+    EngineVersion,
+    HardwareName,
+    ModelDirs,
+    Overrides,
+    TrustEngine,
+)
+from speclaunch.facts.trusted_programs import trust_all
 
 
 def prove(
@@ -54,8 +62,11 @@ def prove(
     output_format: Annotated[
         OutputFormat, typer.Option("--output-format", help="Output format.")
     ] = OutputFormat.TEXT,
+    trust_engine: TrustEngine = False,
 ) -> None:
     """Prove that speculation leaves answers as they are: greedy ones, token by token."""
+    if trust_engine:
+        trust_all()
     from speclaunch.cli import proving  # a completion of options needs nothing of it
 
     words = proving.ProveWords(

@@ -29,6 +29,7 @@ FLAGS = {
     "--only-deployments": "only_deployments",
     "--no-config": "no_config",
     "--no-gitignore": "no_gitignore",
+    "--trust-engine": "trust_engine",
 }
 NEGATED = {"--no-exit-zero": "exit_zero"}
 LAUNCH_FLAGS = {
@@ -41,6 +42,7 @@ LAUNCH_FLAGS = {
     "-v": "verbose",
     "--force": "force",
     "--online": "online",
+    "--trust-engine": "trust_engine",
 }
 TEXTS = {"--engine": "engine", "--hardware": "hardware", "--ask": "ask"}
 LISTS = {"--assume": "assume", "--select": "select", "--ignore": "ignore"}

@@ -15,6 +15,7 @@ from speclaunch.cli.options import (
     ModelDirs,
     Overrides,
     RoleName,
+    TrustEngine,
 )
 from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.assemble import Assembled, assemble
@@ -24,6 +25,7 @@ from speclaunch.deploy.proof import prove_rendering
 from speclaunch.deploy.rendered_errors import errors_of_form
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
+from speclaunch.facts.trusted_programs import trust_all
 from speclaunch.fix.edits import write_atomically
 from speclaunch.launch.preflight import PreflightError
 from speclaunch.lint.ignores import unsilenced
@@ -50,8 +52,11 @@ def render(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write FILE, whole or not at all."),
     ] = None,
+    trust_engine: TrustEngine = False,
 ) -> None:
     """Write a recipe in the format of another tool, for one engine version."""
+    if trust_engine:
+        trust_all()
     renderer = RENDERERS.get(to)
     if renderer is None:
         known = f"use one of {', '.join(RENDERERS)}"

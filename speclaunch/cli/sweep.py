@@ -18,6 +18,7 @@ from speclaunch.cli.options import (
     ModelDirs,
     Online,
     Select,
+    TrustEngine,
 )
 
 
@@ -65,6 +66,7 @@ def sweep(
     output_format: Annotated[
         OutputFormat, typer.Option("--output-format", help="Output format.")
     ] = OutputFormat.TEXT,
+    trust_engine: TrustEngine = False,
 ) -> None:
     """Start (or plan) every combination of some settings, and show one table.
 
@@ -83,6 +85,7 @@ def sweep(
         assume=tuple(assume or ()),
         select=tuple(select or ()),
         ignore=tuple(ignore or ()),
+        trust_engine=trust_engine,
     )
     asked = SweepWords(tuple(words or ()), options, dry_run, resume, directory, retry)
     document, code = run(asked, quiet=output_format is OutputFormat.JSON)

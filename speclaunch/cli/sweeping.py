@@ -6,12 +6,12 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from speclaunch.cli.check_options import chosen_rules, lookup
 from speclaunch.errors import ExitCode, InputError, Problem
+from speclaunch.facts.trusted_programs import trust_all
 from speclaunch.home import speclaunch_home
 from speclaunch.recipe.hydra_sweeps import sweep_words
 from speclaunch.record import record
@@ -76,6 +76,9 @@ def _planned(asked: SweepWords) -> tuple[Folder, Planned]:
         except OSError as error:
             said = f"{base}, where the sweep was begun: {error.strerror}"
             raise InputError(Problem(said)) from error
+    launches = not asked.dry_run and not options.plan
+    if launches or options.trust_engine:
+        trust_all()
     folders = tuple(Path(one) for one in options.config_dir)
     taken = sweep_words(words, folders)
     found = lookup(
@@ -86,7 +89,7 @@ def _planned(asked: SweepWords) -> tuple[Folder, Planned]:
     )
     rules = chosen_rules(options.select, options.ignore)
     local = taken.launcher in LOCAL
-    jobs = judged_jobs(taken.jobs, options, found, rules, local=local)
+    jobs = judged_jobs(taken.jobs, options, found, rules, local=local, launches=launches)
     planned = Planned(words, jobs, options, taken.launcher, taken.hydra, base)
     if asked.resume is None:
         folder = Folder(asked.directory or _default(planned)).absolute()
@@ -95,7 +98,7 @@ def _planned(asked: SweepWords) -> tuple[Folder, Planned]:
 
 def _default(planned: Planned) -> Path:
     """The same command continues what it began: its folder goes by its words."""
-    said = json.dumps([planned.words, asdict(planned.options), str(planned.directory)])
+    said = json.dumps([planned.words, planned.options.identity(), str(planned.directory)])
     name = hashlib.sha256(said.encode()).hexdigest()[:12]
     return speclaunch_home() / "sweeps" / name
 

@@ -9,7 +9,15 @@ import typer
 
 from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.load_options import InputTokens, OutputTokens, Requests
-from speclaunch.cli.options import ConfigDirs, EngineVersion, HardwareName, ModelDirs, Overrides
+from speclaunch.cli.options import (
+    ConfigDirs,
+    EngineVersion,
+    HardwareName,
+    ModelDirs,
+    Overrides,
+    TrustEngine,
+)
+from speclaunch.facts.trusted_programs import trust_all
 
 
 def tune(
@@ -105,8 +113,11 @@ def tune(
     output_format: Annotated[
         OutputFormat, typer.Option("--output-format", help="Output format.")
     ] = OutputFormat.TEXT,
+    trust_engine: TrustEngine = False,
 ) -> None:
     """Find the fastest steps, topk and draft tokens with few engine starts."""
+    if trust_engine:
+        trust_all()
     from speclaunch.cli import tuning  # a completion of options needs nothing of it
 
     words = tuning.TuneWords(

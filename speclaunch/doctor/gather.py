@@ -215,6 +215,9 @@ def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | 
         runtime = probe(cpu.python)
     else:
         runtime = find_runtime(recipe.deployment.engine.python if recipe is not None else None)
+    if not runtime.executed:
+        why = f"{runtime.interpreter} was not executed, because a file names it"
+        return runtime, UnknownFact("packages", why, "run it: --trust-engine")
     try:
         return runtime, read_packages(runtime.interpreter)
     except (LaunchError, OSError) as error:

@@ -135,7 +135,7 @@ def with_opinions(judged: Judged, asker: Asker, recipe: Recipe, python: Path | N
 
 def known_python(runtime: object) -> Path | None:
     """The interpreter of an engine that was found."""
-    return runtime.interpreter if isinstance(runtime, Runtime) else None
+    return runtime.interpreter if isinstance(runtime, Runtime) and runtime.executed else None
 
 
 def target_of(

@@ -50,6 +50,8 @@ class Runtime:
     packages: Mapping[str, str]
     sglang_path: Path | None = None
     """The directory of the installed package."""
+    executed: bool = True
+    """False if its files were read instead: a file names it, and the user does not trust it."""
 
     @property
     def sglang(self) -> str | None:
@@ -149,9 +151,19 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
     The order: `engine.python`; the active virtual environment (VIRTUAL_ENV, CONDA_PREFIX); the
     Python that runs speclaunch; `python3` and `python` on PATH. `meanwhile` is called while they
     are asked, side by side. Raises LaunchError when the one named has no sglang, or none has.
+
+    A named one runs only if the user trusts it (`trusted_programs`), or if it is one of the others;
+    else the files of its environment are read.
     """
     if wanted:
+        from speclaunch.facts.trusted_programs import is_trusted, trust  # noqa: PLC0415
+
         interpreter = _named(wanted)
+        if not (is_trusted(wanted) or is_trusted(str(interpreter))):
+            if interpreter not in _candidates():
+                return _unexecuted(interpreter)
+        else:
+            trust(str(interpreter))
         runtime = probe(interpreter)
         if runtime.sglang is None:
             raise LaunchError(
@@ -172,7 +184,7 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
         for interpreter in tried:
             try:
                 runtime = _own() if interpreter == own else probe(interpreter, asked[interpreter])
-            except LaunchError:
+            except (LaunchError, OSError):
                 reads.unrepeatable()
                 continue
             if runtime.sglang is not None:
@@ -181,6 +193,24 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
         "no Python with sglang was found (tried " + ", ".join(str(path) for path in tried) + ")",
         help="set engine.python=/path/to/python; or try the CPU engine: `speclaunch engine "
         "install cpu`, then `speclaunch recipe=cpu_ngram`",
+    )
+
+
+def _unexecuted(interpreter: Path) -> Runtime:
+    """The runtime of an interpreter that must not run, by the files of its environment."""
+    from speclaunch.facts.environment_files import read_environment  # noqa: PLC0415
+
+    reads.unrepeatable()  # with --trust-engine the answer may be another one
+    found = read_environment(interpreter, _PACKAGES)
+    if found is None or "sglang" not in found.packages:
+        why = "no sglang in its environment" if found else "no environment that can be read"
+        raise LaunchError(
+            f"engine unknown: {interpreter} was not executed, because a file names it ({why})",
+            help="set the version: --engine VERSION, or engine.version in the recipe; "
+            "or run the interpreter: --trust-engine",
+        )
+    return Runtime(
+        interpreter, found.python_version, found.packages, found.sglang_path, executed=False
     )
 
 

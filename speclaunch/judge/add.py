@@ -17,6 +17,7 @@ from speclaunch.engine.added_catalogues import every_name, remove_added
 from speclaunch.engine.catalogue import add_fork, add_from_package, held_versions
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.facts.runtime import Runtime, find_runtime
+from speclaunch.facts.trusted_programs import trust
 from speclaunch.home import judges_home, speclaunch_home
 from speclaunch.judge.asking import EngineJudge, command_of, digest_of, worker_digest
 from speclaunch.judge.environments import (
@@ -88,6 +89,8 @@ def add(
     with locked(judges_home() / ".lock", lambda: tell(waiting)) as lock:
         sweep()
         if source == INSTALLED:
+            if python is not None:  # the user's own word
+                trust(python)
             return _from_interpreter(name, find_runtime(python), tell)
         if torch:
             _cpu_engine()

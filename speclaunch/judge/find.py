@@ -48,7 +48,8 @@ def _of_interpreter(version: str | None, python: Path) -> Judge | None:
         runtime = find_runtime(str(python))
     except (LaunchError, OSError):
         return None
-    if runtime.sglang is None or version not in (None, runtime.sglang):
+    is_other = version not in (None, runtime.sglang)
+    if runtime.sglang is None or is_other or not runtime.executed:
         return None
     told = json.dumps([dict(runtime.packages), str(runtime.sglang_path)], sort_keys=True)
     return _judge(runtime.sglang, runtime.interpreter, told)

@@ -23,6 +23,7 @@ from speclaunch.engine.environment import unset_in
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.facts.engines import at_hand, declared, named
 from speclaunch.facts.runtime import find_runtime
+from speclaunch.facts.trusted_programs import trust
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.address import Address
 from speclaunch.launch.atomic_files import write_private
@@ -143,18 +144,25 @@ class Prepared:
 
 
 def prepare(
-    recipe: Recipe, engine_version: str | None = None, *, dry_run: bool = False
+    recipe: Recipe,
+    engine_version: str | None = None,
+    *,
+    dry_run: bool = False,
+    launches: bool | None = None,
 ) -> Prepared:
     """Choose interpreter and version, and spell the arguments for it.
 
     The version is `engine_version`, else the recipe's pin, else the installed engine's, else (in
     a dry run) the newest known. Raises InputError for what the version cannot be told, and
     LaunchError when no engine is there to start.  A variable of the environment that is not set
-    is an unknown value in a dry run; nothing can be started without it.
+    is an unknown value in a dry run; nothing can be started without it. `launches`: the engine is
+    about to start, so that the interpreter that the recipe names may run (default: no dry run).
     """
     if not dry_run:
         recipe.require_environment()
     deployment = recipe.deployment
+    if deployment.engine.python is not None and (not dry_run if launches is None else launches):
+        trust(deployment.engine.python)
     wanted = deployment.engine.python or (CPU if deployment.hardware.name == CPU else None)
     cpu = CpuEngine(speclaunch_home()) if wanted == CPU else None
     if engine_version is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.errors import InputError, Place, Problem
+from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.recipe.compose import Composition, compose
 from speclaunch.recipe.composed import exists
 from speclaunch.recipe.deployment import plain_deployment
@@ -186,7 +186,13 @@ def _validated(
         )
         for path, variable in unset_places(values)
     )
-    return Recipe(deployment, composition.path, composition.provenance, unset)
+    recipe = Recipe(deployment, composition.path, composition.provenance, unset)
+    python = deployment.engine.python
+    if python is not None and recipe.place("engine", "python").path == COMMAND_LINE:
+        from speclaunch.facts.trusted_programs import trust  # noqa: PLC0415  few name one
+
+        trust(python)  # the user's own word
+    return recipe
 
 
 def _judged(

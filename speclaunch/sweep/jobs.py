@@ -47,6 +47,13 @@ class SweepOptions:
     assume: tuple[str, ...] = ()
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    trust_engine: bool = False
+
+    def identity(self) -> dict[str, Any]:
+        """What tells its jobs and its folder from those of other options."""
+        found = dataclasses.asdict(self)
+        del found["trust_engine"]  # the same jobs, whoever identifies their engine
+        return found
 
     def words(self) -> list[str]:
         """The same options on the command line of a job."""

@@ -28,11 +28,13 @@ def judged_jobs(
     rules: Sequence[Rule],
     *,
     local: bool,
+    launches: bool = True,
 ) -> tuple[Job, ...]:
     """Each job with its key, and why it will not be started.
 
     `local`: the jobs run on this machine, whose engine and hardware count; else what the recipe
-    and the options say. Raises InputError for a secret among the words: they are kept in files.
+    and the options say. `launches`: they start next, and may run the interpreter that a recipe
+    names. Raises InputError for a secret among the words: they are kept in files.
     """
     for job in jobs:
         secret = next((one for one in job.overrides if _tells_a_secret(one)), None)
@@ -44,7 +46,9 @@ def judged_jobs(
                     help=f"take it from a variable: {key}='${{oc.env:NAME}}'",
                 )
             )
-    return tuple(_judged(job, options, found, rules, local=local) for job in jobs)
+    return tuple(
+        _judged(job, options, found, rules, local=local, launches=launches) for job in jobs
+    )
 
 
 def _tells_a_secret(override: str) -> bool:
@@ -53,13 +57,19 @@ def _tells_a_secret(override: str) -> bool:
 
 
 def _judged(
-    job: SweepJob, options: SweepOptions, found: Lookup, rules: Sequence[Rule], *, local: bool
+    job: SweepJob,
+    options: SweepOptions,
+    found: Lookup,
+    rules: Sequence[Rule],
+    *,
+    local: bool,
+    launches: bool,
 ) -> Job:
     starts = local and not options.plan
     folders = tuple(Path(one) for one in options.config_dir)
     try:
         recipe = load(job.recipe, job.overrides, folders)
-        prepared = prepare(recipe, options.engine, dry_run=not starts)
+        prepared = prepare(recipe, options.engine, dry_run=not starts, launches=launches)
     except SpeclaunchError as error:
         return _job(job, _digest([job.recipe, *job.overrides], options), str(error))
     key = _digest([prepared.recipe.deployment, prepared.version, prepared.python], options)
@@ -78,7 +88,7 @@ def _job(job: SweepJob, key: str, refused: str | None) -> Job:
 
 
 def _digest(parts: Sequence[Any], options: SweepOptions) -> str:
-    said = json.dumps([parts, dataclasses.asdict(options)], sort_keys=True, default=_parts)
+    said = json.dumps([parts, options.identity()], sort_keys=True, default=_parts)
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
