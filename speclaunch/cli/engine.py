@@ -24,7 +24,7 @@ from speclaunch.engine.catalogue import (
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, LaunchError, Problem
-from speclaunch.facts.runtime import download_wheel, find_runtime
+from speclaunch.facts.runtime import NoEngineError, download_wheel, find_runtime
 from speclaunch.home import speclaunch_home
 from speclaunch.report.console import err, out
 
@@ -43,8 +43,10 @@ def ls() -> None:
         table.add_row(
             Text("installed", "bold"), f"SGLang {runtime.sglang}", str(runtime.interpreter)
         )
-    except LaunchError:
+    except NoEngineError as error:
         table.add_row(Text("installed", "bold"), "none found", "name one: engine.python=…")
+        for why in error.failed:
+            table.add_row("", "unknown", Text(why))
     cpu = CpuEngine(speclaunch_home())
     if is_installed(cpu):
         table.add_row(Text("cpu", "bold"), f"SGLang {SGLANG_VERSION}", str(cpu.python))

@@ -41,6 +41,12 @@ class InterpreterError(Exception):
     """An interpreter does not say what it was asked; the text says why."""
 
 
+class NoEngineError(LaunchError):
+    """No interpreter has sglang; `failed` has the reason for each that could not be queried."""
+
+    failed: tuple[str, ...] = ()
+
+
 @record
 class Runtime:
     """An interpreter and the engine packages in its environment."""
@@ -150,7 +156,8 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
 
     The order: `engine.python`; the active virtual environment (VIRTUAL_ENV, CONDA_PREFIX); the
     Python that runs speclaunch; `python3` and `python` on PATH. `meanwhile` is called while they
-    are asked, side by side. Raises LaunchError when the one named has no sglang, or none has.
+    are asked, side by side. Raises LaunchError when the one named has no sglang, NoEngineError when
+    none has.
 
     A named one runs only if the user trusts it (`trusted_programs`), or if it is one of the others;
     else the files of its environment are read.
@@ -173,6 +180,7 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
         return runtime
     own = Path(sys.executable).absolute()
     tried = list(_candidates())
+    failed: list[str] = []
     with contextlib.ExitStack() as left:
         asked = {
             interpreter: left.enter_context(_asked(interpreter))
@@ -184,16 +192,27 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
         for interpreter in tried:
             try:
                 runtime = _own() if interpreter == own else probe(interpreter, asked[interpreter])
-            except (LaunchError, OSError):
+            except (LaunchError, OSError) as error:
                 reads.unrepeatable()
+                failed.append(_why(interpreter, error))
                 continue
             if runtime.sglang is not None:
                 return runtime
-    raise LaunchError(
-        "no Python with sglang was found (tried " + ", ".join(str(path) for path in tried) + ")",
+    said = "no Python with sglang was found (tried " + ", ".join(map(str, tried)) + ")"
+    none_found = NoEngineError(
+        "; ".join([said, *failed]),
         help="set engine.python=/path/to/python; or try the CPU engine: `speclaunch engine "
         "install cpu`, then `speclaunch recipe=cpu_ngram`",
     )
+    none_found.failed = tuple(failed)
+    raise none_found
+
+
+def _why(interpreter: Path, error: LaunchError | OSError) -> str:
+    """The reason why an interpreter does not list its packages."""
+    if isinstance(error, OSError):
+        return f"{interpreter} cannot be run: {error.strerror or error}"
+    return error.problems[0].message
 
 
 def _unexecuted(interpreter: Path) -> Runtime:

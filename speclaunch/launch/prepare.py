@@ -22,7 +22,7 @@ from speclaunch.engine.entrypoint import config_refuses
 from speclaunch.engine.environment import unset_in
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.facts.engines import at_hand, declared, named
-from speclaunch.facts.runtime import find_runtime
+from speclaunch.facts.runtime import NoEngineError, find_runtime
 from speclaunch.facts.trusted_programs import trust
 from speclaunch.home import speclaunch_home
 from speclaunch.launch.address import Address
@@ -169,6 +169,7 @@ def prepare(
         engine_version = _normal(engine_version)
     fork = _fork(recipe, wanted, engine_version)
     asked = engine_version or deployment.engine.pinned
+    unidentified: tuple[str, ...] = ()
     if cpu is not None:
         python, version = str(cpu.python), SGLANG_VERSION
         if engine_version and engine_version != version:
@@ -178,11 +179,11 @@ def prepare(
     elif fork is not None:
         python, version = wanted or _UNKNOWN_PYTHON, fork
         if not dry_run:
-            python, _ = _installed(recipe, wanted, None, dry_run)
+            python, *_ = _installed(recipe, wanted, None, dry_run)
     elif dry_run and asked:
         python, version = wanted or _UNKNOWN_PYTHON, asked
     else:
-        python, version = _installed(recipe, wanted, asked, dry_run)
+        python, version, unidentified = _installed(recipe, wanted, asked, dry_run)
     _require_served(recipe, version, engine_version)
     catalogue, notes = _catalogue(version, engine_version)
     spelling = spell(deployment.args, deployment.engine.env, catalogue)
@@ -198,7 +199,9 @@ def prepare(
         version,
         python,
         cpu,
-        Spelling(version, spelling.arguments, spelling.env, (*notes, *spelling.notes)),
+        Spelling(
+            version, spelling.arguments, spelling.env, (*unidentified, *notes, *spelling.notes)
+        ),
         overlay,
         _address(recipe),
         catalogue,
@@ -260,19 +263,21 @@ def _normal(version: str) -> str:
 
 def _installed(
     recipe: Recipe, wanted: str | None, asked: str | None, dry_run: bool
-) -> tuple[str, str]:
-    """The interpreter and version of an engine on this machine, which must be the one asked for.
+) -> tuple[str, str, tuple[str, ...]]:
+    """The interpreter and version of an engine on this machine, which must be the one asked for,
+    and notes.
 
     A dry run without any engine gets the newest version that can serve the recipe.
     """
     try:
         runtime = find_runtime(wanted)
-    except LaunchError:
+    except LaunchError as error:
         fitting = recipe.deployment.engine.specifier.filter(held_versions())
         newest = next(reversed(list(fitting)), None)
         if not dry_run or wanted is not None or newest is None:
             raise
-        return _UNKNOWN_PYTHON, newest
+        failed = error.failed if isinstance(error, NoEngineError) else ()
+        return _UNKNOWN_PYTHON, newest, tuple(f"engine unknown: {why}" for why in failed)
     installed = runtime.sglang or ""
     if asked and installed != asked:
         raise LaunchError(
@@ -280,7 +285,7 @@ def _installed(
             help="install that version there, or set another interpreter: engine.python=…",
         )
     held = at_hand(runtime) or installed
-    return str(runtime.interpreter), held if forks.MARK in held else installed
+    return str(runtime.interpreter), held if forks.MARK in held else installed, ()
 
 
 def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str | None:

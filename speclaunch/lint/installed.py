@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ def remembered_engine(kept: Cache | None) -> str | None:
 def _find() -> str | None:
     """The version of the engine on this machine; where it is no release, its own catalogue."""
     from speclaunch.facts.engines import at_hand  # noqa: PLC0415  not needed where it is remembered
-    from speclaunch.facts.runtime import find_runtime  # noqa: PLC0415
+    from speclaunch.facts.runtime import NoEngineError, find_runtime  # noqa: PLC0415
 
     def meanwhile() -> None:
         """Import what is needed next: it takes as long as the interpreters do."""
@@ -44,5 +45,9 @@ def _find() -> str | None:
 
     try:
         return at_hand(find_runtime(None, meanwhile=meanwhile))
-    except Exception:  # none is installed, or one that nobody knows: the newest is assumed
+    except NoEngineError as error:  # the newest is assumed
+        for why in error.failed:
+            sys.stderr.write(f"note: engine unknown: {why}\n")
+        return None
+    except Exception:  # one that nobody knows
         return None

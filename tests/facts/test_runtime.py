@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch import children
 from speclaunch.errors import LaunchError
 from speclaunch.facts import installed_packages, runtime
-from speclaunch.facts.runtime import Runtime, find_runtime, probe
-from speclaunch.facts.runtime_reads import pyenv_choice
+from speclaunch.facts.packages import read_packages
+from speclaunch.facts.runtime import NoEngineError, Runtime, find_runtime, probe
+from speclaunch.facts.runtime_reads import pyenv_choice, pyenv_environment
+from tests.program import run
 
 
 def test_our_own_interpreter_says_the_same_about_itself() -> None:
@@ -136,3 +139,95 @@ def test_packages_are_those_of_the_metadata(tmp_path: Path) -> None:
     assert installed_packages.installed(names, sys.path) == expected
     assert installed_packages.installed(("nothing-of-the-kind",), sys.path) == {}
     assert installed_packages.installed(names, [str(tmp_path), str(tmp_path / "no")]) == {}
+
+
+def broken(folder: Path, body: str) -> Path:
+    """A `python3` on PATH that is none."""
+    program = folder / "bin" / "python3"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(body)
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("#!/bin/sh\necho no version is set >&2\nexit 126\n", "no version is set"),
+        ("#!/nowhere/sh\n", "cannot be run: No such file"),
+    ],
+)
+def test_an_interpreter_that_fails_is_reported(
+    body: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = broken(tmp_path, body)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}/nowhere")
+    monkeypatch.setattr(runtime, "_own", lambda: Runtime(Path("x"), "3.11", {}))
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(NoEngineError, match=why) as caught:
+        find_runtime(None)
+    (said,) = caught.value.failed
+    assert str(program) in said
+    assert why in said
+
+
+def test_a_failed_interpreter_is_visible(tmp_path: Path) -> None:
+    program = broken(tmp_path, "#!/bin/sh\necho no version is set >&2\nexit 126\n")
+    (tmp_path / "mine.yaml").write_text("args: {model_path: a/b, speculative_algorithm: NGRAM}\n")
+    env = {n: v for n, v in os.environ.items() if n not in ("VIRTUAL_ENV", "CONDA_PREFIX")}
+    env |= {"PATH": str(program.parent), "SPECLAUNCH_HOME": str(tmp_path / "home")}
+    for words in ("lint mine.yaml", "plan mine.yaml", "doctor", "engine ls"):
+        done = run(*words.split(), cwd=tmp_path, env=env)
+        assert "no version is set" in " ".join((done.stdout + done.stderr).split()), words
+
+
+def test_pythonpath_and_the_users_own_packages_are_read_and_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start with -I would see neither; what stands first counts."""
+    for folder, version in (("one", "0.5.20"), ("two", "0.5.21")):
+        (tmp_path / folder / f"sglang-{version}.dist-info").mkdir(parents=True)
+        (tmp_path / folder / f"sglang-{version}.dist-info" / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: sglang\nVersion: {version}\n"
+        )
+        for name in ("json.py", "sitecustomize.py", "site.py"):
+            (tmp_path / folder / name).write_text("raise SystemExit('imported')\n")
+        (tmp_path / folder / "sglang").mkdir()
+        (tmp_path / folder / "sglang" / "__init__.py").write_text("raise SystemExit\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "two", *map(str, [tmp_path / "one"])]))
+    monkeypatch.chdir(tmp_path)
+    found = probe(Path(sys.executable))
+    assert found.sglang == "0.5.20"
+    assert found.sglang_path == tmp_path / "one" / "sglang"
+    assert read_packages(Path(sys.executable)).installed["sglang"] == "0.5.20"
+
+
+def test_the_users_own_packages_count_outside_of_a_virtual_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = Path(os.path.realpath(sys.executable))
+    code = "import site; print(site.getusersitepackages())"
+    monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path))
+    monkeypatch.delenv("PYTHONNOUSERSITE", raising=False)
+    said = children.run(children.isolated(base, "-c", code))
+    folder = Path(said.stdout.strip()) / "sglang-0.5.19.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: sglang\nVersion: 0.5.19\n")
+    assert probe(base).sglang == "0.5.19"
+    assert probe(Path(sys.executable)).sglang is None
+    monkeypatch.setenv("PYTHONNOUSERSITE", "1")
+    assert probe(base).sglang is None
+
+
+def test_a_script_of_pyenv_chooses_as_in_the_directory(
+    shims: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs in another one; a version is a name, and leads nowhere else."""
+    shim = shims / "shims" / "python3"
+    assert pyenv_environment(shim)["PYENV_VERSION"] == "3.12.1:3.11.7"
+    (tmp_path / ".python-version").write_text("3.11\n../../evil\n/evil\n")
+    assert pyenv_environment(shim)["PYENV_VERSION"] == "3.11"
+    monkeypatch.setenv("PYENV_VERSION", "3.12")
+    assert pyenv_environment(shim)["PYENV_VERSION"] == "3.12"
+    assert pyenv_environment(Path(sys.executable)) == dict(os.environ)
