@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from speclaunch.recipe.load import Recipe
 
 
+MOST_COMPARED = 200
+"""Deployments with errors that are compared with other releases, of a part of a file."""
+
+
 @record
 class Options:
     """How to lint. `versions` empty: each file's own, see `judged_for.parts`."""
@@ -191,12 +195,15 @@ def _checked(given: LintedFile, judged: Judged, options: Options) -> _Task:
     if source.recipe is not None and not is_for(source, version):
         task.skipped = f"it is for SGLang {source.recipe.deployment.engine.version}"
         return task
+    refused = 0
     for number, (request, named) in enumerate(_requests(source, load_catalogue(version))):
         lookup = _lookup(named, options.lookup)
         examined = examine(request, lookup, options.rules)
         task.plans.append(examined.plan)
         findings = examined.judgement.findings
-        if judged.others and examined.judgement.errors:
+        may_be_taken = bool(judged.others and examined.judgement.errors)
+        refused += may_be_taken
+        if may_be_taken and refused <= MOST_COMPARED:
             from speclaunch.lint.other_releases import Asker, with_other_releases  # noqa: PLC0415
 
             asker = Asker(partial(_request, source, number), lookup, options.rules)
@@ -214,6 +221,14 @@ def _checked(given: LintedFile, judged: Judged, options: Options) -> _Task:
         task.findings += findings
         task.unjudged += examined.judgement.unjudged
         task.unknown += examined.plan.facts.unknown
+    if refused > MOST_COMPARED:
+        task.unknown.append(
+            UnknownFact(
+                f"the releases that accept {refused - MOST_COMPARED} more deployments",
+                f"only {MOST_COMPARED} of a file are compared with other releases",
+                "set --engine",
+            )
+        )
     return task
 
 
@@ -237,20 +252,22 @@ def _lookup(named: str, lookup: Lookup) -> Lookup:
 
 
 def _request(source: LintedFile, number: int, version: str) -> Request:
-    return _requests(source, load_catalogue(version))[number][0]
+    return _requested(source, number, load_catalogue(version))[0]
 
 
-def _requests(source: LintedFile, catalogue: Catalogue) -> list[tuple[Request, str]]:
+def _requests(source: LintedFile, catalogue: Catalogue) -> Iterator[tuple[Request, str]]:
     """What each deployment asks, and the hardware that it is for."""
+    count = len(source.invocations if source.recipe is None else source.recipe.roles)
+    return (_requested(source, number, catalogue) for number in range(count))
+
+
+def _requested(source: LintedFile, number: int, catalogue: Catalogue) -> tuple[Request, str]:
+    """One of `_requests`."""
     if source.recipe is not None:
-        return [_of_recipe(role, catalogue) for role in source.recipe.roles]
-    return [
-        (
-            from_invocation(invocation, invocation.name or recipe_name(source.path), catalogue),
-            invocation.hardware or AUTO,
-        )
-        for invocation in source.invocations
-    ]
+        return _of_recipe(source.recipe.roles[number], catalogue)
+    invocation = source.invocations[number]
+    name = invocation.name or recipe_name(source.path)
+    return from_invocation(invocation, name, catalogue), invocation.hardware or AUTO
 
 
 def _of_recipe(recipe: Recipe, catalogue: Catalogue) -> tuple[Request, str]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from speclaunch.engine.catalogue import held_versions
+from speclaunch.importer.interface import Invocation
 from speclaunch.lint.collect import collect
 from speclaunch.lint.report import Report
 from speclaunch.lint.run import Options, lint
+from speclaunch.plan.request import Request, from_invocation
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.registry import all_rules
@@ -139,3 +142,32 @@ def test_an_unknown_release_is_judged_as_the_nearest_with_a_word(
     (file,) = report(path).files if named.count(".") > 1 else report(tmp_path / "x.yaml").files
     assert file.engine == held
     assert file.note is None if note is None else note in str(file.note)
+
+
+def test_a_bounded_number_of_deployments_is_compared_and_the_rest_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("speclaunch.lint.run.MOST_COMPARED", 2)
+    path = script(tmp_path, "--tp 2", *["--cuda-graph-max-bs 8"] * 4)
+    found = report(path)
+    severities = [one.severity for one in told(found, "SPL002")]
+    assert severities == [Severity.WARNING] * 2 + [Severity.ERROR] * 2
+    (unknown,) = [one for file in found.files for one in file.unknown if "more" in one.what]
+    assert unknown.what == "the releases that accept 2 more deployments"
+    assert unknown.why == "only 2 of a file are compared with other releases"
+
+
+def test_a_deployment_is_compared_without_the_others_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from speclaunch.lint import run
+
+    asked: list[int] = []
+
+    def counted(invocation: Invocation, *rest: Any) -> Request:
+        asked.append(invocation.words[0].place.line or 0)
+        return from_invocation(invocation, *rest)
+
+    monkeypatch.setattr(run, "from_invocation", counted)
+    report(script(tmp_path, "--tp 2", "--cuda-graph-max-bs 8", "--tp 4"))
+    assert asked.count(1) == asked.count(3) == 1 < asked.count(2)
