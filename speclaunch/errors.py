@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
 
+from speclaunch.printable import one_line_name
 from speclaunch.record import record
 
 COMMAND_LINE = "command line"
@@ -55,7 +56,7 @@ class Place:
     def __str__(self) -> str:
         if self.path == COMMAND_LINE:
             return f"{COMMAND_LINE}: {self.text}"
-        return f"{self.path}:{self.line}:{self.column}"
+        return f"{one_line_name(self.path)}:{self.line}:{self.column}"
 
     @property
     def position(self) -> tuple[str, int, int]:

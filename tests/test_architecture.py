@@ -27,6 +27,7 @@ FLOORS = {
     "own_process": 0,
     "http_reader": 0,
     "patterns": 0,
+    "printable": 0,
     "reads": 0,
     "record": 0,
     "redaction": 0,
@@ -58,7 +59,7 @@ FLOORS = {
     "cli": 13,
     "__main__": 14,
 }
-EVERYWHERE = {"record", "patterns"}
+EVERYWHERE = {"record", "patterns", "printable"}
 """Of floor 0, and imported by the rest of it, too: they import nothing of ours."""
 HEAVY = {"torch", "transformers", "sglang", "numpy", "vllm", "triton", "nvidia"}
 

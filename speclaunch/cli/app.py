@@ -6,6 +6,7 @@ import errno
 import gc
 import io
 import os
+import stat
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,8 @@ from speclaunch import __version__
 from speclaunch.cli.quick import quick_explain, quick_launch, quick_lint
 from speclaunch.cli.verbs import COMPLETION, stays, swept
 from speclaunch.errors import ExitCode, SpeclaunchError
+from speclaunch.printable import CommandGuard, obeys_commands, printable
+from speclaunch.redaction import masked, redact
 
 
 def main() -> None:
@@ -96,7 +99,8 @@ def _answer(words: list[str]) -> None:
 
 
 class _Output(io.TextIOWrapper):
-    """An output that goes nowhere once its reader went away (`speclaunch … 2>&1 | head`).
+    """The one way out for text: it redacts secrets, escapes control characters and workflow
+    commands, and goes nowhere once its reader went away (`speclaunch … 2>&1 | head`).
 
     The verb goes on to its end, so that its exit code holds: findings are no success because
     nobody read them all, and an engine that serves is not stopped.
@@ -111,13 +115,34 @@ class _Output(io.TextIOWrapper):
             write_through=stream.write_through,
         )
         self._stream = stream  # it closes the buffer when nobody holds it
+        self._guard = CommandGuard() if obeys_commands() else None
 
     def write(self, text: str) -> int:
+        return self.write_drawn(printable(text))
+
+    def write_drawn(self, text: str) -> int:
+        """Write what rich draws: its codes steer the terminal, the texts in it are escaped."""
+        text = redact(text)
+        return self.write_commands(text if self._guard is None else self._guard.text(text))
+
+    def write_exact(self, text: str) -> int:
+        """Write the content of a file unchanged, unless a terminal or a CI service reads it."""
+        if self.isatty():
+            return self.write_commands(printable(text))
+        if self._guard is None or self._is_file():
+            return self.write_commands(text)
+        return self.write_commands(self._guard.text(printable(text)))
+
+    def write_commands(self, text: str) -> int:
+        """Write text with workflow commands of ours."""
         try:
             return super().write(text)
         except BrokenPipeError:
             _drop(self)
             return len(text)
+
+    def _is_file(self) -> bool:
+        return stat.S_ISREG(os.fstat(self.fileno()).st_mode)
 
     def flush(self) -> None:
         try:
@@ -135,7 +160,6 @@ def _internal(error: Exception) -> str:
     import traceback
 
     from speclaunch.home import speclaunch_home
-    from speclaunch.redaction import masked, redact
 
     where = speclaunch_home() / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     said = f"error: this is a bug in speclaunch: {type(error).__name__}: {masked(str(error))}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from speclaunch.fixing.fix_files import (
 from speclaunch.lint.paths import STDIN_SHOWN
 from speclaunch.record import record
 from speclaunch.redaction import masked
-from speclaunch.report.console import err_lines
+from speclaunch.report.console import err_lines, write_exact
 from speclaunch.report.problems import show_problems
 from speclaunch.report.styled import Printer
 from speclaunch.rules.finding import Severity
@@ -111,13 +112,17 @@ def code_of(done: Fixes, *, only_shown: bool) -> ExitCode:
 
 def put_stdin(done: Fixes) -> None:
     """The fixed text of standard input, as it is, on standard output."""
-    sys.stdout.buffer.write(done.stdin or b"")
+    text = done.stdin or b""
+    with contextlib.suppress(UnicodeDecodeError):
+        write_exact(text.decode())
+        return
+    sys.stdout.buffer.write(text)
     sys.stdout.buffer.flush()
 
 
 def _show(fixed: FixedFile) -> None:
     shown = shown_diff(fixed.before, fixed.after, fixed.path, fixed.hidden())
-    sys.stdout.write(shown.text)
+    write_exact(shown.text)
     if shown.hidden:
         values = "value is" if shown.hidden == 1 else "values are"
         err_lines().print(

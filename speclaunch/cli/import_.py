@@ -17,7 +17,7 @@ from speclaunch.importer.files import read_file, read_text, read_words
 from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import Reading
 from speclaunch.importer.recipe_name import recipe_name
-from speclaunch.report.console import err
+from speclaunch.report.console import err, write_exact
 from speclaunch.report.problems import show_problems
 
 STDIN = "-"
@@ -74,7 +74,7 @@ def import_(
         return
     number = chosen(reading, source, command)
     imported, text = import_one(commands[number - 1], recipe_name(stem), source, engine)
-    typer.echo(text, nl=False)
+    write_exact(text)
     _conclude([imported], reading)
 
 

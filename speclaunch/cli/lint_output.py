@@ -9,8 +9,10 @@ from typing import TextIO
 
 from speclaunch.cli.formats import LintFormat
 from speclaunch.errors import InputError, Problem
+from speclaunch.printable import printable
 from speclaunch.record import record
-from speclaunch.report.console import err_lines, out_lines
+from speclaunch.redaction import redact
+from speclaunch.report.console import err_lines, out_lines, write_commands
 from speclaunch.report.formats import format_named
 from speclaunch.report.formats.interface import Format, Told
 
@@ -42,19 +44,21 @@ class Output:
         written: dict[LintFormat, str] = {}
         for path, name in self.files:
             if name not in written:
-                written[name] = format_named(name).text(told)
+                written[name] = printable(redact(format_named(name).text(told)))
             _write(path, written[name])
 
     def _show(self, told: Told) -> None:
         shown = format_named(self.shown)
         if not self.annotates and self.shown is not LintFormat.GITHUB:
-            shown.show(told, out_lines(), lambda text: _print(sys.stdout, text))
+            commands = self.shown is LintFormat.AZURE
+            write = write_commands if commands else lambda text: _print(sys.stdout, text)
+            shown.show(told, out_lines(), write)
             return
         from speclaunch.report.formats.github import add_summary, without_commands
 
         if self.annotates:
-            _print(sys.stdout, without_commands(shown.text(told)))
-        _print(sys.stdout, _github().text(told))
+            write_commands(without_commands(shown.text(told)))
+        write_commands(_github().text(told))
         try:
             add_summary(told)
         except (OSError, ValueError) as error:  # what was found counts, and is told

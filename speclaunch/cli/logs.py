@@ -13,6 +13,9 @@ from speclaunch.errors import InputError, Problem
 from speclaunch.launch.detach import OUTPUT
 from speclaunch.launch.log_follower import Follower, lines_of_file, log_files
 from speclaunch.launch.runs import Run, again, find_run, list_runs
+from speclaunch.printable import without_colors
+from speclaunch.redaction import redact
+from speclaunch.report.console import write_exact
 
 _PAUSE_SECONDS = 0.3
 
@@ -81,5 +84,7 @@ def _log(run: Run, attempt: int | None) -> Path | None:
 
 def _print(lines: list[str]) -> None:
     if lines:
-        sys.stdout.write("\n".join(lines) + "\n")
+        colored = not sys.stdout.isatty()
+        shown = [redact(line if colored else without_colors(line)) for line in lines]
+        write_exact("\n".join(shown) + "\n")
         sys.stdout.flush()

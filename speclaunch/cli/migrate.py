@@ -15,7 +15,7 @@ from speclaunch.facts.engines import named
 from speclaunch.fix.edits import write_together
 from speclaunch.fix.masked_diff import shown_diff
 from speclaunch.fix.migrate_file import file_bytes, migrate_data
-from speclaunch.report.console import err
+from speclaunch.report.console import err, write_exact
 from speclaunch.report.problems import show_problems
 
 
@@ -65,7 +65,7 @@ def migrate(
             _show(one.before, one.text, str(one.path), migration.hidden)
         _show(before, migration.text, file, migration.hidden)
     elif file == STDIN:
-        typer.echo(migration.text, nl=False)
+        write_exact(migration.text)
     elif changed or also:
         own = {path: migration.text} if changed else {}
         write_together({one.path: one.text for one in also} | own)
@@ -77,7 +77,7 @@ def migrate(
 
 def _show(before: str, after: str, file: str, hidden: tuple[str, ...]) -> None:
     shown = shown_diff(before, after, file, hidden)
-    typer.echo(shown.text, nl=False)
+    write_exact(shown.text)
     if shown.hidden:
         values = "value is" if shown.hidden == 1 else "values are"
         note = f"{shown.hidden} secret {values} hidden (***): this does not apply as a patch"

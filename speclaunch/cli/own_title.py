@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from speclaunch.printable import printable
+
 
 def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
     """`ps` shows our own command line: blot out what is secret in it.
@@ -18,6 +20,6 @@ def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
         return None
     import setproctitle
 
-    title = shlex.join(["speclaunch", *([verb] if verb else []), *shown])
+    title = printable(shlex.join(["speclaunch", *([verb] if verb else []), *shown]))
     setproctitle.setproctitle(title)
     return title

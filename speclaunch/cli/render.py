@@ -32,7 +32,7 @@ from speclaunch.lint.ignores import unsilenced
 from speclaunch.recipe.load import load
 from speclaunch.recipe.recipe_words import split_recipe
 from speclaunch.recipe.select_role import select_role
-from speclaunch.report.console import err
+from speclaunch.report.console import err, write_exact
 from speclaunch.report.findings import show_findings
 
 
@@ -73,7 +73,7 @@ def render(
     assembled = assemble(recipe, engine, found, role=role, bare=bare, carries_speclaunch=carries)
     text = rendered(renderer(), assembled)
     if output is None:
-        typer.echo(text, nl=False)
+        write_exact(text)
     else:
         write_atomically(output, text)
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from speclaunch.patterns import lazy
+from speclaunch.printable import one_line_name
 from speclaunch.record import record
 from speclaunch.resources import conf_dir
 
@@ -62,7 +63,7 @@ def recipe_text(
         n: line for n, line in args.items() if line.comment or not _same(given.get(n), line.value)
     }
     own_env = {n: line for n, line in env.items() if not _same(inherited_env.get(n), line.value)}
-    parts = [*(f"# {text}".rstrip() for text in header), "defaults:"]
+    parts = [*(f"# {one_line_name(text)}".rstrip() for text in header), "defaults:"]
     parts += [f"  - {item}" for item in [*defaults, "_self_"]]
     parts += ["", f"description: {scalar(description)}"]
     if version or own_env:
@@ -119,7 +120,7 @@ def options_with(group: str, key: str, value: Any) -> Mapping[str, Any]:
 
 def _lines(lines: Mapping[str, RecipeLine], indent: str) -> Iterable[str]:
     for name, line in lines.items():
-        comment = f"  # {line.comment}" if line.comment else ""
+        comment = f"  # {one_line_name(line.comment)}" if line.comment else ""
         yield f"{indent}{name}: {scalar(line.value)}{comment}"
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from speclaunch.printable import printable
+from speclaunch.redaction import redact
 from speclaunch.report.styled import PlainPrinter, Printer
 
 if TYPE_CHECKING:
@@ -21,18 +23,30 @@ _DRAW = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 @cache
 def err() -> Console:
     """Progress and errors, drawn by rich."""
-    from rich.console import Console  # noqa: PLC0415  slow to import, and often not needed
-
-    return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+    return _console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
 @cache
 def out() -> Console:
     """Results, drawn by rich. Never wrapped when piped, so that paths and commands stay whole."""
-    from rich.console import Console  # noqa: PLC0415
-
     width = None if sys.stdout.isatty() else _PIPED_WIDTH
-    return Console(highlight=False, soft_wrap=True, width=width)
+    return _console(highlight=False, soft_wrap=True, width=width)
+
+
+def _console(**settings: Any) -> Console:
+    from speclaunch.report.safe_console import SafeConsole  # noqa: PLC0415  rich is slow to import
+
+    return SafeConsole(markup=False, **settings)
+
+
+def write_exact(text: str) -> None:
+    """Write the content of a file to standard output, unchanged unless a terminal reads it."""
+    getattr(sys.stdout, "write_exact", sys.stdout.write)(text)
+
+
+def write_commands(text: str) -> None:
+    """Write workflow commands of ours to standard output."""
+    getattr(sys.stdout, "write_commands", sys.stdout.write)(printable(redact(text)))
 
 
 def err_lines() -> Printer:

@@ -10,6 +10,7 @@ from speclaunch.heartbeat import EVERY_SECONDS, Heartbeat
 from speclaunch.launch.attempt import Rung
 from speclaunch.launch.log.phases import PhaseTracker
 from speclaunch.launch.verify import Verification
+from speclaunch.printable import without_colors
 from speclaunch.report.progress import WeightSizes, how_far
 from speclaunch.report.styled import Printer
 
@@ -66,7 +67,7 @@ class PlainObserver:
         """Pass the engine's output through when asked to."""
         if self._verbose:
             for line in lines:
-                self._console.print(line, markup=False)
+                self._console.print(without_colors(line), markup=False)
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
         """Hand over to the report."""
