@@ -12,6 +12,9 @@ from speclaunch.record import record
 COMMAND_LINE = "command line"
 """`Place.path` of a value that was given as an override and not in a file."""
 
+command_line: tuple[str, ...] | None = None
+"""The arguments of this process; None where speclaunch is used as a library."""
+
 
 class ExitCode(IntEnum):
     """Exit codes of every verb (the contract of the command line)."""

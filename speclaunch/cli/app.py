@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from speclaunch import __version__
+from speclaunch import __version__, errors
 from speclaunch.cli.quick import quick_explain, quick_launch, quick_lint
 from speclaunch.cli.verbs import COMPLETION, stays, swept
 from speclaunch.errors import ExitCode, SpeclaunchError
@@ -32,6 +32,7 @@ def main() -> None:
         sys.stdout.flush()
         return
     sys.argv[1:] = swept(sys.argv[1:])
+    errors.command_line = tuple(sys.argv[1:])
     try:
         try:
             _answer(sys.argv[1:])

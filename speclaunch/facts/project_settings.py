@@ -16,7 +16,14 @@ from speclaunch.engine.forks import is_path
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.facts.hub_name import HUB_NAME
-from speclaunch.facts.project_file import FILE, ProjectFile, nearest_file, read_project_file
+from speclaunch.facts.project_file import (
+    FILE,
+    ProjectFile,
+    nearest_file,
+    read_project_file,
+    shown_path,
+)
+from speclaunch.facts.repository_facts import is_outside
 from speclaunch.facts.safe_json import is_directory, is_file
 from speclaunch.record import record
 
@@ -95,7 +102,15 @@ class SettingsFrom:
 
     def file_for(self, folder: Path) -> Path | None:
         """The file that counts in a folder. Raises InputError."""
-        return self.file or nearest_file(folder) if self.wanted else None
+        if self.file is not None or not self.wanted:
+            return self.file if self.wanted else None
+        found = nearest_file(folder)
+        if found is not None and is_outside(found.parent, found):
+            help_ = f"name it on the command line: --config {shown_path(found)}"
+            raise InputError(
+                Problem(f"{shown_path(found)} is a link out of the project", help=help_)
+            )
+        return found
 
     def of(self, folder: Path) -> ProjectSettings:
         """The settings for what lies in a folder. Raises InputError with every problem."""
@@ -151,6 +166,9 @@ def _chain(path: Path) -> list[ProjectFile]:
             break  # told with the other problems
         place = last.place("extend")
         found = _beside(last.path, said)
+        if is_outside(last.path.parent, found):
+            help_ = f"name it on the command line: --config {found}"
+            raise InputError(Problem(f"`extend` leads out of the project: {said}", place, help_))
         if not is_file(found):
             raise InputError(Problem(f"`extend`: no such file: {said}", place))
         if any(_same(found, one.path) for one in chain) or len(chain) >= _MOST_FILES:

@@ -83,6 +83,22 @@ def refuse_a_way_out(folder: Path, path: Path) -> None:
         raise UnreadableFileError(f"{path} is a link out of {FOLDER}: put the file itself there")
 
 
+def is_outside(folder: Path, path: Path) -> bool:
+    """True if a path, without its links, lies outside of the project of a directory.
+
+    The project is the repository. Without one it is the directory, and the working directory if
+    that contains it.
+    """
+    try:
+        real, own = reads.resolve(path), _directory(folder)
+        here = reads.resolve(Path())
+    except (OSError, RuntimeError, ValueError):
+        return True
+    repository = next((one for one in upward(folder) if reads.lexists(one / ".git")), None)
+    root = repository or (here if own.is_relative_to(here) else own)
+    return not real.is_relative_to(root)
+
+
 def home_of_facts(start: Path) -> Path:
     """Where `models pull` keeps what it finds for a recipe at `start`: the nearest folder from
     there upward, else a new `.speclaunch/models` beside it. Nothing is made here."""

@@ -20,6 +20,7 @@ from speclaunch.facts.project_settings import (
     SettingsFrom,
     read_settings,
 )
+from speclaunch.facts.repository_facts import is_outside
 from speclaunch.lint.paths import STDIN
 from speclaunch.record import record
 
@@ -124,7 +125,7 @@ class Configuration:
             (*given.config_dirs, *(Path(one.text) for one in project.config_dirs)),
             given.select or tuple(one.text.upper() for one in select),
             given.ignore or tuple(one.text.upper() for one in ignore),
-            given.baseline or (Path(project.baseline.text) if project.baseline else None),
+            given.baseline or _baseline(project.baseline),
             given,
             self.project,
         )
@@ -156,6 +157,17 @@ class Configuration:
         excluded = project.exclude.patterns if project.exclude is not None else ()
         paths = [one for part in overrides for one in part.paths]
         yield from _refused((*excluded, *paths), _pattern)
+
+
+def _baseline(said: Said | None) -> Path | None:
+    """The baseline that a project file names. Raises InputError if it leads out of the project."""
+    if said is None:
+        return None
+    path = Path(said.text)
+    if is_outside(Path(said.place.path).parent, path):
+        help_ = f"name it on the command line: --baseline {said.text}"
+        raise InputError(Problem("`baseline` leads out of the project", said.place, help_))
+    return path
 
 
 def options(

@@ -89,6 +89,10 @@ def whole_line(place: Place) -> str | None:
     """The same with its secrets: not to be shown."""
     if place.path == COMMAND_LINE or place.line < 1:
         return None
+    from speclaunch.report.quoting import may_quote  # noqa: PLC0415  not needed without a finding
+
+    if not may_quote(place.path):
+        return None
     with contextlib.suppress(OSError, ValueError):
         found = Path(place.path).stat()
         lines = _lines(place.path, (found.st_mtime_ns, found.st_ctime_ns, found.st_size))
