@@ -88,11 +88,23 @@ def read_tools(env: Mapping[str, str]) -> Tools:
 
 def read_port(host: str, number: int) -> Port:
     """Whether an engine could listen there."""
+    address = _local_address(host)
     try:
-        require_free(host, number)
+        require_free(address, number)
     except LaunchError as error:
-        return Port(host, number, error.problems[0].message, _holder(number), _free(host, number))
+        taken = error.problems[0].message
+        return Port(host, number, taken, _holder(number), _free(address, number))
     return Port(host, number)
+
+
+def _local_address(host: str) -> str:
+    """Return an address to listen on, without a DNS query for a name that a recipe has: a name
+    counts as all interfaces."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError, ValueError):
+            socket.inet_pton(family, host)
+            return host
+    return "127.0.0.1" if host == "localhost" else "0.0.0.0"  # noqa: S104
 
 
 def _holder(number: int) -> int | None:
