@@ -1,0 +1,1 @@
+"""Untrusted input: repositories, files, and what speclaunch does with them."""
