@@ -8,6 +8,7 @@ import stat
 import time
 from pathlib import Path
 
+from speclaunch.home import distrust, make_private
 from speclaunch.reads.states import digest
 
 _ABANDONED_SECONDS = 3600
@@ -19,7 +20,8 @@ _TRIMMED_EACH = "0"
 class EntryFiles:
     """Texts by name (of hexadecimal digits), each with its digest, in 256 folders.
 
-    An entry that is missing, broken, or another user's is as good as none. `most_bytes`: of an
+    An entry that is missing, broken, or another user's is as good as none, and so are all entries
+    of a folder where other users can write (`home.distrust`). `most_bytes`: of an
     entry. `most`, `most_bytes_of_all`: of a folder, when it is looked at.
     """
 
@@ -27,9 +29,19 @@ class EntryFiles:
         self._folder, self._most_bytes = folder, most_bytes
         self._most, self._most_bytes_of_all = most, most_bytes_of_all
         self._is_broken = False
+        self._is_believed: bool | None = None  # unknown
+
+    @property
+    def is_believed(self) -> bool:
+        """False if other users may have made the entries."""
+        if self._is_believed is None:
+            self._is_believed = distrust(Path(self._folder)) is None
+        return self._is_believed
 
     def get(self, name: str) -> bytes | None:
         """The text of an entry."""
+        if not self.is_believed:
+            return None
         with contextlib.suppress(OSError, ValueError, MemoryError):
             data = read_entry(self._path(name), 2 * self._most_bytes)
             told, _, text = data.partition(b"\n")
@@ -39,7 +51,7 @@ class EntryFiles:
 
     def put(self, name: str, text: bytes) -> None:
         """Keep a text, unless it is too large. A folder that cannot be written is left alone."""
-        if self._is_broken or len(text) > self._most_bytes:
+        if self._is_broken or not self.is_believed or len(text) > self._most_bytes:
             return
         path = self._path(name)
         try:
@@ -72,8 +84,7 @@ def write_entry(path: str, data: bytes) -> None:
     try:
         handle = os.open(beside, flags, 0o600)
     except FileNotFoundError:
-        Path(folder).parent.mkdir(0o700, parents=True, exist_ok=True)
-        Path(folder).mkdir(0o700, exist_ok=True)
+        make_private(Path(folder))
         handle = os.open(beside, flags, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speclaunch.home import judges_home
+from speclaunch.home import distrust, judges_home, speclaunch_home
 
 if TYPE_CHECKING:
     from speclaunch.facts.project_settings import SettingsFrom
@@ -38,8 +38,14 @@ def ask_mode(given: Ask | None, project: SettingsFrom | None = None) -> Ask:
 
 
 def has_judges() -> bool:
-    """Whether any judge was added."""
+    """True if any judge was added, by this user."""
     try:
-        return any(path.name[0] != "." for path in judges_home().iterdir())
+        found = any(path.name[0] != "." for path in judges_home().iterdir())
     except OSError:
         return False
+    if not found:
+        return False
+    from speclaunch.cpu.environment import cpu_engine_home  # noqa: PLC0415  with judges alone
+
+    folders = (judges_home(), cpu_engine_home(speclaunch_home()))
+    return not any(map(distrust, folders))

@@ -160,12 +160,12 @@ def _drop(output: TextIO) -> None:
 def _internal(error: Exception) -> str:
     import traceback
 
-    from speclaunch.home import speclaunch_home
+    from speclaunch.home import make_private, speclaunch_home
 
     where = speclaunch_home() / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     said = f"error: this is a bug in speclaunch: {type(error).__name__}: {masked(str(error))}\n"
     try:
-        where.parent.mkdir(parents=True, exist_ok=True)
+        make_private(where.parent)
         details = traceback.format_exc()
         handle = os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:

@@ -12,6 +12,8 @@ from speclaunch.cli.formats import LintFormat
 from speclaunch.cli.lint_output import Output, output
 from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
 from speclaunch.facts.project_settings import SettingsFrom
+from speclaunch.home import distrust, judges_home, speclaunch_home
+from speclaunch.lint.cache import FOLDER as CACHE
 from speclaunch.lint.cache import opened
 from speclaunch.lint.configuration import Configuration, FileSettings, Given
 from speclaunch.lint.configuration import options as checking
@@ -184,6 +186,8 @@ def _files(asked: LintWords) -> Files:
         stdin = read_stdin()
     wanted = not (asked.online or asked.no_cache)  # the hub may say something else tomorrow
     asker, rests_on = _asker(asked)
+    if wanted:
+        _warn_of_distrust()
     kept, installed = opened(rests_on, remembered_engine, wanted=wanted)
     paths = asked.paths or (".",)
     return Files(
@@ -198,6 +202,16 @@ def _files(asked: LintWords) -> Files:
         asked.only_deployments,
         asker is not None,
     )
+
+
+def _warn_of_distrust() -> None:
+    """Report once, on standard error, that other users may have made the cache or the judges."""
+    for what, folder in (("the cache", speclaunch_home() / CACHE), ("judges", judges_home())):
+        found = distrust(folder)
+        if found is not None:
+            text = f"note: without {what}: {found.why} ({found.help})"
+            err_lines().print(text, markup=False)
+            return
 
 
 def _asker(asked: LintWords) -> tuple[Asker | None, tuple[str, ...]]:

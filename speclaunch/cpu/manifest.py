@@ -8,6 +8,8 @@ from typing import Any
 
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.cpu.process import write_atomically
+from speclaunch.errors import InputError, Problem
+from speclaunch.home import distrust
 
 TORCH = "torch==2.13.0"
 """Pinned apart: from PyPI it is a CUDA build of several gigabytes, so its step may have an index
@@ -17,9 +19,19 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 """All the rest, pinned, dependencies of dependencies included."""
 
 
+def require_own(folder: Path, what: str, home: Path | None = None) -> None:
+    """Raise InputError if other users may have made the programs in `folder` (`home.distrust`)."""
+    found = distrust(folder, home)
+    if found is not None:
+        raise InputError(Problem(f"{what} is not executed: {found.why}", help=found.help))
+
+
 def is_installed(engine: CpuEngine) -> bool:
-    """Whether the engine is complete and is what this version of speclaunch installs."""
+    """True if the engine is complete and is what this version of speclaunch installs. Raises
+    InputError if other users may have made it."""
     manifest = read_manifest(engine)
+    if manifest is not None:
+        require_own(engine.python.parent, "the CPU engine", engine.home)
     return (
         manifest is not None
         and engine.python.exists()  # false also when the system's interpreter was removed

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from speclaunch import children
+from speclaunch.home import make_private
 
 _TAIL = 200
 _GRACE_S = 5.0
@@ -102,7 +103,7 @@ def locked(lock: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[i
     ``waiting`` is called once when another process holds it. The system releases the lock when its
     last holder ends, however it ends, so a leftover file means nothing.
     """
-    lock.parent.mkdir(parents=True, exist_ok=True)
+    make_private(lock.parent)
     with lock.open("a") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -114,7 +115,7 @@ def locked(lock: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[i
 
 def write_atomically(path: Path, text: str) -> None:
     """Give ``path`` this content at once: a reader sees the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.write_text(text, encoding="utf-8")
     scratch.replace(path)

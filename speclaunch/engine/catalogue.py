@@ -41,7 +41,7 @@ from speclaunch.engine.versions import (
     resolve,
 )
 from speclaunch.errors import InputError, Problem
-from speclaunch.home import speclaunch_home
+from speclaunch.home import make_private, speclaunch_home
 from speclaunch.record import record
 
 __all__ = [
@@ -321,7 +321,7 @@ def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
 
     release = extract(package)
     place = directory or _default_directory()
-    place.mkdir(parents=True, exist_ok=True)
+    make_private(place)
     arguments, variables = catalogue_records(release)
     text = json.dumps(
         {"version": release.version, "arguments": arguments, "variables": variables},

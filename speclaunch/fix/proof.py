@@ -25,7 +25,7 @@ from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import ExitCode, Problem, SpeclaunchError
 from speclaunch.fix.edits import lines_of
 from speclaunch.fix.meaning import Meaning, differences, meaning_of
-from speclaunch.home import speclaunch_home
+from speclaunch.home import make_private, speclaunch_home
 from speclaunch.importer.interface import Invocation, Reading, Word
 from speclaunch.recipe.bounded_yaml import events
 from speclaunch.record import record
@@ -198,7 +198,7 @@ def keep(
     text = f"{verb}\n{listed}\n\n--- before\n{before}\n--- after\n{after}\n"
     text = "\n".join(masked(line) for line in Redactor(hidden).text(text).split("\n"))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)

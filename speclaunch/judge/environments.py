@@ -17,6 +17,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from speclaunch.cpu.manifest import require_own
 from speclaunch.cpu.process import write_atomically
 from speclaunch.engine.added_catalogues import remove_added
 from speclaunch.home import JUDGE_RECORD, judges_home
@@ -60,12 +61,16 @@ def folder(name: str) -> Path:
 
 
 def kept() -> list[Kept]:
-    """All that are whole and whose interpreter is there, by name."""
+    """All that are whole and whose interpreter is there, by name. Raises InputError if other users
+    may have made them."""
     return [one for one in _read_all() if Path(one.python).exists()]
 
 
 def _read_all() -> Iterator[Kept]:
     for path in sorted(judges_home().glob(f"*/{JUDGE_RECORD}")):
+        require_own(path.parent, "the judge")
+        if (path.parent / SITE).exists():
+            require_own(path.parent / SITE, "the judge")
         names = {one.name for one in fields(Kept)}
         try:
             document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
+from speclaunch.cpu.manifest import require_own
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import LaunchError
 from speclaunch.facts.runtime import find_runtime
@@ -60,12 +61,13 @@ def _added(one: Kept) -> EngineJudge:
 
 
 def cpu_judge() -> EngineJudge | None:
-    """The CPU engine, where it is installed."""
+    """The CPU engine, if it is installed. Raises InputError if other users may have made it."""
     engine = CpuEngine(speclaunch_home())
     try:
         packages = json.loads(engine.manifest.read_text(encoding="utf-8"))["packages"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    require_own(engine.python.parent, "the CPU engine")
     return _judge(SGLANG_VERSION, engine.python, json.dumps(packages, sort_keys=True))
 
 

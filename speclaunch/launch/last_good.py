@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.home import speclaunch_home
+from speclaunch.home import make_private, speclaunch_home
 from speclaunch.launch.atomic_files import read_json, write_json
 from speclaunch.record import record
 
@@ -140,7 +140,7 @@ def _write(name: str, entries: list[LastGood]) -> None:
         ],
     }
     with contextlib.suppress(OSError):
-        _path(name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(_path(name).parent)
         write_json(_path(name), document)
 
 
@@ -157,7 +157,7 @@ def _locked() -> Iterator[None]:
     goes without."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            _directory().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(_directory().parent)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             fd = os.open(_directory().with_suffix(".lock"), flags, 0o600)
             stack.callback(os.close, fd)

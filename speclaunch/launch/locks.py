@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.errors import LaunchError
-from speclaunch.home import speclaunch_home
+from speclaunch.home import make_private, speclaunch_home
 from speclaunch.launch.atomic_files import read_json
 from speclaunch.record import record
 
@@ -64,7 +64,7 @@ def acquire(name: str, holder: Holder) -> Lock | Holder | None:
     """
     path = lock_directory() / f"{name}.json"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         tries = 5  # whoever looks what is running holds a lock for a moment
         while True:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -24,7 +24,7 @@ from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Prob
 from speclaunch.facts.engines import at_hand, declared, named
 from speclaunch.facts.runtime import NoEngineError, find_runtime
 from speclaunch.facts.trusted_programs import trust
-from speclaunch.home import speclaunch_home
+from speclaunch.home import make_private, speclaunch_home
 from speclaunch.launch.address import Address
 from speclaunch.launch.atomic_files import write_private
 from speclaunch.launch.notify import without_notification
@@ -218,6 +218,8 @@ def new_run_dir(recipe: Recipe) -> Path:
         name = recipe.deployment.name.replace("/", "-")  # that of a role: NAME/ROLE
         path = parent / f"{stamp}-{name}{suffix}"
         try:
+            if not base:
+                make_private(parent)
             path.mkdir(parents=True, mode=0o700)
         except FileExistsError:
             continue

@@ -16,7 +16,7 @@ from speclaunch.bench.generator import Load
 from speclaunch.bench.measurement import Measured, Round, accepted_by_position
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import InputError, LaunchError, Problem
-from speclaunch.home import speclaunch_home
+from speclaunch.home import make_private, speclaunch_home
 from speclaunch.launch import kept_work
 from speclaunch.launch.atomic_files import read_json
 from speclaunch.record import record
@@ -168,7 +168,7 @@ def kept(key: str, *, fresh: bool) -> KeptStarts:
     """What was measured of a question before; `fresh`: it is forgotten. Raises InputError."""
     folder = speclaunch_home() / "tunes" / key
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(folder)
         if fresh:
             (folder / _FILE).unlink(missing_ok=True)
     except OSError as error:
