@@ -25,6 +25,8 @@ from pathlib import Path
 
 def main(arguments: list[str]) -> int:
     call = " ".join(arguments)
+    if arguments[:1] == ["-I"]:
+        del arguments[0]
     with Path(os.environ["FAKE_CALLS"]).open("a", encoding="utf-8") as calls:
         calls.write(call + "\n")
     if "ensurepip" in call:

@@ -168,7 +168,7 @@ def test_a_second_command_does_not_run_the_same_folder(sweep: Sweep) -> None:
 
 def test_a_dry_run_lists_the_jobs_and_writes_nothing(sweep: Sweep) -> None:
     done = subprocess.run(
-        sweep.command("args.mem_fraction_static=0.4,1.5", "--dry-run"),
+        sweep.command("args.mem_fraction_static=0.4,1.5", "--dry-run", "--trust-engine"),
         cwd=sweep.folder,
         env=sweep.env,
         capture_output=True,
