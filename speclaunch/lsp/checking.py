@@ -10,7 +10,7 @@ from pathlib import Path
 
 from speclaunch import reads
 from speclaunch.engine.catalogue import held_versions
-from speclaunch.errors import Place, SpeclaunchError
+from speclaunch.errors import InputError, Place, Problem, SpeclaunchError
 from speclaunch.importer.suffixes import MAX_BYTES
 from speclaunch.lint.baseline import Covered, without_known
 from speclaunch.lint.collect import LintedFile, read_buffer
@@ -70,8 +70,11 @@ def check_document(
     """
     data = text.encode("utf-8", "replace")
     is_option = "@package" in text and kind(text, path)[0] is Kind.OPTION
-    if len(data) > MAX_BYTES or not (is_option or mentions_a_server(data)):
+    if not (is_option or mentions_a_server(data)):
         return Checked(path)
+    if len(data) > MAX_BYTES:
+        what = f"not checked: {len(data)} bytes, more than {MAX_BYTES >> 20} MiB"
+        return _refused(path, "", InputError(Problem(what)))
     reads.forget()  # groups and checkpoints as they are now, in the editor or on the disk
     with reads.instead(buffers):
         try:
@@ -142,7 +145,7 @@ def _choosers(path: str, settings: Settings) -> tuple[str, ...]:
 
 
 def _refused(path: str, text: str, error: SpeclaunchError) -> Checked:
-    """Where the repository's own settings cannot be followed, that is what there is to say."""
+    """The problems of a document that is not checked: its own, or those of its repository."""
     newest = held_versions()[-1]
     name, severity = UNREADABLE.name, UNREADABLE.severity
     found = [

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
@@ -22,6 +22,7 @@ from speclaunch.lsp.actions import FIX_ALL, actions, fix_all
 from speclaunch.lsp.checking import Checked, check_document, look_again
 from speclaunch.lsp.completion import completions
 from speclaunch.lsp.diagnostics import diagnostics
+from speclaunch.lsp.framing import MAX_MESSAGE_BYTES, SKIPPED, BoundedInput
 from speclaunch.lsp.hover import hover
 from speclaunch.lsp.positions import Positions
 from speclaunch.lsp.settings import Settings, read_settings
@@ -182,6 +183,12 @@ def make_server() -> Server:
     async def closed(server: Server, params: types.DidCloseTextDocumentParams) -> None:
         server.forget(params.text_document.uri)
 
+    @server.feature(SKIPPED)
+    def skipped(server: Server, params: Any) -> None:
+        text = f"speclaunch: a message of {params.size} bytes is not read; the limit is "
+        text += f"{MAX_MESSAGE_BYTES >> 20} MiB"
+        server.window_show_message(types.ShowMessageParams(types.MessageType.Warning, text))
+
     @server.feature(types.SHUTDOWN)
     def shut_down(server: Server, _params: None) -> None:
         server.is_shut_down = True
@@ -260,7 +267,7 @@ def serve(given: BinaryIO, out: BinaryIO) -> int:
     1 where it said exit without shutdown before."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     server = make_server()
-    server.start_io(given, out)
+    server.start_io(cast(BinaryIO, BoundedInput(given)), out)
     return server.code
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from speclaunch import errors
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.reads.bounded import read_regular
 from speclaunch.redaction import masked
 from speclaunch.report.styled import Printer, Styled
+from speclaunch.resources import shipped
 
 _LONGEST_LINE = 160
 _LONGEST_MASKED = 4096
@@ -87,11 +90,7 @@ def source_line(place: Place) -> str | None:
 
 def whole_line(place: Place) -> str | None:
     """The same with its secrets: not to be shown."""
-    if place.path == COMMAND_LINE or place.line < 1:
-        return None
-    from speclaunch.report.quoting import may_quote  # noqa: PLC0415  not needed without a finding
-
-    if not may_quote(place.path):
+    if place.path == COMMAND_LINE or place.line < 1 or not _may_quote(place.path):
         return None
     with contextlib.suppress(OSError, ValueError):
         found = Path(place.path).stat()
@@ -106,3 +105,56 @@ def _lines(path: str, _stamp: tuple[int, ...]) -> tuple[str, ...]:
     text = read_regular(path).decode("utf-8", "replace")
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return tuple(lines if lines[-1] else lines[:-1])
+
+
+def _may_quote(path: str) -> bool:
+    """True if lines of a file may be shown: it lies in the project of the working directory or of a
+    path that the command line names. Always true for who uses this as a library.
+
+    A file of a repository may name, or be a link to, any file of this machine: `/etc/shadow`.
+    """
+    args = errors.command_line
+    if args is None:
+        return True
+    try:
+        return _is_inside(os.path.abspath(path), _roots(os.getcwd(), args))
+    except (OSError, ValueError):
+        return False
+
+
+def _is_inside(path: str, roots: Sequence[str]) -> bool:
+    real = os.path.realpath(path)
+    for root in roots:
+        if _below(path, root):
+            repository = _repository(os.path.dirname(path))
+            base = repository if repository is not None and _below(repository, root) else root
+            if _below(real, os.path.realpath(base)):
+                return True
+    return False
+
+
+@lru_cache(maxsize=4)
+def _roots(here: str, args: Sequence[str]) -> tuple[str, ...]:
+    found = [here, *map(str, shipped())]
+    for arg in args:
+        for name in (arg, arg.partition("=")[2]):
+            if name and len(name) < os.pathconf("/", "PC_PATH_MAX") and os.path.lexists(name):
+                path = os.path.abspath(name)
+                found.append(path if os.path.isdir(path) else os.path.dirname(path))
+    return tuple(dict.fromkeys(_repository(one) or one for one in found))
+
+
+@lru_cache(maxsize=4096)
+def _repository(folder: str) -> str | None:
+    """The nearest directory with `.git`, from a directory upward."""
+    while True:
+        if os.path.lexists(os.path.join(folder, ".git")):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def _below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
