@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from speclaunch import reads
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.launch.atomic_files import write_private
+from speclaunch.reads.bounded import reason
 from speclaunch.record import record
 
 RANDOM = "random"
@@ -85,12 +87,11 @@ def workload(name: str, output_tokens: int, input_tokens: int, context: int = 0)
 
 def _texts(path: Path) -> tuple[str, ...]:
     try:
-        if path.stat().st_size > _FILE_BYTES:
-            raise InputError(Problem(f"{path}: larger than {_FILE_BYTES >> 30} GiB"))
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        said = getattr(error, "strerror", None) or "it is not text in UTF-8"
-        raise InputError(Problem(f"cannot read {path}: {said}")) from error
+        content = reads.read_text(path, _FILE_BYTES)
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(f"cannot read {path}: it is not text in UTF-8")) from error
+    except OSError as error:
+        raise InputError(Problem(f"cannot read {path}: {reason(error)}")) from error
     found: list[str] = []
     problems: list[Problem] = []
     for place, entry in _entries(path, content):
@@ -121,6 +122,10 @@ def _entries(path: Path, content: str) -> Iterator[tuple[Place, Any]]:
     if content.lstrip().startswith("["):
         try:
             entries = json.loads(content)
+        except RecursionError:
+            raise InputError(
+                Problem("not JSON: nested too deep", Place(str(path)), _FORM)
+            ) from None
         except ValueError as error:
             place = Place(str(path), getattr(error, "lineno", 1), getattr(error, "colno", 1))
             raise InputError(Problem(f"not JSON: {error}", place, _FORM)) from None
@@ -131,7 +136,7 @@ def _entries(path: Path, content: str) -> Iterator[tuple[Place, Any]]:
         if line.strip():
             try:
                 entry = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 entry = None
             yield Place(str(path), number, 1), entry
 

@@ -19,6 +19,9 @@ from speclaunch.errors import ExitCode, SpeclaunchError
 from speclaunch.printable import CommandGuard, obeys_commands, printable
 from speclaunch.redaction import masked, redact
 
+_LONGEST_NAME = 60
+"""Characters of a name that an error shows."""
+
 
 def main() -> None:
     """Run the command line and end the process with the contract's exit code."""
@@ -50,6 +53,11 @@ def main() -> None:
             err_lines().print(f"  log: {log}")
         sys.exit(error.exit_code)
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # nobody but the user gives such a name
+            name = str(error.filename)
+            clipped = name if len(name) < _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+            sys.stderr.write(f"error: {clipped!r}: {error.strerror}\n")
+            sys.exit(ExitCode.USAGE)
         if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO):
             sys.stderr.write(_internal(error))
             sys.exit(ExitCode.INTERNAL)

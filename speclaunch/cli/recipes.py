@@ -11,8 +11,11 @@ import yaml
 from rich.table import Table
 from rich.text import Text
 
+from speclaunch import reads
 from speclaunch.cli.options import ConfigDirs
 from speclaunch.errors import InputError, Problem
+from speclaunch.importer import nodes
+from speclaunch.recipe.bounded_yaml import compose
 from speclaunch.recipe.compose import find_recipe, recipe_names
 from speclaunch.report.console import err, out
 
@@ -64,7 +67,7 @@ def cp(
         raise InputError(Problem(f"{target}: the name of a recipe must end in .yaml"))
     if target.exists() and not force:
         raise InputError(Problem(f"{target} already exists", help="--force overwrites it"))
-    text = source.read_text(encoding="utf-8").replace(f"recipe={source.stem}", f"recipe={target}")
+    text = reads.read_text(source).replace(f"recipe={source.stem}", f"recipe={target}")
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         temporary.write_text(text, encoding="utf-8")
@@ -133,7 +136,7 @@ def _require(directories: list[Path]) -> None:
 def _description(path: Path) -> str:
     """The `description:` of a recipe; its own file says it, no composition is needed."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        root = compose(reads.read_text(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         return f"(cannot be read: {str(error).splitlines()[0]})"
-    return str(data.get("description", "")) if isinstance(data, dict) else ""
+    return nodes.text(nodes.entries(root).get("description")) or ""

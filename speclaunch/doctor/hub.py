@@ -11,6 +11,7 @@ from speclaunch.doctor.machine_facts import Hub, Model
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.checkpoint_places import expanded, hub_cache, hub_home
 from speclaunch.facts.facts import UnknownFact
+from speclaunch.reads.bounded import read_regular
 
 _TRUE = frozenset({"1", "on", "yes", "true"})
 """What the hub's library takes for true (huggingface_hub constants.py)."""
@@ -87,7 +88,7 @@ def _token(env: Mapping[str, str], base: Path) -> str | None:
     chosen = env.get("HF_TOKEN_PATH")
     path = expanded(chosen, base) if chosen else base / "token"
     with contextlib.suppress(OSError):
-        if path.read_text(encoding="utf-8", errors="replace").strip():
+        if read_regular(path).strip():
             return str(path)
     return None
 

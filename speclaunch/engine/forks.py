@@ -20,6 +20,7 @@ from speclaunch import reads
 from speclaunch.engine.argument import Argument, EngineVariable, encode_argument, encode_variable
 from speclaunch.errors import InputError, Problem
 from speclaunch.home import JUDGE_RECORD, judges_home
+from speclaunch.reads.bounded import read_regular
 
 MARK = "+fork."
 """What the name of such a catalogue has in it."""
@@ -131,13 +132,13 @@ def _as_read(argument: Argument, released: Argument | None) -> Argument:
 
 def _kept(file: Path) -> dict[str, Any]:
     try:
-        document = json.loads(file.read_bytes())
+        document = json.loads(read_regular(file))
         return {
             "version": str(document["version"]).partition("+")[0],
             "arguments": dict(document["arguments"]),
             "variables": dict(document["variables"]),
         }
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             Problem(f"{file}: not a catalogue: {error}", help="speclaunch engine catalogue add")
         ) from error

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from speclaunch import reads
+from speclaunch.reads.bounded import IrregularFileError, open_regular
 
 MAX_CONFIG_BYTES = 8 << 20
 MAX_INDEX_BYTES = 64 << 20
@@ -32,20 +32,17 @@ def read_start(path: Path, most: int) -> tuple[bytes, int]:
     A pipe or a device of that name is refused: it is opened without waiting for a writer.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        handle, found = open_regular(path)
         with os.fdopen(handle, "rb") as stream:
-            found = os.fstat(stream.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                reads.unrepeatable()
-                raise UnreadableFileError(f"{path.name} is not a regular file")
             data = stream.read(most)
             reads.content(path, found, data if len(data) == found.st_size else None)
             return data, found.st_size
+    except IrregularFileError:
+        reads.unrepeatable()
+        raise UnreadableFileError(f"{path.name} is not a regular file") from None
     except OSError as error:
         reads.failed(path, error)
         raise UnreadableFileError(f"{path.name}: {error.strerror or error}") from None
-    except ValueError as error:  # a name with a NUL
-        raise UnreadableFileError(f"{path.name!r}: {error}") from None
 
 
 def read_object(path: Path, most: int = MAX_CONFIG_BYTES) -> dict[str, Any]:

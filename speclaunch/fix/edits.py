@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from speclaunch.errors import InputError, Problem
+from speclaunch.reads.bounded import read_regular
 from speclaunch.record import record
 
 
@@ -132,7 +133,7 @@ def write_together(texts: Mapping[Path, str]) -> None:
             if path.exists():
                 beside[path].chmod(path.stat().st_mode & 0o777)
         for path, temporary in beside.items():
-            old = path.read_bytes() if len(texts) > 1 and path.exists() else None
+            old = read_regular(path) if len(texts) > 1 and path.exists() else None
             temporary.replace(path)
             done.append((path, old))
     except OSError as error:

@@ -21,6 +21,7 @@ from speclaunch.cpu.manifest import require_own
 from speclaunch.cpu.process import write_atomically
 from speclaunch.engine.added_catalogues import remove_added
 from speclaunch.home import JUDGE_RECORD, judges_home
+from speclaunch.reads.bounded import read_regular
 from speclaunch.record import record
 
 SITE = "site"
@@ -73,9 +74,9 @@ def _read_all() -> Iterator[Kept]:
             require_own(path.parent / SITE, "the judge")
         names = {one.name for one in fields(Kept)}
         try:
-            document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            document: dict[str, Any] = json.loads(read_regular(path))
             found = Kept(**{name: value for name, value in document.items() if name in names})
-        except (OSError, ValueError, TypeError, AttributeError):
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             continue  # half of one is none: `judge add` makes it anew
         if found.name == path.parent.name:
             yield found

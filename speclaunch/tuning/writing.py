@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from speclaunch import reads
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError, Problem
 from speclaunch.fix.edits import Edit, Insertion, apply, lines_of
@@ -57,7 +58,7 @@ def tuned(
     config_dirs: Sequence[Path] = (),
 ) -> Tuned:
     """The recipe with a setting. Raises InputError where its text cannot be edited so."""
-    before = path.read_text(encoding="utf-8")
+    before = reads.read_text(path)
     fix = Fix("", setting.arguments(algorithm))
     try:
         made = fixed_recipe(before, str(path), path, fix, load_catalogue(version), config_dirs)

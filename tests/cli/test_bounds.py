@@ -90,3 +90,24 @@ def test_standard_input_has_a_limit(verb: tuple[str, ...], tmp_path: Path) -> No
     done = run(*verb, "-", cwd=tmp_path, given=b"x" * ((10 << 20) + 1))
     assert done.returncode == 2
     assert "cannot read standard input: more than 10 MiB" in done.stderr
+
+
+@pytest.mark.thorough
+def test_a_name_that_no_file_can_have_is_an_error(tmp_path: Path) -> None:
+    name = "x" * 100_000
+    (tmp_path / "a.sh").write_text(SERVER)
+    for words in (
+        ("lint", f"{name}.sh"),
+        ("lint", "--config", name, "a.sh"),
+        ("lint", "--output-file", f"json={name}", "a.sh"),
+        ("import", name),
+        ("migrate", "--to", "0.5.23", name),
+        ("diagnose", name),
+        ("plan", f"recipe={name}"),
+        ("launch", "--dry-run", f"recipe=./{name}.yaml"),
+        ("doctor", f"recipe={name}"),
+    ):
+        done = run(*words, cwd=tmp_path)
+        assert done.returncode == 2, (words[0], done.stderr[:300])
+    done = run("lint", "a.sh", f"{name}.sh", cwd=tmp_path)
+    assert "1 deployment" in done.stdout
