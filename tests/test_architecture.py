@@ -311,3 +311,51 @@ def test_one_module_starts_processes() -> None:
 )
 def test_a_start_of_a_process_is_seen_by_any_name(text: str) -> None:
     assert starts(ast.parse(text))
+DIRECT_READS = {
+    "bench/aiperf.py": "the load generator's own output",
+    "bench/engines.py": "the log of an engine that bench started",
+    "bench/generator.py": "prompts that bench wrote",
+    "doctor/machine.py": "the kernel's files",
+    "doctor/processes.py": "the kernel's files",
+    "engine/catalogue.py": "ships with speclaunch",
+    "engine/extraction/source.py": "the source of an engine that the user named",
+    "engine/forks.py": "a catalogue of this user",
+    "facts/hardware_probe.py": "the kernel's files",
+    "facts/runtime.py": "ships with speclaunch",
+    "facts/runtime_reads.py": "the interpreter and its packages",
+    "importer/recipe_text.py": "ships with speclaunch",
+    "judge/asking.py": "ships with speclaunch",
+    "judge/find.py": "a judge of this user",
+    "judge/layout.py": "packages that the user installs",
+    "launch/agreement/presence.py": "the kernel's files",
+    "launch/free_port.py": "the kernel's files",
+    "launch/guard.py": "the kernel's files",
+    "lsp/server.py": "the null device",
+    "plan/architectures.py": "ships with speclaunch",
+    "plan/refusals/rows.py": "ships with speclaunch",
+    "plan/transformers_classes.py": "ships with speclaunch",
+    "rules/pages.py": "ships with speclaunch",
+    "sweep/course.py": "the log of a job that the sweep started",
+    "sweep/run_job.py": "the log of a job that the sweep started",
+"""Modules that read files by the calls of Python: files that no stranger names or fills."""
+def _reads_directly(call: ast.Call) -> bool:
+    function = call.func
+    if isinstance(function, ast.Name):
+        return function.id == "open" and not _writes(call)
+    if not isinstance(function, ast.Attribute):
+        return False
+    owner = function.value.id if isinstance(function.value, ast.Name) else ""
+    if function.attr == "open":
+        return owner not in ("os", "opener", "webbrowser") and not _writes(call)
+    return function.attr in ("read_text", "read_bytes") and owner != "reads"
+def _writes(call: ast.Call) -> bool:
+    modes = [one.value for one in call.args if isinstance(one, ast.Constant)]
+    return any(isinstance(one, str) and set(one) & set("wax") for one in modes)
+def test_files_of_strangers_are_read_by_the_bounded_reader() -> None:
+    """`speclaunch.reads` refuses what is no regular file, or too large."""
+    skipped = {"cpu", "worker", "reads"}
+        str(path.relative_to(PACKAGE))
+        if not skipped & set(path.relative_to(PACKAGE).parts)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and _reads_directly(node)
+    assert found == DIRECT_READS.keys(), "use speclaunch.reads, or give a reason"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from speclaunch import reads
 from speclaunch.facts.safetensors_header import BITS, TensorHeader
+from speclaunch.reads.bounded import open_regular
 from speclaunch.record import record
 
 _MOST_INTEGERS = 1 << 22
@@ -95,7 +96,7 @@ def row(file: Path, header: TensorHeader, number: int) -> Content | None:
 def _pieces(file: Path, places: list[tuple[int, int]]) -> list[bytes] | None:
     """The bytes at some places; None where the file does not have them any more."""
     try:
-        with file.open("rb", buffering=0) as stream:
+        with os.fdopen(open_regular(file)[0], "rb", buffering=0) as stream:
             reads.content(file, os.fstat(stream.fileno()))
             found = [os.pread(stream.fileno(), length, at) for at, length in places]
     except OSError as error:
