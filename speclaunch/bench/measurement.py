@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean, median
 from typing import Any
 
+from speclaunch.facts.safe_json import size, sizes
 from speclaunch.record import record
 
 
@@ -144,7 +145,8 @@ def accepted_by_position(requests: Iterable[Request]) -> tuple[float, ...]:
 
 
 def request_from(said: Mapping[str, Any]) -> Request:
-    """A request as the engine's generator tells it (`worker/generate.py`)."""
+    """A request as the engine's generator reports it (`worker/generate.py`). Counters of the
+    server that are no numbers count as absent."""
     meta = said.get("meta") or {}
     return Request(
         ok=bool(said["success"]),
@@ -152,18 +154,24 @@ def request_from(said: Mapping[str, Any]) -> Request:
         latency=float(said["latency"]),
         first_token=float(said["ttft"]),
         asked=int(said["asked"] or 0),
-        tokens=meta.get("completion_tokens"),
-        prompt=int(meta.get("prompt_tokens") or 0),
-        cached=int(meta.get("cached_tokens") or 0),
+        tokens=size(meta.get("completion_tokens"), least=0),
+        prompt=size(meta.get("prompt_tokens")) or 0,
+        cached=size(meta.get("cached_tokens")) or 0,
         characters=int(said["characters"]),
-        verify_steps=int(meta.get("spec_verify_ct") or 0),
-        proposed=int(_first(meta, _PROPOSED) or 0),
-        positions=tuple(_first(meta, _HISTOGRAM) or ()),
-        id=str(meta.get("id") or ""),
-        engine_latency=float(meta.get("e2e_latency") or 0.0),
+        verify_steps=size(meta.get("spec_verify_ct")) or 0,
+        proposed=size(_first(meta, _PROPOSED)) or 0,
+        positions=sizes(_first(meta, _HISTOGRAM)),
+        id=str(meta.get("id") or "")[:_LONGEST_ID],
+        engine_latency=_seconds(meta.get("e2e_latency")),
     )
 
 
+def _seconds(said: object) -> float:
+    return float(said) if isinstance(said, int | float) and 0 <= said < _MOST_SECONDS else 0.0
+
+
+_LONGEST_ID = 200
+_MOST_SECONDS = 1e9
 _PROPOSED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 """0.5.23 managers/tokenizer_manager.py:3150, 0.5.18 :2777, 0.5.9 :1838; 0.5.3 has neither."""

@@ -9,6 +9,7 @@ from speclaunch.bench.running import RunningSide
 from speclaunch.bench.sides import AnySide
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.facts.safe_json import size
 from speclaunch.plan.memory.terms import context_length
 from speclaunch.plan.plan import UnknownValueError
 
@@ -16,9 +17,8 @@ from speclaunch.plan.plan import UnknownValueError
 def longest(side: AnySide, answer: int) -> int | None:
     """Tokens of a prompt that leave room for an answer of so many; None where that is not known."""
     if isinstance(side, RunningSide):
-        given = side.info.get("context_length")
-        most = given - answer if isinstance(given, int) else side.info.get("max_req_input_len")
-        return most if isinstance(most, int) else None
+        given = size(side.info.get("context_length"))
+        return size(side.info.get("max_req_input_len")) if given is None else given - answer
     try:
         return context_length(side.plan) - answer
     except UnknownValueError:

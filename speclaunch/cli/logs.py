@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,7 @@ import typer
 
 from speclaunch.errors import InputError, Problem
 from speclaunch.launch.detach import OUTPUT
-from speclaunch.launch.log_follower import Follower, lines_of_file, log_files
+from speclaunch.launch.log_follower import Follower, log_files
 from speclaunch.launch.runs import Run, again, find_run, list_runs
 from speclaunch.printable import without_colors
 from speclaunch.redaction import redact
@@ -47,13 +49,17 @@ def logs(
     if log is None or not (log.exists() or follow):
         raise InputError(Problem(f"{run.name} does not have this log"))
     follower = Follower(log)
-    before: list[str] = []
-    for path in log_files(log):
-        if path != log:
-            before += lines_of_file(path)
-    _print((before + follower.lines())[-tail if tail else None :] if tail != 0 else [])
+    last: deque[str] = deque(maxlen=tail)
+    for lines in _written(log, follower):
+        if tail is None:
+            _print(lines)
+        else:
+            last.extend(lines)
+    _print(list(last))
     while follow:
         _print(follower.lines())
+        if follower.is_behind:
+            continue
         run = again(run)
         latest = _log(run, attempt)
         if not own and latest is not None and latest != log:
@@ -64,6 +70,19 @@ def logs(
             _print(follower.lines())
             return
         time.sleep(_PAUSE_SECONDS)
+
+
+def _written(log: Path, follower: Follower) -> Iterator[list[str]]:
+    """The lines of a log so far, a few MiB at a time; those put aside come first."""
+    for path in log_files(log):
+        reader = follower if path == log else Follower(path)
+        yield reader.lines()
+        while reader.is_behind:
+            yield reader.lines()
+        if reader is not follower:
+            if reader.unfinished:
+                yield [reader.unfinished]
+            reader.close()
 
 
 def _chosen(name: str | None) -> Run:

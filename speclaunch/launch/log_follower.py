@@ -9,7 +9,8 @@ from typing import BinaryIO
 
 from speclaunch.reads.bounded import open_regular
 
-_CHUNK = 1 << 20
+_MOST_BYTES = 4 << 20
+_LONGEST_LINE = 1 << 16
 _HEAD_BYTES = 1 << 20
 _TAIL_BYTES = 4 << 20
 _UNFINISHED_BYTES = 4096
@@ -22,18 +23,28 @@ class Follower:
         self._path = path
         self._file: BinaryIO | None = None
         self._rest = b""
+        self.is_behind = False
+        """More was added than one call returns."""
 
     def lines(self) -> list[str]:
-        """The lines that were completed since the last call."""
-        data = b""
+        """The lines that were completed since the last call, of 4 MiB at most; `is_behind` shows
+        that there are more. A line longer than 64 KiB comes in pieces."""
+        parts, left = [self._rest], _MOST_BYTES
         while self._file is not None or self._open():
-            data += self._read()
-            if not self._rotated():
+            left -= self._read(parts, left)
+            if left <= 0 or not self._rotated():
                 break
-            data += self._read()  # what was written between the read above and the rotation
+            left -= self._read(parts, left)  # written between the read above and the rotation
+            if left <= 0:
+                break
             self.close()
-        *lines, self._rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
-        return [line.decode(errors="replace") for line in lines if line]
+        self.is_behind = left <= 0
+        *lines, self._rest = b"".join(parts).replace(b"\r", b"\n").split(b"\n")
+        if len(self._rest) >= _LONGEST_LINE:
+            whole = len(self._rest) // _LONGEST_LINE * _LONGEST_LINE
+            lines.append(self._rest[:whole])
+            self._rest = self._rest[whole:]
+        return [piece.decode(errors="replace") for line in lines for piece in _pieces(line)]
 
     @property
     def unfinished(self) -> str:
@@ -53,15 +64,17 @@ class Follower:
             return False
         return True
 
-    def _read(self) -> bytes:
+    def _read(self, parts: list[bytes], most: int) -> int:
+        """Append what was added to the file; its size."""
         file = self._file
         assert file is not None  # noqa: S101 - for the type checker
         try:
             if os.fstat(file.fileno()).st_size < file.tell():
                 file.seek(0)  # it was emptied
-            return b"".join(iter(lambda: file.read(_CHUNK), b""))
+            parts.append(file.read(most))
         except OSError:
-            return b""
+            return 0
+        return len(parts[-1])
 
     def _rotated(self) -> bool:
         """Whether another file has the name now. A file that is gone altogether is read on."""
@@ -71,6 +84,11 @@ class Follower:
         except OSError:
             return False
         return (now.st_dev, now.st_ino) != _identity(self._file)
+
+
+def _pieces(line: bytes) -> Iterator[bytes]:
+    for start in range(0, len(line), _LONGEST_LINE):
+        yield line[start : start + _LONGEST_LINE]
 
 
 def _identity(file: BinaryIO) -> tuple[int, int]:
@@ -90,15 +108,6 @@ def log_files(log: Path) -> list[Path]:
         return []
     found = [path for _, path in sorted(aside, reverse=True)]
     return [*found, log] if log.exists() else found
-
-
-def lines_of_file(path: Path) -> list[str]:
-    """Return the lines of a log that was put aside; none when it cannot be read."""
-    try:
-        with os.fdopen(open_regular(path)[0], encoding="utf-8", errors="replace") as file:
-            return file.read().splitlines()
-    except OSError:
-        return []
 
 
 def read_log(log: Path) -> Iterator[str]:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import types
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from speclaunch.bench.measurement import request_from
+from speclaunch.bench.worker import generate
 from speclaunch.bench.worker.generate import lengthened
 
 TEXTS = [f"a{n} b{n} c{n} d{n}" for n in range(5)]
@@ -65,3 +70,53 @@ def test_a_longer_prompt_is_cut_in_front(tmp_path: Path) -> None:
 def test_without_a_tokenizer_it_is_said(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="tokenizer"):
         lengthened(None, str(tmp_path / "prompts"), 5)
+
+
+class Response:
+    """An answer of `requests`."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self.closed, self._content = chunks, False, b""
+
+    def iter_content(self, _: int) -> Iterator[bytes]:
+        return self._chunks
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def library(response: Response, asked: dict[str, Any]) -> Any:
+    found = types.ModuleType("requests")
+
+    def get(url: str, **options: Any) -> Response:
+        asked.update(options)
+        return response
+
+    found.get = found.post = get  # type: ignore[attr-defined]
+    return generate._Bounded(found)
+
+
+def test_the_generators_own_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    good = library(Response(iter([b"{", b"}"])), asked)
+    assert good.get("http://x")._content == b"{}"
+    assert asked == {"timeout": 60.0, "stream": True}
+    endless = Response(iter(lambda: b"x" * 65536, b""))
+    with pytest.raises(ValueError, match="more than 16 MiB"):
+        library(endless, {}).post("http://x", headers={})
+    assert endless.closed
+    streamed = Response(iter(()))
+    assert library(streamed, {}).get("http://x", stream=True) is streamed
+    monkeypatch.setattr(generate, "_MOST_SECONDS", -1.0)
+    with pytest.raises(ValueError, match="for longer than"):
+        library(Response(iter([b"x"])), {}).get("http://x")
+
+
+@pytest.mark.parametrize("odd", ["x", [], {}, True, 1e400, float("nan"), 10**400, -1, [["x"]]])
+def test_counters_that_are_no_numbers_count_as_absent(odd: object) -> None:
+    names = ("completion_tokens", "prompt_tokens", "cached_tokens", "e2e_latency", "id")
+    names += ("spec_verify_ct", "spec_num_proposed_drafts", "spec_correct_drafts_histogram")
+    said = {"success": True, "error": "", "latency": 1, "ttft": 1, "asked": 1, "characters": 1}
+    found = request_from({**said, "meta": dict.fromkeys(names, odd)})
+    assert (found.prompt, found.cached, found.verify_steps, found.proposed) == (0, 0, 0, 0)
+    assert found.positions == () and len(found.id) <= 200

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speclaunch.launch.guard import Log
+from speclaunch.launch.log.lines import lines_of
 from speclaunch.launch.log_follower import Follower, log_files, read_log
 
 
@@ -85,3 +86,36 @@ def test_a_log_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
     assert list(read_log(tmp_path / "none.log")) == []
     assert Follower(tmp_path / "none.log").lines() == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_is_bounded_whatever_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "engine.log"
+    path.write_bytes(b"x" * (9 << 20) + b"\nend\n" + b"y" * (1 << 20))
+    follower, sizes, seen = Follower(path), [], []
+    while not sizes or follower.is_behind:
+        seen += follower.lines()
+        sizes.append(len(follower._rest))
+    assert max(sizes) < 1 << 16 and len(sizes) == 3
+    assert max(map(len, seen)) <= 1 << 16
+    assert "".join(seen) == "x" * (9 << 20) + "end" + "y" * ((1 << 20) - len(follower._rest))
+
+
+def test_who_is_behind_reads_the_old_file_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "engine.log"
+    follower = Follower(path)
+    path.write_bytes(b"".join(b"%d\n" % number for number in range(1_000_000)))
+    seen = follower.lines()
+    path.rename(tmp_path / "engine.log.1")
+    path.write_bytes(b"new\n")
+    while follower.is_behind:
+        seen += follower.lines()
+    seen += follower.lines()
+    assert seen == [*map(str, range(1_000_000)), "new"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_line_without_an_end_is_cut(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "log"
+    path.write_text("x" * (1 << 20) + "\nend\n", encoding=encoding)
+    with path.open("rb") as file:
+        assert [len(line) for line in lines_of(file)] == [1 << 16, 4]

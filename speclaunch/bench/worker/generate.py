@@ -27,6 +27,7 @@ import inspect
 import json
 import os
 import sys
+import time
 import traceback
 import types
 from collections.abc import Callable
@@ -39,6 +40,8 @@ PARSERS = ("orjson", "json")
 KEYS = ("OPENAI_API_KEY", "API_KEY")
 """Where the generator takes the server's key from (0.5.23 benchmark/serving.py:131)."""
 _TRIES = 8
+_MOST_BYTES, _MOST_SECONDS = 16 << 20, 60.0
+"""Of an answer that is not of a measured request: /flush_cache, /server_info."""
 _KEPT = (
     "completion_tokens",
     "prompt_tokens",
@@ -163,6 +166,8 @@ class Generator:
         for name in PARSERS:
             if isinstance(getattr(module, name, None), types.ModuleType):
                 setattr(module, name, _Heard(getattr(module, name), self._hear))
+        if isinstance(getattr(module, "requests", None), types.ModuleType):
+            module.requests = _Bounded(module.requests)  # type: ignore[attr-defined]
         functions = module.ASYNC_REQUEST_FUNCS
         for name, function in list(functions.items()):
             functions[name] = self._noted(function)
@@ -240,6 +245,38 @@ class _Heard:
         found = self._module.loads(*args, **kwargs)
         self._tell(found)
         return found
+
+
+class _Bounded:
+    """The library `requests`, which reads an answer for as long as it comes, within bounds."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._module, name)
+        return self._bounded(found) if name in ("get", "post") else found
+
+    def _bounded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def request(*args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("stream"):  # read by the caller
+                return function(*args, **kwargs)
+            until = time.monotonic() + _MOST_SECONDS
+            timed = {"timeout": _MOST_SECONDS, **kwargs}
+            response = function(*args, **timed, stream=True)
+            content = bytearray()
+            for chunk in response.iter_content(1 << 16):
+                content += chunk
+                if len(content) > _MOST_BYTES or time.monotonic() > until:
+                    response.close()
+                    raise ValueError(
+                        f"the server sent more than {_MOST_BYTES >> 20} MiB, or for longer than "
+                        f"{_MOST_SECONDS:.0f} s"
+                    )
+            response._content = bytes(content)
+            return response
+
+        return request
 
 
 def _plain(output: Any) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def read_tail(log: Path) -> list[str]:
         with os.fdopen(open_regular(log)[0], "rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - TAIL_BYTES))
-            return file.read().decode(errors="replace").splitlines()
+            return file.read(TAIL_BYTES).decode(errors="replace").splitlines()
     except OSError:
         return []
 
