@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
 
-from speclaunch.printable import one_line_name
 from speclaunch.record import record
 
 COMMAND_LINE = "command line"
@@ -59,6 +58,8 @@ class Place:
     def __str__(self) -> str:
         if self.path == COMMAND_LINE:
             return f"{COMMAND_LINE}: {self.text}"
+        from speclaunch.printable import one_line_name  # noqa: PLC0415  --version needs none
+
         return f"{one_line_name(self.path)}:{self.line}:{self.column}"
 
     @property

@@ -170,7 +170,7 @@ def _parsed(text: str) -> object:
 
 
 _NAME = (
-    r"[\w.-]*(?:api[_-]?key|access[_-]key|password|passwd|secret|token|credentials?"
+    r"[\w.-]{0,120}(?:api[_-]?key|access[_-]key|password|passwd|secret|token|credentials?"
     r"|(?-i:(?:(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|COOKIE)S?|AUTHORIZATION|DSN|WEBHOOK"
     r"|_PAT|(?<![A-Z])KEYS?)(?:_[A-Z0-9_]+)?))"
 )

@@ -1,8 +1,19 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from speclaunch.redaction import is_literal_secret, masked
+from speclaunch.launch.journal import Journal
+from speclaunch.redaction import (
+    Redactor,
+    find_secrets,
+    is_literal_secret,
+    is_secret_variable,
+    masked,
+    redact,
+)
 
 
 @pytest.mark.parametrize(
@@ -84,3 +95,49 @@ def test_a_secret(text: str) -> None:
 )
 def test_a_stand_in_for_a_secret(text: str) -> None:
     assert not is_literal_secret(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["GITHUB_PAT", "WANDB_APIKEY", "AUTHORIZATION", "COOKIE", "SENTRY_DSN", "SLACK_WEBHOOK_URL"],
+)
+def test_a_name_of_a_secret(name: str) -> None:
+    assert is_secret_variable(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "PWD", "MODEL_PATH", "PATCH", "SESSION", "TOKENIZER_PATH"]
+)
+def test_a_name_of_no_secret(name: str) -> None:
+    assert not is_secret_variable(name)
+
+
+def test_a_found_secret_is_the_part_that_is_redacted() -> None:
+    text = "http://u:PaWo9@h, Bearer abcdef123456 and hf_qWmZkTbYcRdLsVpNuXoJ"
+    assert find_secrets(text) == ["PaWo9", "abcdef123456", "hf_qWmZkTbYcRdLsVpNuXoJ"]
+    assert redact(text) == "http://u:***@h, Bearer *** and ***"
+    assert redact(redact(text)) == redact(text)
+
+
+def test_a_short_word_is_not_searched_in_other_text() -> None:
+    known = Redactor(["eagle", "none", "4096", "abc", "corr3ct", "a-much-longer-phrase"])
+    assert known.text("an eagle of 4096, corr3ct") == "an eagle of 4096, ***"
+
+
+def test_a_document_keeps_its_form() -> None:
+    document = {"hf_token": "corr3ct-horse", "tokens": 4, "list": ["hf_qWmZkTbYcRdLsVpNuXoJ"]}
+    assert Redactor().value(document) == {"hf_token": "***", "tokens": 4, "list": ["***"]}
+    harmless = {
+        "mask_token": "<|mask|>",
+        "speculative_token_map": "a/map.pt",
+        "eos_token": "eot-12",
+    }
+    assert Redactor().value(harmless) == harmless
+
+
+def test_a_journal_has_no_secret(tmp_path: Path) -> None:
+    about = {"overrides": ["engine.env.X=http://u:PaWo9@h"], "resolved": {"x": "corr3ct-horse"}}
+    Journal(tmp_path, about, ["corr3ct-horse"])
+    found = json.loads((tmp_path / "journal.json").read_text())
+    assert found["overrides"] == ["engine.env.X=http://u:***@h"]
+    assert found["resolved"] == {"x": "***"}

@@ -10,14 +10,15 @@ import stat
 import sys
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from speclaunch import __version__, errors
 from speclaunch.cli.quick import quick_explain, quick_launch, quick_lint
 from speclaunch.cli.verbs import COMPLETION, stays, swept
 from speclaunch.errors import ExitCode, SpeclaunchError
-from speclaunch.printable import CommandGuard, obeys_commands, printable
-from speclaunch.redaction import masked, redact
+
+if TYPE_CHECKING:
+    from speclaunch.printable import CommandGuard
 
 _LONGEST_NAME = 60
 """Characters of a name that an error shows."""
@@ -31,7 +32,7 @@ def main() -> None:
             setattr(sys, stream, Path(os.devnull).open("w"))  # noqa: SIM115 - for good
     sys.stdout, sys.stderr = _Output(sys.stdout), _Output(sys.stderr)
     if sys.argv[1:] == ["--version"]:  # the framework takes longer than the answer
-        sys.stdout.write(f"speclaunch {__version__}\n")
+        sys.stdout.write_commands(f"speclaunch {__version__}\n")
         sys.stdout.flush()
         return
     sys.argv[1:] = swept(sys.argv[1:])
@@ -124,23 +125,26 @@ class _Output(io.TextIOWrapper):
             write_through=stream.write_through,
         )
         self._stream = stream  # it closes the buffer when nobody holds it
-        self._guard = CommandGuard() if obeys_commands() else None
+        self._guarded: CommandGuard | None = None
 
     def write(self, text: str) -> int:
+        from speclaunch.printable import printable
+
         return self.write_drawn(printable(text))
 
     def write_drawn(self, text: str) -> int:
         """Write what rich draws: its codes steer the terminal, the texts in it are escaped."""
-        text = redact(text)
-        return self.write_commands(text if self._guard is None else self._guard.text(text))
+        from speclaunch.redaction import redact
+
+        return self.write_commands(self._without_commands(redact(text)))
 
     def write_exact(self, text: str) -> int:
         """Write the content of a file unchanged, unless a terminal or a CI service reads it."""
-        if self.isatty():
-            return self.write_commands(printable(text))
-        if self._guard is None or self._is_file():
-            return self.write_commands(text)
-        return self.write_commands(self._guard.text(printable(text)))
+        from speclaunch.printable import obeys_commands, printable
+
+        if self.isatty() or (obeys_commands() and not self._is_file()):
+            text = self._without_commands(printable(text))
+        return self.write_commands(text)
 
     def write_commands(self, text: str) -> int:
         """Write text with workflow commands of ours."""
@@ -149,6 +153,14 @@ class _Output(io.TextIOWrapper):
         except BrokenPipeError:
             _drop(self)
             return len(text)
+
+    def _without_commands(self, text: str) -> str:
+        from speclaunch.printable import CommandGuard, obeys_commands
+
+        if not obeys_commands():
+            return text
+        self._guarded = self._guarded or CommandGuard()
+        return self._guarded.text(text)
 
     def _is_file(self) -> bool:
         return stat.S_ISREG(os.fstat(self.fileno()).st_mode)
@@ -169,6 +181,7 @@ def _internal(error: Exception) -> str:
     import traceback
 
     from speclaunch.home import make_private, speclaunch_home
+    from speclaunch.redaction import masked, redact
 
     where = speclaunch_home() / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     said = f"error: this is a bug in speclaunch: {type(error).__name__}: {masked(str(error))}\n"

@@ -169,6 +169,7 @@ def _require_writable(file: Path, said: str) -> None:
 
 def _write(file: Path, text: str) -> None:
     from speclaunch.fix.edits import write_atomically
+    from speclaunch.redaction import redact
 
-    write_atomically(file.resolve(), text)
+    write_atomically(file.resolve(), redact(text))
     err_lines().print(f"wrote {file}", markup=False)

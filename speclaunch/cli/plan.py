@@ -196,10 +196,11 @@ def _write_page(
 
 def _write_text(path: Path, text: str) -> None:
     from speclaunch.fix.edits import write_atomically
+    from speclaunch.redaction import redact
 
     if path.is_dir() or not path.name or (path.exists() and not path.is_file()):
         raise InputError(Problem(f"cannot write {path}: it is not a regular file"))
     if not path.parent.is_dir():
         raise InputError(Problem(f"cannot write {path}: {path.parent} is not a directory"))
-    write_atomically(path.resolve(), text)
+    write_atomically(path.resolve(), redact(text))
     err().print(f"wrote {path}", markup=False)

@@ -15,6 +15,7 @@ from speclaunch.launch.preflight import absent_paths, here, preflight
 from speclaunch.launch.prepare import prepare
 from speclaunch.recipe.hydra_sweeps import SweepJob
 from speclaunch.recipe.load import load
+from speclaunch.redaction import holds_secret
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.interface import Rule
@@ -53,7 +54,7 @@ def judged_jobs(
 
 def _tells_a_secret(override: str) -> bool:
     key, _, value = override.partition("=")
-    return is_secret_key(key) and "oc.env:" not in value.replace("\\", "")
+    return (is_secret_key(key) or holds_secret(value)) and "oc.env:" not in value.replace("\\", "")
 
 
 def _judged(
