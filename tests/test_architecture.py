@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.loops import over
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "speclaunch"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "shim" not in path.parts)
@@ -79,7 +81,7 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@over(MODULES)
 def test_imports_go_down_only(path: Path) -> None:
     """To a package on a lower floor, or within the package; no two packages know each other."""
     own = part(path)
@@ -174,7 +176,7 @@ TABLES = {"cli/option_table.py"}
 WRITTEN = [path for path in MODULES if path.relative_to(PACKAGE).as_posix() not in TABLES]
 
 
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(PACKAGE)))
+@over(WRITTEN)
 def test_no_module_grows_far_beyond_300_lines(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 400
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from typer.main import get_command
 
 from speclaunch.cli import commands
 from speclaunch.cli.verbs import VERBS
+from tests.loops import over
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES = {
@@ -40,8 +40,9 @@ def spellings() -> Iterator[tuple[str, tuple[str, ...]]]:
                 yield verb, tuple(parameter.opts)
 
 
-@pytest.mark.parametrize(("verb", "ways"), list(spellings()), ids=str)
-def test_an_option_stands_on_its_page(verb: str, ways: tuple[str, ...]) -> None:
+@over(list(spellings()))
+def test_an_option_stands_on_its_page(option: tuple[str, tuple[str, ...]]) -> None:
+    verb, ways = option
     page = REFERENCE / f"{PAGES.get(verb.partition(' ')[0], 'command-line')}.md"
     text = page.read_text()
     assert any(re.search(rf"(?<![\w-]){one}(?![\w-])", text) for one in ways), page.name

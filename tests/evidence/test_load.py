@@ -9,6 +9,7 @@ import yaml
 
 from speclaunch.resources import rule_pages_dir
 from speclaunch.rules.registry import all_rules
+from tests.loops import over
 
 from . import engine, judging, pages, stored
 from .case import Case
@@ -23,12 +24,12 @@ def test_every_case_was_run_and_none_is_stored_that_is_no_more() -> None:
     assert len(BY_KEY) == len(CASES) >= 60
 
 
-@pytest.mark.parametrize("case", RAN, ids=lambda case: case.key)
+@over(RAN, lambda case: case.key)
 def test_the_rules_say_what_the_engine_did(case: Case) -> None:
     assert judging.problems(case, RUNS[case.key], judging.stand_ins()) == []
 
 
-@pytest.mark.parametrize("case", RAN, ids=lambda case: case.key)
+@over(RAN, lambda case: case.key)
 def test_a_case_is_the_one_that_was_run(case: Case) -> None:
     assert RUNS[case.key].case == stored.identity(case, judging.stand_ins())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -26,18 +27,27 @@ from speclaunch.rules.finding import Finding
 from speclaunch.rules.registry import by_code
 from speclaunch.rules.runner import judge
 from tests.fixing import forms
+from tests.loops import each
 from tests.rules.harness import CASES, Case, load_cases
 
-ALL = [
-    case
-    for path in sorted(CASES.glob("*.yaml"))
-    for case in load_cases(path)
-    if case.fails
-    and not case.together
-    and case.text is None
-    and case.slime is None
-    and case.argv is None
-]
+FILES = sorted(CASES.glob("*.yaml"))
+
+
+def cases_of(path: Path) -> list[Case]:
+    """The failing cases of a rule that are one deployment by its arguments."""
+    return [
+        case
+        for case in load_cases(path)
+        if case.fails
+        and not case.together
+        and case.text is None
+        and case.slime is None
+        and case.argv is None
+    ]
+
+
+def all_cases() -> Iterator[Case]:
+    return (case for path in FILES for case in cases_of(path))
 
 
 def findings(case: Case, request: Request) -> list[Finding]:
@@ -135,22 +145,22 @@ def names(case: Case) -> str:
     return f"{case.code}-{case.name}"
 
 
-@pytest.mark.parametrize("case", ALL[::60], ids=names)
-def test_its_fix_in_every_form(case: Case, tmp_path: Path) -> None:
-    check(case, tmp_path)
+def test_its_fix_in_every_form(tmp_path: Path) -> None:
+    each(islice(all_cases(), 0, None, 60), lambda case: check(case, tmp_path), names)
 
 
 @pytest.mark.campaign
 @pytest.mark.thorough
-@pytest.mark.parametrize("case", ALL, ids=names)
-def test_the_fix_of_every_case_in_every_form(case: Case, tmp_path: Path) -> None:
-    check(case, tmp_path)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_fix_of_every_case_in_every_form(path: Path, tmp_path: Path) -> None:
+    if found := cases_of(path):
+        each(found, lambda case: check(case, tmp_path), names)
 
 
 def test_the_cases_have_fixes(tmp_path: Path) -> None:
     """So that the tests above ask something."""
     codes = set()
-    for case in ALL:
+    for case in all_cases():
         form = next(written(case))
         if any(findings(case, form.request(case, form.text, tmp_path))):
             codes.add(case.code)

@@ -20,8 +20,13 @@ from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import BUG, judge
 from tests.rules.harness import CASES, Case, load_cases, request_of
 
-ALL = [case for path in sorted(CASES.glob("*.yaml")) for case in load_cases(path)]
-WITH_MODELS = [case for case in ALL if case.facts.target or case.facts.draft]
+
+def with_models() -> st.SearchStrategy[Case]:
+    """Of the cases of all rules; read when the test runs."""
+    found = [case for path in sorted(CASES.glob("*.yaml")) for case in load_cases(path)]
+    return st.sampled_from([case for case in found if case.facts.target or case.facts.draft])
+
+
 KEYS = [
     "architectures",
     "model_type",
@@ -80,7 +85,7 @@ def config_of(checkpoint: Checkpoint | None) -> dict[str, Any]:
 @pytest.mark.thorough
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    st.sampled_from(WITH_MODELS),
+    st.deferred(with_models),
     st.dictionaries(st.sampled_from(KEYS), ODD, max_size=6),
     st.dictionaries(st.sampled_from(KEYS), ODD, max_size=6),
 )

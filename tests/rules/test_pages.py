@@ -14,6 +14,7 @@ from speclaunch.resources import rule_pages_dir
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.pages import Page, page
 from speclaunch.rules.registry import all_rules
+from tests.loops import over
 
 SECTIONS = ["What it does", "Why it matters", "Example", "Use instead", "Sources"]
 SEEN = "Seen on the engine"
@@ -32,7 +33,7 @@ def test_there_is_one_page_a_rule_and_none_more() -> None:
     assert sorted(path.stem for path in rule_pages_dir().glob("SPL*.md")) == sorted(codes)
 
 
-@pytest.mark.parametrize("rule", [*all_rules(), *FILE_CODES], ids=lambda rule: rule.code)
+@over([*all_rules(), *FILE_CODES], lambda rule: rule.code)
 def test_a_page_has_its_title_and_its_sections(rule: Rule | FileCode) -> None:
     found = page(rule.code)
     assert found.title == f"{rule.code} {rule.name}"
@@ -51,7 +52,7 @@ def test_a_page_has_its_title_and_its_sections(rule: Rule | FileCode) -> None:
     assert "**Severity:**" not in text, "the rule knows it: it is not written here again"
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+@over(all_rules(), lambda rule: rule.code)
 def test_a_page_names_its_sources(rule: Rule) -> None:
     sources = page(rule.code).sources
     assert any(re.search(kind, source) for kind in EVIDENCE for source in sources), sources

@@ -14,6 +14,7 @@ from speclaunch.rules import ELSEWHERE, FAMILIES
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules, by_code, defined, selected
 from speclaunch.rules.rule_files import RuleFile, rule_files
+from tests.loops import over
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -26,7 +27,7 @@ def test_codes_and_names_are_unique() -> None:
     assert len(codes) >= 50
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+@over(all_rules(), lambda rule: rule.code)
 def test_the_names_of_a_rule(rule: Rule) -> None:
     assert re.fullmatch(r"SPL\d{3}", rule.code)
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
@@ -51,7 +52,7 @@ def test_every_module_of_rules_is_found_by_its_name() -> None:
         assert defines == named, path
 
 
-@pytest.mark.parametrize("file", rule_files(), ids=lambda file: file.module.rpartition(".")[2])
+@over(rule_files(), lambda file: file.module)
 def test_a_file_has_the_codes_of_its_rules(file: RuleFile) -> None:
     codes = [rule.code for rule in file.rules()]
     assert codes == sorted(codes)
@@ -65,7 +66,7 @@ def test_a_file_has_the_codes_of_its_rules(file: RuleFile) -> None:
         assert [rule.name.replace("-", "_") for rule in file.rules()] == [file.name]
 
 
-@pytest.mark.parametrize("file", rule_files(), ids=lambda file: file.module.rpartition(".")[2])
+@over(rule_files(), lambda file: file.module)
 def test_a_code_is_one_of_its_familys_numbers(file: RuleFile) -> None:
     family = file.module.split(".")[2]
     for rule in file.rules():
@@ -103,7 +104,7 @@ def test_a_rule_is_found_without_a_module() -> None:
         assert not done.stdout.split()
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+@over(all_rules(), lambda rule: rule.code)
 def test_each_is_found_by_its_code_and_its_name(rule: Rule) -> None:
     assert by_code(rule.code) is rule
     assert by_code(rule.name) is rule

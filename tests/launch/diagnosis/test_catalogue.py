@@ -22,6 +22,7 @@ from speclaunch.launch.log.marks import Phase
 from speclaunch.rules.messages import rule_of
 from speclaunch.rules.pages import page
 from speclaunch.rules.registry import all_rules, by_code
+from tests.loops import over
 
 CAUSES = [known.cause for known in CATALOGUE]
 SIGNATURES = [one for known in CATALOGUE for one in known.signatures]
@@ -34,7 +35,7 @@ def test_names_are_unique_and_stable_in_shape() -> None:
     assert set(BY_NAME) == {cause.name for cause in CAUSES}
 
 
-@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.name)
+@over(CAUSES, lambda cause: cause.name)
 def test_a_cause_says_everything(cause: Cause) -> None:
     assert cause.title and cause.meaning.endswith(".") and cause.remedy.endswith((".", ":"))
     assert cause.sources
@@ -62,7 +63,7 @@ def test_a_remedy_has_a_step_in_every_version_of_its_cause(version: str) -> None
             assert flag in shell or flag in catalogue.arguments, (cause.name, flag)
 
 
-@pytest.mark.parametrize("one", SIGNATURES, ids=lambda one: one.pattern.pattern[:50] or "context")
+@over(SIGNATURES, lambda one: one.pattern.pattern)
 def test_a_signature_names_a_rule_that_exists(one: Signature) -> None:
     known_elsewhere = {"SPL001", "SPL002", "SPL003", "SPL004"}  # findings of the parser
     assert one.rule is None or one.rule in known_elsewhere or by_code(one.rule) is not None

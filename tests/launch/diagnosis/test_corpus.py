@@ -6,13 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from speclaunch.launch.diagnosis.causes import CATALOGUE
 from speclaunch.launch.diagnosis.diagnose import diagnose
 from speclaunch.launch.diagnosis.interface import Diagnosis
 from tests.launch.diagnosis.healthy import others, starts, texts
+from tests.loops import over
 
 CORPUS = Path(__file__).parent / "corpus"
 LABELS: dict[str, dict[str, Any]] = yaml.safe_load((CORPUS / "labels.yaml").read_text())
@@ -28,7 +28,7 @@ def fraction(found: Diagnosis) -> str:
     return way.value if way is not None else "none"
 
 
-@pytest.mark.parametrize("name", LABELS)
+@over(LABELS)
 def test_each_log_is_diagnosed_as_it_is_labelled(name: str) -> None:
     label, found = LABELS[name], read(name)
     said = {
@@ -45,7 +45,7 @@ def test_each_log_is_diagnosed_as_it_is_labelled(name: str) -> None:
         assert found.line is not None and found.line_number is not None
 
 
-@pytest.mark.parametrize("name", LABELS)
+@over(LABELS)
 def test_knowing_the_version_changes_nothing(name: str) -> None:
     label, found = LABELS[name], read(name, version=LABELS[name]["engine"])
     assert (found.cause.name if found.cause else None) == label["cause"]
@@ -53,14 +53,14 @@ def test_knowing_the_version_changes_nothing(name: str) -> None:
     assert found.version == label["engine"]
 
 
-@pytest.mark.parametrize("name", [name for name in LABELS if LABELS[name]["cause"]])
+@over([name for name in LABELS if LABELS[name]["cause"]])
 def test_a_cause_holds_for_the_version_that_printed_it(name: str) -> None:
     cause = read(name).cause
     assert cause is not None
     assert cause.versions.contains(LABELS[name]["engine"], prereleases=True)
 
 
-@pytest.mark.parametrize("name", [name for name in LABELS if LABELS[name]["cause"]])
+@over([name for name in LABELS if LABELS[name]["cause"]])
 def test_the_quoted_line_stands_where_it_is_said_to_stand(name: str) -> None:
     found = read(name)
     lines = (CORPUS / f"{name}.log").read_text(errors="replace").split("\n")
@@ -69,12 +69,13 @@ def test_the_quoted_line_stands_where_it_is_said_to_stand(name: str) -> None:
     assert found.line.startswith(there)
 
 
-@pytest.mark.parametrize("name", [n for n in LABELS if LABELS[n]["origin"] == "cpu-engine"])
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
-def test_a_log_cut_short_gives_the_same_cause_or_none(name: str, share: float) -> None:
+@over([name for name in LABELS if LABELS[name]["origin"] == "cpu-engine"])
+def test_a_log_cut_short_gives_the_same_cause_or_none(name: str) -> None:
     lines = (CORPUS / f"{name}.log").read_text(errors="replace").splitlines(keepends=True)
-    found = diagnose(lines[: int(len(lines) * share)])
-    assert found.cause is None or found.cause.name in (LABELS[name]["cause"], "warm-up-failed")
+    for share in (0.3, 0.6, 0.9):
+        found = diagnose(lines[: int(len(lines) * share)])
+        causes = (None, LABELS[name]["cause"], "warm-up-failed")
+        assert (found.cause.name if found.cause else None) in causes, share
 
 
 def test_every_log_has_a_label_and_every_label_a_log() -> None:
@@ -105,14 +106,14 @@ def test_there_are_enough_logs_without_a_failure() -> None:
     assert len(HEALTHY) + len(OTHERS) >= 200
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@over(HEALTHY)
 def test_a_start_that_serves_has_no_cause(name: str) -> None:
     found = diagnose(HEALTHY[name].splitlines(keepends=True))
     assert found.engine and found.served and not found.failed, found.line
     assert found.phase.value == "ready"
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@over(HEALTHY)
 def test_a_healthy_start_from_any_line_on_has_no_cause(name: str) -> None:
     lines = HEALTHY[name].splitlines(keepends=True)
     for begin in range(0, len(lines), 7):
@@ -120,7 +121,7 @@ def test_a_healthy_start_from_any_line_on_has_no_cause(name: str) -> None:
         assert not found.failed, (begin, found.line)
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@over(OTHERS)
 def test_other_programs_are_no_engines(name: str) -> None:
     found = diagnose(OTHERS[name].split("\n"))
     assert found.cause is None
