@@ -313,6 +313,8 @@ def test_one_module_starts_processes() -> None:
 )
 def test_a_start_of_a_process_is_seen_by_any_name(text: str) -> None:
     assert starts(ast.parse(text))
+
+
 DIRECT_READS = {
     "bench/aiperf.py": "the load generator's own output",
     "bench/engines.py": "the log of an engine that bench started",
@@ -339,7 +341,10 @@ DIRECT_READS = {
     "rules/pages.py": "ships with speclaunch",
     "sweep/course.py": "the log of a job that the sweep started",
     "sweep/run_job.py": "the log of a job that the sweep started",
+}
 """Modules that read files by the calls of Python: files that no stranger names or fills."""
+
+
 def _reads_directly(call: ast.Call) -> bool:
     function = call.func
     if isinstance(function, ast.Name):
@@ -350,14 +355,21 @@ def _reads_directly(call: ast.Call) -> bool:
     if function.attr == "open":
         return owner not in ("os", "opener", "webbrowser") and not _writes(call)
     return function.attr in ("read_text", "read_bytes") and owner != "reads"
+
+
 def _writes(call: ast.Call) -> bool:
     modes = [one.value for one in call.args if isinstance(one, ast.Constant)]
     return any(isinstance(one, str) and set(one) & set("wax") for one in modes)
+
+
 def test_files_of_strangers_are_read_by_the_bounded_reader() -> None:
     """`speclaunch.reads` refuses what is no regular file, or too large."""
     skipped = {"cpu", "worker", "reads"}
+    found = {
         str(path.relative_to(PACKAGE))
+        for path in MODULES
         if not skipped & set(path.relative_to(PACKAGE).parts)
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and _reads_directly(node)
+    }
     assert found == DIRECT_READS.keys(), "use speclaunch.reads, or give a reason"

@@ -181,6 +181,7 @@ def _all() -> tuple[Text, ...]:
     return (*found, *(one for path in PAGES for one in prose(path.read_text(), path.name)))
 
 
+@pytest.mark.thorough
 def test_messages_are_imperative_and_begin_with_their_subject() -> None:
     assert len(_all()) > 3000
     wrong = sorted({one for text in _all() for one in complaints(text)})

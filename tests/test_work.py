@@ -136,6 +136,7 @@ def recipes(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(NOT_NEEDED))
 def test_imports(name: str, tmp_path: Path) -> None:
     (tmp_path / "serve.sh").write_text(script(3))
@@ -151,6 +152,7 @@ def test_imports(name: str, tmp_path: Path) -> None:
     assert len(done.own) <= OWN_MODULES[name]
 
 
+@pytest.mark.thorough
 def test_files_of_many_recipes(tmp_path: Path) -> None:
     """Each recipe and each group is read once, and nothing is composed by Hydra."""
     folder = recipes(tmp_path)
@@ -168,6 +170,7 @@ def test_files_of_many_recipes(tmp_path: Path) -> None:
     assert len(done.started) <= PROCESSES
 
 
+@pytest.mark.thorough
 def test_parses_of_many_recipes(tmp_path: Path) -> None:
     folder = recipes(tmp_path)
     done = work(tmp_path, "lint", "recipes", parses=True)
@@ -182,6 +185,7 @@ def test_parses_of_many_recipes(tmp_path: Path) -> None:
     assert not parses  # nothing else is YAML
 
 
+@pytest.mark.thorough
 def test_a_second_time_nothing_is_parsed(tmp_path: Path) -> None:
     """What was found is taken from the cache: no rule is asked, no file is composed."""
     recipes(tmp_path)

@@ -68,6 +68,7 @@ def test_a_difference_that_is_there_is_told_and_none_where_none_is() -> None:
     assert {one.verdict for one in same.cells} == {"not shown"}
 
 
+@pytest.mark.thorough
 def test_a_difference_is_claimed_seldom_where_none_is() -> None:
     """Of 60 pairs of certificates with six cells each; 5 percent of them may be wrong."""
     wrong = 0

@@ -47,6 +47,7 @@ def test_two_hundred_known_factors_are_in_the_intervals() -> None:
     assert min(held.values()) >= 180, held
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cells", [1, 4])
 def test_a_deployment_against_itself_is_seldom_claimed_to_differ(cells: int) -> None:
     """All cells of a certificate together keep the error rate that is stated."""

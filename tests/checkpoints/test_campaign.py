@@ -106,6 +106,7 @@ def test_each_was_run(models: dict[str, Path]) -> None:
     assert not [one.key for one in spared if is_harmed(run_of(one), RUNS["healthy"][one.base])]
 
 
+@pytest.mark.thorough
 def test_a_sample_of_broken_drafts_is_found(models: dict[str, Path], tmp_path: Path) -> None:
     missed, alarms = mistakes(models, tmp_path, SAMPLE)
     assert missed <= UNSEEN

@@ -7,8 +7,11 @@ import pytest
 from tests.program import run
 
 URL = ("--url", "http://127.0.0.1:1")
+SHORT = ("recipe=cpu_ngram", "+args.context_length=4096")
+"""With a context that is known without the model, which the first launch makes."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -21,12 +24,12 @@ URL = ("--url", "http://127.0.0.1:1")
         (("recipe=cpu_ngram", "--starts", "2", "--dry-run"), 2, "use 1, or 3 and more"),
         (("recipe=cpu_ngram", "--starts", "7", "--dry-run"), 2, "add --rounds 14"),
         (
-            ("recipe=cpu_ngram", "--context", "500,9000", "--dry-run"),
+            (*SHORT, "--context", "500,9000", "--dry-run"),
             2,
             "no room for prompts of 9000 tokens and answers of 128 tokens",
         ),
         (
-            ("recipe=cpu_ngram", "--workload", "random", "--input-tokens", "9000", "--dry-run"),
+            (*SHORT, "--workload", "random", "--input-tokens", "9000", "--dry-run"),
             2,
             "--input-tokens 9000",
         ),

@@ -53,6 +53,7 @@ def test_one_server_alone_is_shown_again() -> None:
         assert "one server" in refused.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("kept")
 def test_a_certificate_is_shown_again_in_each_form(tmp_path: Path) -> None:
     text = run("bench", "show")

@@ -27,6 +27,7 @@ def values(*words: str) -> list[str]:
     return [one.value for one in candidates(words)]
 
 
+@pytest.mark.thorough
 def test_the_table_of_options_is_that_of_the_verbs() -> None:
     """`python tools/option_table.py` writes it."""
     done = subprocess.run(

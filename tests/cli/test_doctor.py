@@ -344,6 +344,7 @@ def test_secrets_of_the_recipe_are_not_shown(fresh: dict[str, str]) -> None:
         assert not [word for word in ("hunter2", "hunter3", "hunter4") if word in done.stdout]
 
 
+@pytest.mark.thorough
 def test_a_home_that_may_not_be_read(tmp_path: Path) -> None:
     """As another user, whose Python this one's packages fit."""
     python = shutil.which("python3", path="/usr/bin:/bin")

@@ -101,6 +101,7 @@ def test_the_recipe_goes_to_standard_output_and_what_was_chosen_to_standard_erro
     assert "1 GPU" in done.stderr
 
 
+@pytest.mark.thorough
 def test_the_recipe_is_written_and_lints_clean(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     done = init("--hardware", "h100:1", "--output", str(path))
@@ -195,6 +196,7 @@ class Terminal:
             os.close(self.master)
 
 
+@pytest.mark.thorough
 def test_what_was_not_said_is_asked(tmp_path: Path) -> None:
     terminal = Terminal("init", TARGET, "--interactive", cwd=tmp_path)
     terminal.answer("Hardware", "h10000")  # is asked again

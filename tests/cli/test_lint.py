@@ -277,6 +277,7 @@ def test_what_cannot_be_read_is_told_once_for_all_versions(tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.thorough
 def test_of_the_files_of_a_change_only_those_with_a_deployment_are_read(tmp_path: Path) -> None:
     (tmp_path / "mkdocs.yml").write_text("plugins: [search\n")
     (tmp_path / "notes.txt").write_text("nothing")

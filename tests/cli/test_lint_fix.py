@@ -230,6 +230,7 @@ def test_a_recipe_and_its_group(folder: Path) -> None:
     assert (folder / "r.yaml").read_text() == text + added
 
 
+@pytest.mark.thorough
 def test_several_processes_do_the_same(folder: Path) -> None:
     (folder / "run.sh").unlink()
     said = {}

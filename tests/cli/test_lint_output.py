@@ -176,6 +176,7 @@ args:  # 漢字 😀
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -199,6 +200,7 @@ def test_the_edits_are_what_lint_would_do(tmp_path: Path, name: str, text: str) 
 
 
 class TestGithub:
+    @pytest.mark.thorough
     def test_it_is_recognised(self, files: Path) -> None:
         summary = files / "summary.md"
         summary.write_text("# before\n")
@@ -216,6 +218,7 @@ class TestGithub:
         assert told.startswith("# before\n### speclaunch: 1 error, ")
         assert "| bad.sh:7:3 | error SPL211 |" in told
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("name", ["text", "json", "concise"])
     def test_a_format_that_is_named_is_all_there_is(self, files: Path, name: str) -> None:
         there = lint(files, "bad.sh", *ENGINE, "--output-format", name, env=ON)

@@ -59,6 +59,7 @@ def test_all_data_of_the_repository_hold_the_same_releases(release: ModuleType) 
     assert release.unequal() == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["architectures", "refusals", "states", "memory", "verdicts"])
 def test_data_that_lack_a_release_are_named(
     release: ModuleType, copied: Path, name: str, capsys: pytest.CaptureFixture[str]

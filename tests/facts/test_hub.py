@@ -442,6 +442,7 @@ def fetched(tmp_path: Path, hub: HubServer, **variables: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.thorough
 def test_the_files_of_a_token_and_a_home_that_stays_as_it_was(
     hub: HubServer, tmp_path: Path
 ) -> None:
@@ -464,6 +465,7 @@ def test_the_files_of_a_token_and_a_home_that_stays_as_it_was(
     }  # no telemetry
 
 
+@pytest.mark.thorough
 def test_a_proxy(hub: HubServer, tmp_path: Path) -> None:
     seen = fetched(tmp_path, hub, HF_ENDPOINT="http://hub.invalid", HTTP_PROXY=hub.url)
     assert seen == "8"

@@ -40,6 +40,7 @@ def test_enough_are_known() -> None:
 STEP = 8
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "start",
     [

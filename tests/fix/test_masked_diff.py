@@ -45,6 +45,7 @@ def test_a_secret_in_a_changed_line_is_hidden(name: str, tmp_path: Path) -> None
     assert (KEY in written or TOKEN in written) and "***" not in written
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("between", [0, 1, 2])
 def test_a_secret_around_the_change_is_left_out(between: int, tmp_path: Path) -> None:
     more = [f"  --random-seed {number} \\" for number in range(between)]

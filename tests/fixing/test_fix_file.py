@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from speclaunch.fixing.fix_file import FixedFile, fix_file
 from speclaunch.lint.collect import read_found
 from speclaunch.lint.paths import FoundFile
@@ -66,6 +68,7 @@ def test_safe_fixes_alone(tmp_path: Path) -> None:
     assert [one.code for one in done.unsafe] == ["SPL103"]
 
 
+@pytest.mark.thorough
 def test_many_commands_of_one_file(tmp_path: Path) -> None:
     done = fix(tmp_path, "".join(BAD.replace("31000", f"3100{n}") for n in range(5)))
     assert done.after == "".join(GOOD.replace("31000", f"3100{n}") for n in range(5))

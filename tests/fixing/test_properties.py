@@ -244,6 +244,7 @@ QUICK = settings(max_examples=25, deadline=None, suppress_health_check=list(Heal
 LONG = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.thorough
 @given(scripts(), fixes())
 @QUICK
 def test_scripts(tmp_path_factory: pytest.TempPathFactory, text: str, fix: Fix) -> None:
@@ -347,6 +348,7 @@ def ask_recipe(text: str, group: str, fix: Fix, folder: Path, *, windows: bool) 
         assert fixed_recipe(after, "mine.yaml", path, fix, load(VERSION)) == after
 
 
+@pytest.mark.thorough
 @given(recipes(), fixes(), st.booleans())
 @QUICK
 def test_recipes(

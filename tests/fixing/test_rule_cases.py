@@ -157,6 +157,7 @@ def test_the_fix_of_every_case_in_every_form(path: Path, tmp_path: Path) -> None
         each(found, lambda case: check(case, tmp_path), names)
 
 
+@pytest.mark.thorough
 def test_the_cases_have_fixes(tmp_path: Path) -> None:
     """So that the tests above ask something."""
     codes = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -78,6 +79,7 @@ def read(objects: list[dict[str, Any]]) -> list[Surroundings]:
     return [one for one in found if one is not None]
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(groups())
 def test_groups_of_roles(group: dict[str, Any]) -> None:
@@ -136,6 +138,7 @@ KINDS = st.sampled_from(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(KINDS, ANY, ANY)
 def test_nothing_takes_a_reader_down(kind: str, spec: object, metadata: object) -> None:

@@ -226,6 +226,7 @@ def test_a_fenced_command_is_found_in_any_document(before: str, after: str) -> N
     assert WORDS in [texts(one) for one in read_text(text, "x.md").invocations]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "text",
     [

@@ -402,6 +402,7 @@ def kustomizations(draw: st.DrawFn) -> dict[str, str]:
     return files
 
 
+@pytest.mark.thorough
 @needs_kustomize
 @settings(max_examples=int(os.environ.get("KUSTOMIZE_EXAMPLES", "8")), deadline=None)
 @given(kustomizations())

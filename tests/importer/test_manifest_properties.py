@@ -27,6 +27,7 @@ KEYS = st.sampled_from(
 LINES = st.lists(st.tuples(st.integers(0, 5), KEYS), max_size=25)
 
 
+@pytest.mark.thorough
 @settings(max_examples=400, deadline=None)
 @given(LINES, st.sampled_from(["x.yaml", "x.yaml.j2", "x.sh.j2", "templates/x.tpl", "x.yml"]))
 def test_nothing_breaks_the_readers(lines: list[tuple[int, str]], name: str) -> None:
@@ -46,6 +47,7 @@ BOMB = "a: &a [sglang serve --tp 2]\n" + "".join(
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "text"),
     [

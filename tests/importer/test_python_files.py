@@ -251,6 +251,7 @@ def test_a_directory_with_programs(tmp_path: Path) -> None:
     assert [Path(one.path).name for one in collect([str(tmp_path)])] == ["a.py"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "text",
     [
@@ -296,6 +297,7 @@ LINES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(LINES, SNIPPETS), max_size=12))
 def test_no_program_breaks_the_reader(lines: list[tuple[str, str]]) -> None:

@@ -130,6 +130,7 @@ def runner(tmp_path: Path, program: Path) -> Runner:
     return Runner(tmp_path, program)
 
 
+@pytest.mark.thorough
 def test_the_action_annotates_and_fails_for_what_is_broken(runner: Runner) -> None:
     (runner.workspace / "serve.sh").write_text(SOUND)
     clean = runner.step("Check deployments", {"args": "--ignore SPL9 --ignore SPL7"})
@@ -161,6 +162,7 @@ def test_the_action_executes_no_module_of_the_workspace(runner: Runner) -> None:
     assert "missing" in done.stderr, done.stderr  # pip itself ran
 
 
+@pytest.mark.thorough
 def test_the_inputs_of_the_action_are_options(runner: Runner) -> None:
     folder = runner.workspace / "two words"
     folder.mkdir()

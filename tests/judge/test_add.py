@@ -207,6 +207,7 @@ def test_interrupted_it_leaves_nothing_and_killed_nothing_that_counts(wheel: Pat
             assert left() == []
 
 
+@pytest.mark.thorough
 def test_the_second_one_waits(wheel: Path) -> None:
     first = started(wheel, 1.5)
     assert first.stdout is not None and first.stdout.readline() == "slow\n"

@@ -92,6 +92,7 @@ def test_the_packages_are_the_releases_pins_then_the_cpu_engines() -> None:
     assert light_requirements([])[0].startswith("transformers==5")
 
 
+@pytest.mark.thorough
 def test_pip_is_there_where_only_python_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment of uv's has none: the one that Python brings is run from its wheel."""
     real = importlib.util.find_spec

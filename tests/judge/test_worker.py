@@ -224,6 +224,7 @@ serve.main()
 """
 
 
+@pytest.mark.thorough
 def test_a_worker_and_its_files_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()

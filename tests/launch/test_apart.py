@@ -183,6 +183,7 @@ def test_a_signal_while_it_is_planned_ends_both(launch: Any, number: int, code: 
     assert "Traceback" not in process.stderr.read()
 
 
+@pytest.mark.thorough
 def test_what_a_planner_refuses_is_refused(launch: Any) -> None:
     process = launch("args.no_such_argument=1")
     _, said = process.communicate(timeout=60)

@@ -137,6 +137,7 @@ def test_an_engine_that_is_never_ready_is_given_up(order: Make) -> None:
     assert "load target weights" in outcome.reason
 
 
+@pytest.mark.thorough
 def test_an_engine_that_dies_while_serving_is_reported_with_its_last_error(order: Make) -> None:
     outcome = supervise(order("dies-serving"), Recorder())
     assert outcome.ending is Ending.DIED
@@ -181,6 +182,7 @@ def test_a_signal_while_starting_interrupts(order: Make) -> None:
     assert alive([recorder.pid]) == []
 
 
+@pytest.mark.thorough
 def test_an_engine_that_ignores_sigterm_is_killed_after_its_grace_time(order: Make) -> None:
     below: list[int] = []
     recorder = Recorder()

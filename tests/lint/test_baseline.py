@@ -33,6 +33,7 @@ def old(place: Place) -> Place:
     return place
 
 
+@pytest.mark.thorough
 def test_what_is_known_is_counted_and_does_not_fail(old: Place) -> None:
     assert messages(old.folder / "known.json") == [
         ("SPL001", "scripts/a.sh", "--no-such"),

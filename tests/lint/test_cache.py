@@ -20,6 +20,7 @@ from speclaunch.reads import Reads, states
 from tests.lint.linting import ALL, ENGINE, GROUP, RECIPE, Place, Said, config
 
 
+@pytest.mark.thorough
 def test_what_is_remembered_is_what_was_found(place: Place) -> None:
     fresh = place.fresh(*ALL)
     assert not (place.home / "lint").exists()
@@ -142,6 +143,7 @@ CHANGES: dict[str, Callable[[Place], object]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_a_change_is_noticed(place: Place, change: Callable[[Place], object]) -> None:
     place.lint(*ALL)
@@ -149,6 +151,7 @@ def test_a_change_is_noticed(place: Place, change: Callable[[Place], object]) ->
     assert place.lint(*ALL) == place.fresh(*ALL)
 
 
+@pytest.mark.thorough
 def test_most_of_the_changes_make_a_difference(place: Place) -> None:
     """So that the test above can fail."""
     before = place.fresh(*ALL)
@@ -160,6 +163,7 @@ def test_most_of_the_changes_make_a_difference(place: Place) -> None:
         before = after
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("written", ["${oc.env:MINE,NGRAM}", "${env_or:MINE,NGRAM}"])
 def test_a_variable_of_a_recipe(place: Place, written: str) -> None:
     text = RECIPE.format(name="v", engine=ENGINE, model="m", tp=1)
@@ -241,6 +245,7 @@ def hostile(text: str) -> list[bytes]:
     return [*cut, *signed, flipped, b"\xff" * 99, digest.encode()]
 
 
+@pytest.mark.thorough
 def test_a_broken_entry_is_no_entry(place: Place) -> None:
     """Also one that somebody made so."""
     (place.folder / "start.py").unlink()
@@ -279,6 +284,7 @@ def test_a_folder_that_cannot_be_written(place: Place, kind: str) -> None:
     assert place.lint("serve.sh", "quiet.sh") == place.fresh("serve.sh", "quiet.sh")
 
 
+@pytest.mark.thorough
 def test_a_full_disk(place: Place) -> None:
     def full() -> None:
         def refuse(*_: object) -> None:
@@ -290,6 +296,7 @@ def test_a_full_disk(place: Place) -> None:
     assert not place.entries
 
 
+@pytest.mark.thorough
 def test_killed_while_it_writes(place: Place) -> None:
     """An entry is there whole or not at all, whenever it ends."""
     fresh = place.fresh(*ALL)
@@ -315,6 +322,7 @@ def test_killed_while_it_writes(place: Place) -> None:
         assert place.lint(*ALL) == fresh
 
 
+@pytest.mark.thorough
 def test_two_at_once(place: Place) -> None:
     fresh = place.fresh(*ALL)
     children = []
@@ -329,6 +337,7 @@ def test_two_at_once(place: Place) -> None:
     assert place.lint(*ALL) == fresh
 
 
+@pytest.mark.thorough
 def test_the_oldest_entries_go(tmp_path: Path) -> None:
     folder = tmp_path / "lint"
     kept = cache_module.Cache(str(folder), "c", cache_module.Now(lambda: None))

@@ -223,6 +223,7 @@ def test_whether_the_engine_is_asked(place: Place) -> None:
     assert place.lint("x.sh", "--engine", "0.5.18", "--no-config").code == 0
 
 
+@pytest.mark.thorough
 def test_lint_uses_it(place: Place) -> None:
     place.write("old/x.sh", OLD)
     place.write("new/x.sh", OLD)
@@ -252,6 +253,7 @@ def test_models_of_the_repository_are_facts_of_every_verb(place: Place) -> None:
     assert "checkpoints known from a directory: org/model" in said.out
 
 
+@pytest.mark.thorough
 def test_what_is_excluded_is_left_to_itself_by_tools_that_name_every_file(place: Place) -> None:
     place.write("old/deep/x.sh", OLD)
     place.write("speclaunch.toml", 'engine = "0.5.23"\nexclude = ["old/"]\n')

@@ -33,6 +33,7 @@ def repository(place: Place) -> Place:
     return place
 
 
+@pytest.mark.thorough
 def test_a_group_is_checked_through_its_recipes(repository: Place) -> None:
     done = repository.lint(MINE)
     assert done.code == 1
@@ -60,6 +61,7 @@ def test_a_change_of_the_group_is_noticed(repository: Place) -> None:
     assert repository.lint(MINE).code == 0
 
 
+@pytest.mark.thorough
 def test_with_its_directory_it_is_told_once(repository: Place) -> None:
     alone = repository.lint("serving")
     assert alone.out.count(f"--> {MINE}:2:") == 1

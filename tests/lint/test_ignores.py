@@ -153,6 +153,7 @@ def test_a_comment_in_prose_is_html(place: Folder) -> None:
     assert codes(place, "README.md") == ["SPL092"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("engines", [ENGINE, "0.5.8,0.5.18,0.5.23"])
 def test_in_every_form_and_with_several_versions(place: Folder, name: str, engines: str) -> None:
@@ -189,6 +190,7 @@ def test_with_a_baseline(place: Folder) -> None:
     assert codes(place, "x.sh", "y.sh", "--baseline", "known.json") == ["SPL091"]
 
 
+@pytest.mark.thorough
 def test_in_a_group(place: Folder) -> None:
     name = "conf/speculation/mine.yaml"
     (place.folder / ".git").mkdir()

@@ -129,6 +129,7 @@ def made(
     return Campaign(files, groups, written, fixed, texts(), found, left, meant, means)
 
 
+@pytest.mark.thorough
 def test_each_defect_is_found_at_its_place_and_nothing_else(campaign: Campaign) -> None:
     wanted = expected(campaign.files)
     assert len(wanted) > len(campaign.files) // 2  # half of the files have one

@@ -35,6 +35,7 @@ CHANGES: dict[str, Callable[[Place], object]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_a_change_of_a_composed_file_is_noticed(
     place: Place, change: Callable[[Place], object]

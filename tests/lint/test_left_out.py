@@ -51,6 +51,7 @@ LINE = st.builds(str.__add__, st.sampled_from(["", "", "!"]), st.sampled_from([*
 LINES = st.lists(LINE, max_size=5).map("\n".join)
 
 
+@pytest.mark.thorough
 @git
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(top=LINES, inner=LINES, excluded=LINES)

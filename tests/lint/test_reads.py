@@ -120,6 +120,7 @@ def options(*models: Path) -> Options:
     return Options(Lookup(tuple(models)), all_rules(), installed=lambda: None)
 
 
+@pytest.mark.thorough
 def test_a_folder_with_one_of_everything(
     place: Place,
     heard: list[str],
@@ -137,6 +138,7 @@ def test_a_folder_with_one_of_everything(
         recorded_lint(heard, ".", options(place.folder / "drafts"), (Path("groups"),))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("folder", ["importer", "recipes", "checkpoints", "translations"])
 def test_the_test_data(folder: str, heard: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(EXAMPLES)

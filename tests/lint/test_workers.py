@@ -60,6 +60,7 @@ def few_first() -> None:
     lint_files._FIRST = 1
 
 
+@pytest.mark.thorough
 def test_four_processes_find_the_same(place: Place) -> None:
     for number in range(12):
         (place.folder / f"recipes/more{number}.yaml").write_bytes(

@@ -32,6 +32,7 @@ python3 -m sglang.launch_server \\
 """
 
 
+@pytest.mark.thorough
 def test_the_same_findings_as_lint_at_the_same_places(tmp_path: Path) -> None:
     texts = {
         "recipe.yaml": RECIPE,
@@ -333,6 +334,7 @@ def framed(**message: object) -> bytes:
     return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
+@pytest.mark.thorough
 def test_it_ends_when_its_input_does(tmp_path: Path) -> None:
     assert serve(b"", tmp_path).returncode == 0
     capabilities = {"capabilities": {}, "processId": None, "rootUri": None}
@@ -392,6 +394,7 @@ args:
 """
 
 
+@pytest.mark.thorough
 def test_a_quick_fix_is_the_fix_of_lint_for_the_text_that_is_typed(tmp_path: Path) -> None:
     script_text = (
         "python3 -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct \\\n"

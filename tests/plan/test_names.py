@@ -111,6 +111,7 @@ def _names(call: ast.Call) -> Iterator[ast.expr]:
                 yield from (key for key in keyword.value.keys if key is not None)
 
 
+@pytest.mark.thorough
 def test_every_name_in_the_code_exists() -> None:
     found = list(literals())
     assert len(found) > 900

@@ -51,6 +51,7 @@ def test_the_statistic_is_pearsons() -> None:
     assert statistic(ours, ours + theirs, 10, 20) == pytest.approx(wanted)
 
 
+@pytest.mark.thorough
 def test_samples_of_one_distribution_are_alarms_as_often_as_is_said() -> None:
     """200 null draws: at 1 %, 2 alarms are to be expected and more than 7 come once in 1,000."""
     random = Random(7)
@@ -60,6 +61,7 @@ def test_samples_of_one_distribution_are_alarms_as_often_as_is_said() -> None:
     assert 80 <= sum(one <= 0.5 for one in found) <= 120  # 100
 
 
+@pytest.mark.thorough
 def test_a_shift_is_seen() -> None:
     """200 alternatives: 0.3 of the probability at another token, 80 samples of two prompts."""
     random = Random(7)
@@ -67,6 +69,7 @@ def test_a_shift_is_seen() -> None:
     assert seen >= 186
 
 
+@pytest.mark.thorough
 def test_small_shifts_need_many_samples() -> None:
     """0.15 at another token, eight prompts: seldom seen with 25 samples each, mostly with 100."""
     random = Random(7)

@@ -30,6 +30,7 @@ def lines() -> list[Line]:
     ]
 
 
+@pytest.mark.thorough
 def test_recall_and_false_alarms_do_not_fall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def body(random: random.Random, most: int) -> str:
     return "".join(lines)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "seed",
     [0, *(pytest.param(n, marks=[pytest.mark.slow, pytest.mark.campaign]) for n in range(1, 11))],

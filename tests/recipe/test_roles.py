@@ -265,6 +265,7 @@ OVERRIDES = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("overrides", OVERRIDES)
 def test_the_quick_way_is_that_of_hydra(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     path = Path(written(tmp_path))
@@ -319,6 +320,7 @@ ARGS = st.dictionaries(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=200, deadline=None)
 @given(ARGS, ARGS)
 def test_whatever_is_laid_over_whatever(base: dict[str, Any], own: dict[str, Any]) -> None:
@@ -337,6 +339,7 @@ def test_whatever_is_laid_over_whatever(base: dict[str, Any], own: dict[str, Any
     assert values == before  # what is shared is no role's to change
 
 
+@pytest.mark.thorough
 def test_more_roles_than_anybody_has(tmp_path: Path) -> None:
     many = "".join(f"  r{number}: {{args: {{tp_size: 1}}}}\n" for number in range(5000))
     found = refused(tmp_path, f"args: {{model_path: m}}\nroles:\n{many}")

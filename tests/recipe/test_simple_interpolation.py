@@ -129,6 +129,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("N1", "???")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 def test_random_texts(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)

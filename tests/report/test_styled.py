@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -14,6 +15,7 @@ _TEXT = st.text(st.one_of(st.sampled_from("\t\n[]/\r\a\b\v\f\\ 漢é"), st.chara
 _STYLES = st.sampled_from(["", "bold", "bold red", "dim"])
 
 
+@pytest.mark.thorough
 @given(pieces=st.lists(st.tuples(_TEXT, _STYLES), max_size=4))
 def test_pieces(pieces: list[tuple[str, str]]) -> None:
     text = Styled()

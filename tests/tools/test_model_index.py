@@ -51,6 +51,7 @@ def without(config: dict[str, Any], *keys: str) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in keys}
 
 
+@pytest.mark.thorough
 def test_every_entry_that_ships_holds() -> None:
     index = entries.read_all(models_dir())
     assert list(checking.problems_of(index, models_dir())) == []

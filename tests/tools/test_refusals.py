@@ -236,6 +236,7 @@ def test_releases_share_what_is_the_same_and_can_be_taken_out(tmp_path: Path) ->
     assert encode(again) == before
 
 
+@pytest.mark.thorough
 def test_the_stored_file_is_what_it_encodes_to() -> None:
     text = tool.OUTPUT.read_text(encoding="utf-8")
     assert encode(decode(text)) == text

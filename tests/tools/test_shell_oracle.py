@@ -71,6 +71,7 @@ BLOCKS = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @given(st.lists(BLOCKS, min_size=1, max_size=5))
 def test_generated_scripts_are_seen_alike(blocks: list[str]) -> None:
     text = "#!/bin/bash\n" + "\n".join(blocks) + "\n"

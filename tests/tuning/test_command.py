@@ -13,6 +13,7 @@ from tests.program import run
 BASE = ("tune", "recipe=eagle3_llama8b", "--hardware", "h100", "--engine", "0.5.23", "--dry-run")
 
 
+@pytest.mark.thorough
 def test_a_dry_run_lists_the_starts_and_their_time(tmp_path: Path) -> None:
     words = ("--objective", "throughput@1,8", "--minutes", "90", "--draft-tokens", "16")
     done = run(*BASE, *words, cwd=tmp_path)
@@ -25,6 +26,7 @@ def test_a_dry_run_lists_the_starts_and_their_time(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -16,6 +16,7 @@ PAGE = ROOT / "docs" / "howto" / "reproduce-the-published-speed-up.md"
 COMMANDS = re.findall(r"```bash\n(speclaunch .*)\n```", PAGE.read_text())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", COMMANDS)
 def test_its_commands_pass_all_checks_on_an_h100(tmp_path: Path, text: str) -> None:
     prompts = [json.dumps({"turns": [f"Question {number}", "And?"]}) for number in range(80)]

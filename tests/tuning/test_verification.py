@@ -44,6 +44,7 @@ def test_where_nothing_is_shown_nobody_wins() -> None:
     assert found.winner is None and len(found.compared) == 2 and not found.refused
 
 
+@pytest.mark.thorough
 def test_it_seldom_claims_that_one_of_several_alike_is_faster() -> None:
     """At most 5 % of comparisons of settings that do not differ, over all that are compared."""
     claims = 0

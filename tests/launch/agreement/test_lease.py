@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from speclaunch.launch.agreement.keeper import Keeper
 from speclaunch.launch.agreement.membership import Membership
 from speclaunch.launch.agreement.records import Joined, Name, Stage, State
@@ -36,6 +38,7 @@ def test_an_engine_ends_with_its_lease(tmp_path: Path) -> None:
         assert engine.exit_code == -signal.SIGKILL
 
 
+@pytest.mark.thorough
 def test_a_lease_that_is_extended_goes_on(tmp_path: Path) -> None:
     with EngineProcess(
         SLEEP, os.environ, tmp_path / "log", grace_seconds=5, until=boot_seconds() + 1.0
@@ -46,6 +49,7 @@ def test_a_lease_that_is_extended_goes_on(tmp_path: Path) -> None:
         assert engine.wait(5)
 
 
+@pytest.mark.thorough
 def test_the_engine_of_a_speclaunch_that_was_stopped_ends_with_its_lease(tmp_path: Path) -> None:
     """It is stopped as a debugger or a frozen container does it; its guard is not."""
     program = (
@@ -99,6 +103,7 @@ def keeper(path: Path, rank: int) -> Keeper:
     return found
 
 
+@pytest.mark.thorough
 def test_a_lease_runs_out_when_the_directory_refuses_and_is_not_taken_up_again(
     tmp_path: Path,
 ) -> None:
@@ -116,6 +121,7 @@ def test_a_lease_runs_out_when_the_directory_refuses_and_is_not_taken_up_again(
     one.stop(1)
 
 
+@pytest.mark.thorough
 def test_a_lease_runs_out_while_the_directory_does_not_answer(tmp_path: Path) -> None:
     one = keeper(tmp_path, 0)
     BadStore.hangs = 3.0
@@ -128,6 +134,7 @@ def test_a_lease_runs_out_while_the_directory_does_not_answer(tmp_path: Path) ->
     one.stop(5)
 
 
+@pytest.mark.thorough
 def test_a_slow_directory_costs_no_lease(tmp_path: Path) -> None:
     one = keeper(tmp_path, 0)
     BadStore.hangs = 0.3

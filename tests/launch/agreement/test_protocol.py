@@ -267,6 +267,7 @@ LIMITS = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("limits", LIMITS, ids=lambda one: "-".join(n for n in one if one[n]))
 def test_every_order_of_two_ranks(limits: dict[str, int]) -> None:
     assert explore(begin(**limits), 20_000) < 20_000  # all of them

@@ -103,6 +103,7 @@ def test_the_official_schema(tmp_path: Path) -> None:
     official("sarif-schema-2.1.0.json", document(several(tmp_path)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("base", [None, "https://docs.example.com/x"])
 def test_every_rule_has_help_that_stands_alone(
     base: str | None, monkeypatch: pytest.MonkeyPatch
@@ -146,6 +147,7 @@ def test_at_most_what_github_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert note["message"]["text"].startswith("10 of 30 findings are left out")
 
 
+@pytest.mark.thorough
 def test_at_most_as_large_as_github_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sarif, "MOST_BYTES", 8_000)
     made = [finding(f"{at}.sh", at, message=f"{at * 7919}") for at in range(1, 500)]

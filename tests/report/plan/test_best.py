@@ -28,6 +28,7 @@ def having(found: Advice) -> PlannedDeployment:
     return replace(planned(), advice=found, margins=found.best.margins)
 
 
+@pytest.mark.thorough
 def test_on_a_terminal_on_a_page_and_as_json() -> None:
     found = advice(*asked(hardware="h100"), Wish(16, 4096))
     assert found.best.fit is Fit.FITS

@@ -71,6 +71,7 @@ def all_pages() -> dict[str, str]:
     return pages()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["fits", "fails", "unknown", "comparison", "three", "same"])
 def test_a_page_is_well_formed_and_needs_nothing_from_elsewhere(
     all_pages: dict[str, str], name: str
@@ -166,6 +167,7 @@ def test_secrets_are_in_no_page() -> None:
         assert "${API_KEY:?}" in read(page).text
 
 
+@pytest.mark.thorough
 def test_what_a_page_says() -> None:
     said = read(plan_page(planned(budget=FAILS))).text
     for word in (

@@ -46,6 +46,7 @@ def test_a_row_of_a_pipe_is_one_line() -> None:
     assert "48" in line and "speculation sets it" in line and "sglang" in line
 
 
+@pytest.mark.thorough
 def test_by_default_what_matters_and_with_all_everything() -> None:
     found = planned()
     brief = shown(show_plan, found, terminal=False)
