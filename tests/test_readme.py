@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,10 +222,8 @@ def _bare() -> dict[str, str]:
 @pytest.mark.e2e
 @pytest.mark.timeout(300)
 def test_make_run_launches_the_real_engine() -> None:
-    began = time.monotonic()
     done = subprocess.run(
         ["make", "run", f"VENV={BIN.parent}"], cwd=REPOSITORY, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"acceptance length [2-9]\.\d\d", done.stdout + done.stderr)
-    assert time.monotonic() - began < 300

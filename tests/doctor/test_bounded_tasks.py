@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 from speclaunch.doctor.bounded_tasks import AtOnce, NoAnswer, unknown
@@ -35,12 +34,10 @@ def test_what_raises_is_unknown_and_the_others_are_told() -> None:
 
 def test_what_hangs_is_not_waited_for() -> None:
     release = threading.Event()
-    begun = time.monotonic()
     ask = AtOnce(seconds=0.3).ask
     a, b, c = ask("a", release.wait), ask("b", release.wait), ask("c", lambda: 3)
     first, second = a.get(), b.get()
     release.set()
-    assert time.monotonic() - begun < 20
     assert isinstance(first, NoAnswer)
     assert _why(second) == "no answer within 0.3 s"
     assert c.get() == 3

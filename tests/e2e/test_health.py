@@ -42,7 +42,7 @@ def test_a_scheduler_that_hangs_is_noticed_by_generation_alone(server: Serving) 
         assert asked(server, "/v1/models")[0] == 200
         status, seconds = asked(server, "/health")
         assert status == 503
-        assert USUAL_PATIENCE <= seconds < USUAL_PATIENCE + 10
+        assert seconds >= USUAL_PATIENCE
         assert asked(server, "/ready")[0] == 503
         assert asked(server, "/v1/models")[0] == 200
     finally:

@@ -347,9 +347,7 @@ def test_a_hostile_hub(
         monkeypatch.setattr(hub_module, "_MOST_SECONDS", 0.6)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     hub.answers["config.json"], why = HOSTILE[name]
-    begun = time.monotonic()
     found = unknown(revision=COMMIT if "commit" in name else "main")
-    assert time.monotonic() - begun < 15  # of a machine that does much else
     assert re.search(why, found.why)  # which of two depends on how the bytes were cut into packets
     if "drips" not in name:  # that one ends with its thread
         until = time.monotonic() + 10
@@ -474,14 +472,12 @@ def test_a_proxy(hub: HubServer, tmp_path: Path) -> None:
 
 def test_a_hub_that_drips_does_not_keep_the_process(hub: HubServer, tmp_path: Path) -> None:
     hub.answers["config.json"] = drip_header
-    begun = time.monotonic()
     script = f"from speclaunch.facts import hub; hub._MOST_SECONDS = 0.5; {SCRIPT}"
     environment = {**os.environ, "HF_ENDPOINT": hub.url, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60
     )
     assert "within 0 s" in done.stdout or "within 1 s" in done.stdout, done.stderr
-    assert time.monotonic() - begun < 10
 
 
 def test_the_library_is_not_imported_offline() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from typing import Any
 
 import pytest
@@ -96,9 +95,7 @@ def test_a_long_header_is_not_fetched(hub: HubServer) -> None:
 
 def test_a_server_that_sends_all_there_is(hub: HubServer) -> None:
     hub.answers["model.safetensors"] = pour
-    begun = time.monotonic()
     assert "broken" in str(fetch_tensors("org/name").headers)
-    assert time.monotonic() - begun < 5
 
 
 def test_a_server_that_drips(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from speclaunch.resources import models_dir
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import BUG, judge
 from tests.rules.harness import request_of
+from tests.work import calls
 
 INDEX = Sources(index=models_dir())
 NOWHERE = {"HF_HUB_CACHE": "/nonexistent"}
@@ -75,14 +75,10 @@ def test_no_entry_makes_a_rule_or_a_budget_stumble(start: int) -> None:
             budget(plan)
 
 
-def test_a_file_is_read_in_two_milliseconds() -> None:
+def test_a_file_is_read_with_little_work() -> None:
     found(NAMES[0])
-    took = []
-    for name in NAMES[::20]:
-        start = time.perf_counter()
-        found(name)
-        took.append(time.perf_counter() - start)
-    assert sorted(took)[len(took) // 2] < 0.002
+    counts = sorted(calls(lambda name=name: found(name)) for name in NAMES[::20])  # type: ignore[misc]
+    assert counts[len(counts) // 2] < 1500  # 820
 
 
 def test_the_unread_context_of_a_draft_gives_no_verdict() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -98,13 +97,11 @@ def test_a_broken_file(name: str, tmp_path: Path) -> None:
 def test_a_million_tensors(tmp_path: Path) -> None:
     entry = b'"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},'
     text = b"{" + b"".join(entry % number for number in range(MOST_TENSORS + 1))[:-1] + b"}"
-    begun = time.monotonic()
     tracemalloc.start()
     with pytest.raises(UnreadableFileError, match=f"more than {MOST_TENSORS} tensors"):
         read_header(written(tmp_path, packed(None, 0, text)))
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert time.monotonic() - begun < 2
     assert most < 80 << 20
 
 

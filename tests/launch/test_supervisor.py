@@ -187,10 +187,8 @@ def test_an_engine_that_ignores_sigterm_is_killed_after_its_grace_time(order: Ma
     below: list[int] = []
     recorder = Recorder()
     recorder.on_ready = lambda: below.extend([recorder.pid, *guard.descendants(recorder.pid)])
-    started = time.monotonic()
     outcome = supervise(order("ignores-term", smoke=True, grace_seconds=1), recorder)
     assert outcome.engine_exit_code == -signal.SIGKILL
-    assert time.monotonic() - started < 8
     assert alive(below) == []
 
 
@@ -203,10 +201,8 @@ def test_a_second_signal_ends_the_grace_time(order: Make) -> None:
         subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -INT {os.getpid()}"])
 
     recorder.on_ready = twice
-    started = time.monotonic()
-    outcome = supervise(order("ignores-term", grace_seconds=60), recorder)
+    outcome = supervise(order("ignores-term", grace_seconds=600), recorder)  # past the time limit
     assert outcome.engine_exit_code == -signal.SIGKILL
-    assert time.monotonic() - started < 20
 
 
 @pytest.mark.thorough

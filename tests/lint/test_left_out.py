@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from speclaunch.lint.left_out import LeftOut
 from speclaunch.lint.paths import find_files
+from tests.work import calls
 
 SERVER = "python3 -m sglang.launch_server --model-path m\n"
 FILES = ("a.sh", "b.sh", "gen/a.sh", "gen/deep/b.sh", "src/a.sh", "src/gen/c.sh", "src/x/a.sh")
@@ -121,7 +121,7 @@ def test_a_gitignore_that_no_one_can_read_ignores_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("ignored", [False, True])
-def test_many_files_are_quick(tmp_path: Path, ignored: bool) -> None:
+def test_many_files_are_little_work(tmp_path: Path, ignored: bool) -> None:
     for folder in range(100):
         (tmp_path / f"d{folder}").mkdir()
         for name in range(100):
@@ -129,10 +129,7 @@ def test_many_files_are_quick(tmp_path: Path, ignored: bool) -> None:
     (tmp_path / ".git").mkdir()
     if ignored:
         (tmp_path / ".gitignore").write_text("build/\n*.pyc\n!keep.pyc\n/d99/\n")
-    found(tmp_path)
-    began = time.process_time()
-    found(tmp_path)
-    assert time.process_time() - began < 2  # 0.2 s here
+    assert calls(lambda: found(tmp_path)) < 800_000  # of 10,000 files: 456,000
 
 
 def test_a_link_out_of_the_repository_is_not_followed(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ An H100 has 81,559 MiB; 1,126 MiB are taken for CUDA: P = 80,433 MiB = 84,340,11
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -17,6 +16,7 @@ from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.memory.kv import PoolLayout
 from speclaunch.plan.memory.pool import slot_settings
 from tests.plan.memory.deployments import PLAIN, SPECULATING, Sizes, give, plan
+from tests.work import calls
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -422,10 +422,7 @@ def test_images_take_their_part() -> None:
     assert before - after == 800
 
 
-def test_it_is_quick() -> None:
+def test_it_is_little_work() -> None:
     asked = plan(SPECULATING, "0.5.23")
     budget(asked)
-    began = time.process_time()
-    for _ in range(10):
-        budget(asked)
-    assert (time.process_time() - began) / 10 < 0.02
+    assert calls(lambda: budget(asked)) < 6000  # 3,400
