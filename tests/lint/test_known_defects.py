@@ -80,17 +80,17 @@ def meaning(files: list[KnownFile], texts: Mapping[str, str], known: Asked, box:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param((40, 14), marks=pytest.mark.timeout(600)),
+        pytest.param((40, slice(None)), marks=pytest.mark.timeout(600)),
         *(
             pytest.param(
-                (100, seed),
+                (1000, slice(part, None, 10)),
                 marks=[
                     *(pytest.mark.thorough, pytest.mark.timeout(600)),
-                    pytest.mark.campaign(f"known defects {seed}"),
+                    pytest.mark.campaign(f"known defects {part}"),
                 ],
-                id=f"100-{seed}",
+                id=f"1000-{part}",
             )
-            for seed in range(10)
+            for part in range(10)
         ),
     ],
     ids=str,
@@ -104,11 +104,15 @@ def campaign(
 
 
 def made(
-    count: int, seed: int, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    count: int,
+    part: slice,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Campaign:
     """Lint, fix, lint and fix again."""
     folder = tmp_path_factory.mktemp("known")
-    files, groups = repository(count, count, seed)
+    files, groups = repository(count, count)
+    files = files[part]
     write(folder, files, groups)
     paths = (*groups, *(file.path for file in files))
 
