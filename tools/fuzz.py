@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import random
+import resource
 import signal
 import sys
 import tempfile
@@ -32,6 +33,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: E402
 KEPT = ROOT / "tests/fuzz"
 SECONDS = 20
 """A text of a few kilobytes that takes longer hangs."""
+MEMORY = 4 << 30
+"""Bytes; a text of a few hundred kilobytes that takes more is a bomb."""
 SLICE = 200
 """Examples between two looks at the clock."""
 
@@ -56,7 +59,9 @@ def bounded(seconds: int = SECONDS) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def fuzz(target: Target, seconds: float, number: int) -> tuple[int, list[str]]:
+def fuzz(
+    target: Target, seconds: float, number: int, *, bombs: bool = False
+) -> tuple[int, list[str]]:
     """Try texts for so long: how many, and the texts that failed."""
     tried, failed = 0, dict[str, str]()
     last = ""
@@ -72,7 +77,7 @@ def fuzz(target: Target, seconds: float, number: int) -> tuple[int, list[str]]:
             suppress_health_check=list(HealthCheck),
             phases=(Phase.generate, Phase.shrink),
         )
-        @given(texts(target.suffixes))
+        @given(texts(target.suffixes, bombs=bombs))
         def one(drawn: tuple[str, str]) -> None:
             nonlocal tried, last
             tried += 1
@@ -114,14 +119,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=5.0, help="of each target")
     parser.add_argument("--only", default="", help=f"of {', '.join(one.name for one in TARGETS)}")
+    parser.add_argument("--bombs", action="store_true", help="Repeat pieces thousands of times.")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))  # noqa: S311
     asked = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     names = [name for name in asked.only.split(",") if name]
     bad = False
     for target in TARGETS:
         if names and target.name not in names:
             continue
-        tried, failed = fuzz(target, asked.minutes * 60, asked.seed)
+        tried, failed = fuzz(target, asked.minutes * 60, asked.seed, bombs=asked.bombs)
         print(f"{target.name}: {tried:,} texts (seed {asked.seed}), {len(failed)} failures")
         bad = bad or bool(failed)
     return int(bad)

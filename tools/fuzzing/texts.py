@@ -46,10 +46,13 @@ def seeds(suffix: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def texts(suffixes: tuple[str, ...]) -> st.SearchStrategy[tuple[str, str]]:
-    """A suffix, and a text for it."""
+def texts(suffixes: tuple[str, ...], *, bombs: bool = False) -> st.SearchStrategy[tuple[str, str]]:
+    """A suffix, and a text for it; with `bombs` pieces are repeated up to 20,000 times, too."""
     change = st.tuples(
-        st.integers(0, 5), st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from(PIECES)
+        st.integers(0, 6 if bombs else 5),
+        st.integers(0, 10**6),
+        st.integers(0, 10**6),
+        st.sampled_from(PIECES),
     )
     return st.sampled_from(suffixes).flatmap(
         lambda suffix: st.tuples(
@@ -79,6 +82,8 @@ def changed(text: str, other: str, changes: list[Change]) -> str:
             text = text[:begin] + piece + text[end:]
         elif what == 4:
             text = text[:begin] + other[length * len(other) // 10**6 :]
+        elif what == 6:
+            text = text[:begin] + piece * (length // 50) + text[begin:]
         else:
             lines = text.split("\n")
             line = at * len(lines) // 10**6
