@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 
-from speclaunch.patterns import lazy
-
-_STEERING = lazy(
+_STEERING = (
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"
     r"\ud800-\udfff]|\r(?!\n)"
 )
 """Control characters but for tabs and ends of lines; what changes the direction of text, has no
 width or ends a line for some readers; surrogates, which stand for bytes that are no text."""
-_COLORS = lazy(r"\x1b\[[0-9;:]*m")
-_COMMAND = lazy(r"(?m:(^[^\S\n]*:)(:))|(##(?:vso)?)(\[)")
+_COLORS = r"\x1b\[[0-9;:]*m"
+_COMMAND = r"(?m:(^[^\S\n]*:)(:))|(##(?:vso)?)(\[)"
 """A workflow command: `::` begins a line, `##[` and `##vso[` are anywhere in it."""
 _OBEYING = ("GITHUB_ACTIONS", "TF_BUILD", "GITLAB_CI", "CI")
 _LONGEST_BEGUN = 200
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
 
 
 def printable(text: str) -> str:
@@ -26,7 +30,7 @@ def printable(text: str) -> str:
 
     The escape means the same character inside a JSON string.
     """
-    return _STEERING.sub(_escaped, text)
+    return _compiled(_STEERING).sub(_escaped, text)
 
 
 def one_line_name(name: str) -> str:
@@ -39,7 +43,7 @@ _ENDS = {ord(one): f"\\u{ord(one):04x}" for one in "\t\n\r"}
 
 def without_colors(line: str) -> str:
     """Return a line without the codes that color it on a terminal."""
-    return _COLORS.sub("", line) if "\x1b" in line else line
+    return _compiled(_COLORS).sub("", line) if "\x1b" in line else line
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -62,7 +66,7 @@ class CommandGuard:
         """Return the next piece; a command in it has one of its characters escaped."""
         if "::" in text or "[" in text or self._begun:
             both = self._begun + text
-            guarded = _COMMAND.sub(_broken, both)[len(self._begun) :]
+            guarded = _compiled(_COMMAND).sub(_broken, both)[len(self._begun) :]
         else:
             both = guarded = text
         begun = both[both.rfind("\n") + 1 :]
