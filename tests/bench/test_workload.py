@@ -97,7 +97,7 @@ def test_a_line_without_a_prompt_is_named(tmp_path: Path, line: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("caht", "chat"), ("nothing.jsonl", "No such file"), ("/", "cannot read")],
+    [("caht", "chat"), ("nothing.jsonl", "no such file"), ("/", "cannot read")],
 )
 def test_a_workload_that_is_none(name: str, said: str) -> None:
     with pytest.raises(InputError) as raised:
