@@ -187,7 +187,9 @@ class Aiperf:
                 "SGLang, and none was found",
                 help="leave --context out, or activate such an environment",
             )
-        generator = Generator(own.python, own.environment, self._folder, self._tokenizer)
+        generator = Generator(
+            own.python, own.environment, self._folder, self._tokenizer, trusted=False
+        )
         try:
             return generator.lengthened(prompts).texts or ()
         finally:

@@ -40,14 +40,21 @@ class Generator:
     """Runs in the engine's interpreter, for all rounds of a comparison."""
 
     def __init__(
-        self, python: str, env: Mapping[str, str], folder: Path, tokenizer: str | None
+        self,
+        python: str,
+        env: Mapping[str, str],
+        folder: Path,
+        tokenizer: str | None,
+        *,
+        trusted: bool = True,
     ) -> None:
-        """`tokenizer`: of the model, whose chat template the prompts get where it has one. Raises
-        LaunchError where that interpreter has no generator."""
+        """`tokenizer`: of the model, whose chat template the prompts get where it has one.
+        `trusted`: the user chose it, so that code which it brings may run. Raises LaunchError
+        where that interpreter has no generator."""
         self._folder = folder
         self._worker = Worker([python, START], children.safe_path(env), folder)
         try:
-            hello = self._worker.ask({"tokenizer": tokenizer}, _LOADING_S)
+            hello = self._worker.ask({"tokenizer": tokenizer, "trusted": trusted}, _LOADING_S)
         except WorkerError as error:
             raise LaunchError(
                 f"the load generator of {python} does not start: {error}",

@@ -56,6 +56,8 @@ class Chosen:
     """None where no engine is on this machine."""
     aiperf: Path | None
     tokenizer: str | None
+    trusts_tokenizer: bool
+    """False for one that only a running server names."""
 
     def begin(self, sides: Sequence[AnySide], folder: Path) -> LoadGenerator:
         """Ready to measure rounds. Raises LaunchError."""
@@ -65,22 +67,24 @@ class Chosen:
             return Aiperf(self.aiperf, folder, self.tokenizer, models, own)
         assert own is not None  # noqa: S101  (as chosen)
         err_lines().print("loading the engine's load generator")
-        return Generator(own.python, own.environment, folder, self.tokenizer)
+        trusted = self.trusts_tokenizer
+        return Generator(own.python, own.environment, folder, self.tokenizer, trusted=trusted)
 
 
 def chosen(
     wanted: Generators, sides: Sequence[AnySide], engine: str | None, tokenizer: str | None
 ) -> Chosen:
     """What `--generator` means on this machine. Raises LaunchError where it is not there."""
+    trusted = tokenizer is not None or isinstance(sides[0], Side)
     tokenizer = tokenizer or sides[0].tokenizer
     own, why = _interpreter(sides, engine)
     if wanted is Generators.AUTO:
         wanted = Generators.SGLANG if own is not None or not find_aiperf() else Generators.AIPERF
     if wanted is Generators.AIPERF:
-        return Chosen(wanted, own, require_aiperf(), tokenizer)
+        return Chosen(wanted, own, require_aiperf(), tokenizer, trusted)
     if why is not None:
         raise why
-    return Chosen(wanted, own, None, tokenizer)
+    return Chosen(wanted, own, None, tokenizer, trusted)
 
 
 def _interpreter(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,3 +121,29 @@ def test_counters_that_are_no_numbers_count_as_absent(odd: object) -> None:
     found = request_from({**said, "meta": dict.fromkeys(names, odd)})
     assert (found.prompt, found.cached, found.verify_steps, found.proposed) == (0, 0, 0, 0)
     assert found.positions == () and len(found.id) <= 200
+
+
+@pytest.fixture
+def transformers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """A library that records how tokenizers are loaded."""
+    loads: list[dict[str, Any]] = []
+
+    class AutoTokenizer:
+        @staticmethod
+        def from_pretrained(name: str, **options: Any) -> str:
+            loads.append(options)
+            return name
+
+    library = types.ModuleType("transformers")
+    library.AutoTokenizer = AutoTokenizer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "transformers", library)
+    return loads
+
+
+def test_the_generator_executes_no_code_of_a_tokenizer_that_a_server_names(
+    transformers: list[dict[str, Any]],
+) -> None:
+    generate.refuse_remote_code()
+    loaded = sys.modules["transformers"].AutoTokenizer.from_pretrained("m", trust_remote_code=True)
+    assert loaded == "m"
+    assert transformers == [{"trust_remote_code": False}]

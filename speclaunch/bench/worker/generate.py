@@ -60,6 +60,8 @@ def main() -> None:
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)
     hello = json.loads(lines.readline())
+    if not hello["trusted"]:
+        refuse_remote_code()
     generator = Generator(loaded())
     tokenizer = tokenizer_of(hello.get("tokenizer"))
     template = getattr(tokenizer, "chat_template", None) is not None
@@ -91,6 +93,18 @@ def tokenizer_of(name: object) -> Any:
         return library.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError, ImportError):
         return None
+
+
+def refuse_remote_code() -> None:
+    """Load tokenizers as data: the generator itself asks for the code that a model brings (0.5.23
+    benchmark/utils.py `get_tokenizer`, `trust_remote_code=True`)."""
+    library: Any = importlib.import_module("transformers")
+    load = library.AutoTokenizer.from_pretrained
+
+    def from_pretrained(*args: Any, **options: Any) -> Any:
+        return load(*args, **{**options, "trust_remote_code": False})
+
+    library.AutoTokenizer.from_pretrained = from_pretrained
 
 
 def lengthened(tokenizer: Any, file: str, tokens: int) -> dict[str, Any]:
