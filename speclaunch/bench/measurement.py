@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean, median
 from typing import Any
 
-from speclaunch.facts.safe_json import size, sizes
+from speclaunch.reads.safe_json import size, sizes
 from speclaunch.record import record
 
 

@@ -9,9 +9,9 @@ from speclaunch.bench.running import RunningSide
 from speclaunch.bench.sides import AnySide
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.facts.safe_json import size
 from speclaunch.plan.memory.terms import context_length
 from speclaunch.plan.plan import UnknownValueError
+from speclaunch.reads.safe_json import size
 
 
 def longest(side: AnySide, answer: int) -> int | None:

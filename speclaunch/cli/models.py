@@ -70,9 +70,9 @@ def pull(
 ) -> None:
     """Fetch the facts of checkpoints, never their weights, into files to be committed."""
     from speclaunch.facts.hub_client import RefusedError
-    from speclaunch.facts.safe_json import UnreadableFileError
     from speclaunch.facts.write_checkpoint_file import keep
     from speclaunch.planning.kept_facts import pulled, wanted
+    from speclaunch.reads.safe_json import UnreadableFileError
     from speclaunch.report.problems import show_problems
 
     hide_secrets("models pull", words)
@@ -104,8 +104,8 @@ def ls(
     """List the checkpoints whose facts the repository keeps."""
     from speclaunch.facts.checkpoint_file import CheckpointFile
     from speclaunch.facts.repository_facts import kept_names
-    from speclaunch.facts.safe_json import UnreadableFileError
     from speclaunch.planning.kept_facts import read_kept
+    from speclaunch.reads.safe_json import UnreadableFileError
     from speclaunch.report.models import kept_json, show_kept
     from speclaunch.resources import models_dir
 

@@ -19,7 +19,9 @@ from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.partial_config import WHOLE, PartialConfig
 from speclaunch.facts.quantization import quantization_config_in, quantization_in
 from speclaunch.facts.read_checkpoint import from_config
-from speclaunch.facts.safe_json import (
+from speclaunch.facts.unknown import UnknownFact
+from speclaunch.patterns import lazy
+from speclaunch.reads.safe_json import (
     MOST_BYTES,
     UnreadableFileError,
     mapping,
@@ -28,8 +30,6 @@ from speclaunch.facts.safe_json import (
     text,
     texts,
 )
-from speclaunch.facts.unknown import UnknownFact
-from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from speclaunch import reads
 from speclaunch.facts.hub_name import HUB_NAME
-from speclaunch.facts.safe_json import UnreadableFileError, is_directory, read_start
 from speclaunch.patterns import lazy
+from speclaunch.reads.safe_json import UnreadableFileError, is_directory, read_start
 
 _COMMIT = lazy(r"[0-9a-f]{1,64}\Z")
 _MOST_SNAPSHOTS = 100

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from speclaunch.facts.safe_json import mapping, size, text
+from speclaunch.reads.safe_json import mapping, size, text
 
 _KEYS = (
     "max_sequence_length",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from speclaunch.facts.safe_json import UnreadableFileError, read_start
+from speclaunch.reads.safe_json import UnreadableFileError, read_start
 from speclaunch.record import record
 
 _MOST_BYTES = 1 << 16

@@ -24,9 +24,9 @@ from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.partial_config import PartialConfig
 from speclaunch.facts.read_checkpoint import from_config, read_checkpoint
 from speclaunch.facts.repository_facts import facts_file
-from speclaunch.facts.safe_json import UnreadableFileError, is_file
 from speclaunch.facts.sources import NOWHERE_ELSE, Sources
 from speclaunch.patterns import lazy
+from speclaunch.reads.safe_json import UnreadableFileError, is_file
 
 _REMOTE = lazy(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _REVISION = lazy(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})*\Z", re.ASCII)

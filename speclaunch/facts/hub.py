@@ -17,7 +17,8 @@ from speclaunch.facts.hub_tensors import fetch_header
 from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.read_checkpoint import read_checkpoint
 from speclaunch.facts.record_checkpoint import MOST_HEADERS, recorded
-from speclaunch.facts.safe_json import (
+from speclaunch.facts.safetensors_header import TensorHeader
+from speclaunch.reads.safe_json import (
     MAX_CONFIG_BYTES,
     MAX_INDEX_BYTES,
     MOST_BYTES,
@@ -26,7 +27,6 @@ from speclaunch.facts.safe_json import (
     read_object,
     size,
 )
-from speclaunch.facts.safetensors_header import TensorHeader
 
 _MOST_SECONDS = 60.0
 """For all files of a checkpoint, however slowly they come."""

@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from speclaunch import __version__
-from speclaunch.facts.safe_json import MOST_BYTES, UnreadableFileError, parse_object, size
 from speclaunch.http_reader import LateError, collect
 from speclaunch.patterns import lazy
+from speclaunch.reads.safe_json import MOST_BYTES, UnreadableFileError, parse_object, size
 from speclaunch.record import record
 
 T = TypeVar("T")

@@ -11,12 +11,6 @@ from pathlib import PurePosixPath
 
 from speclaunch.facts.hub_client import MAIN, HubClient, RefusedError, in_time
 from speclaunch.facts.kept_tensors import KeptTensors
-from speclaunch.facts.safe_json import (
-    MAX_INDEX_BYTES,
-    UnreadableFileError,
-    mapping,
-    parse_object,
-)
 from speclaunch.facts.safetensors_header import (
     BrokenHeaderError,
     TensorHeader,
@@ -27,6 +21,12 @@ from speclaunch.facts.safetensors_header import (
 from speclaunch.facts.tensors import Headers
 from speclaunch.facts.weights import INDEX
 from speclaunch.patterns import lazy
+from speclaunch.reads.safe_json import (
+    MAX_INDEX_BYTES,
+    UnreadableFileError,
+    mapping,
+    parse_object,
+)
 
 _SECONDS = 120.0
 _FIRST_BYTES = 1 << 17

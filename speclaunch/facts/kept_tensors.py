@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from speclaunch.facts.safe_json import UnreadableFileError
 from speclaunch.facts.safetensors_header import BITS, TensorHeader, checked
 from speclaunch.facts.tensor_values import Content
 from speclaunch.facts.tensors import Headers
+from speclaunch.reads.safe_json import UnreadableFileError
 from speclaunch.record import record
 
 _MOST_SHAPES = 256

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.facts.known_models import likely
-from speclaunch.facts.safe_json import UnreadableFileError, mapping, read_object, text, texts
+from speclaunch.reads.safe_json import UnreadableFileError, mapping, read_object, text, texts
 from speclaunch.record import record
 from speclaunch.resources import models_dir
 

@@ -8,7 +8,7 @@ from typing import Any
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.partial_config import merged
 from speclaunch.facts.read_checkpoint import from_config
-from speclaunch.facts.safe_json import mapping
+from speclaunch.reads.safe_json import mapping
 
 _MERGED = ("rope_scaling", "rope_parameters")
 _OF_FILES = (

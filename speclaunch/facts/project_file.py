@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.facts.repository_facts import upward
-from speclaunch.facts.safe_json import UnreadableFileError, is_file, read_start
 from speclaunch.patterns import lazy
+from speclaunch.reads.safe_json import UnreadableFileError, is_file, read_start
 from speclaunch.record import record
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from speclaunch.facts.project_file import (
     shown_path,
 )
 from speclaunch.facts.repository_facts import is_outside
-from speclaunch.facts.safe_json import is_directory, is_file
+from speclaunch.reads.safe_json import is_directory, is_file
 from speclaunch.record import record
 
 KEYS = (

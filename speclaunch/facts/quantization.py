@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.safe_json import UnreadableFileError, is_file, mapping, read_object, text
+from speclaunch.reads.safe_json import UnreadableFileError, is_file, mapping, read_object, text
 
 FILE = "hf_quant_config.json"
 """Where ModelOpt writes it, next to a config.json that says nothing."""

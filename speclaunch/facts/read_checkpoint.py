@@ -18,7 +18,8 @@ from speclaunch.facts.quantization import (
     quantization_config,
     quantization_config_beside,
 )
-from speclaunch.facts.safe_json import (
+from speclaunch.facts.unknown import UnknownFact
+from speclaunch.reads.safe_json import (
     UnreadableFileError,
     is_file,
     mapping,
@@ -28,7 +29,6 @@ from speclaunch.facts.safe_json import (
     text,
     texts,
 )
-from speclaunch.facts.unknown import UnknownFact
 
 _NESTED = ("thinker_config", "llm_config", "language_config", "text_config")
 """In this order: get_hf_text_config of srt/utils/hf_transformers/common.py (0.5.23). Releases up

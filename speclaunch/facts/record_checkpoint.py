@@ -13,12 +13,12 @@ from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.kept_tensors import described
 from speclaunch.facts.partial_config import PartialConfig
 from speclaunch.facts.read_checkpoint import from_config
-from speclaunch.facts.safe_json import UnreadableFileError, is_file, read_object
 from speclaunch.facts.safetensors_header import TensorHeader, read_header
 from speclaunch.facts.tensors import must_be_inside
 from speclaunch.facts.tokenizer import read_vocabulary
 from speclaunch.facts.weights import INDEX, loaded_files, read_weights
 from speclaunch.patterns import lazy
+from speclaunch.reads.safe_json import UnreadableFileError, is_file, read_object
 
 _NEEDLESS = lazy(
     r"_name_or_path|_commit_hash|id2label|label2id|task_specific_params|bad_words_ids"

@@ -12,7 +12,7 @@ from pathlib import Path
 from speclaunch import reads
 from speclaunch.facts.checkpoint_file import file_of
 from speclaunch.facts.hub_name import HUB_NAME
-from speclaunch.facts.safe_json import UnreadableFileError, is_directory
+from speclaunch.reads.safe_json import UnreadableFileError, is_directory
 
 FOLDER = Path(".speclaunch", "models")
 """Below the directory of the recipes, or one above it."""

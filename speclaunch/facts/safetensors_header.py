@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.safe_json import (
+from speclaunch.reads.safe_json import (
     MOST_BYTES,
     UnreadableFileError,
     parse_object,

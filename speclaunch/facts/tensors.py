@@ -9,10 +9,10 @@ from typing import Protocol, runtime_checkable
 
 from speclaunch import reads
 from speclaunch.facts import tensor_values
-from speclaunch.facts.safe_json import UnreadableFileError, is_directory
 from speclaunch.facts.safetensors_header import BrokenHeaderError, TensorHeader, read_header
 from speclaunch.facts.tensor_values import Content
 from speclaunch.facts.weights import loaded_files, weight_files
+from speclaunch.reads.safe_json import UnreadableFileError, is_directory
 from speclaunch.record import record
 
 _BUDGET = 32 << 20

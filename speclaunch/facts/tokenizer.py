@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.safe_json import (
+from speclaunch.reads.safe_json import (
     MAX_CONFIG_BYTES,
     MAX_TOKENIZER_BYTES,
     UnreadableFileError,

@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from speclaunch import reads
-from speclaunch.facts.safe_json import (
+from speclaunch.facts.safetensors_header import read_names
+from speclaunch.patterns import lazy
+from speclaunch.reads.safe_json import (
     MAX_INDEX_BYTES,
     MOST_BYTES,
     UnreadableFileError,
@@ -16,8 +18,6 @@ from speclaunch.facts.safe_json import (
     read_object,
     size,
 )
-from speclaunch.facts.safetensors_header import read_names
-from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 INDEX = "model.safetensors.index.json"

@@ -18,8 +18,8 @@ from speclaunch.facts.checkpoint_file import (
     read_file,
 )
 from speclaunch.facts.repository_facts import refuse_a_way_out
-from speclaunch.facts.safe_json import UnreadableFileError
 from speclaunch.facts.shorten_layers import shortened
+from speclaunch.reads.safe_json import UnreadableFileError
 
 _WIDE = 100
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.facts.safe_json import UnreadableFileError, is_shallow, parse_document, size
 from speclaunch.http_reader import HttpError, HttpReader, LateError
 from speclaunch.launch.address import Address
+from speclaunch.reads.safe_json import UnreadableFileError, is_shallow, parse_document, size
 from speclaunch.record import record
 
 if TYPE_CHECKING:

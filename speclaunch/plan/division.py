@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Vendor
-from speclaunch.facts.safe_json import mapping, sizes
 from speclaunch.plan.divided_models import GROUPED, LATENT, OTHER_HEADS
 from speclaunch.plan.gpu_ranks import gpu_ranks
 from speclaunch.plan.memory.drafts import draft_of
@@ -19,6 +18,7 @@ from speclaunch.plan.memory.model_config import ModelConfig
 from speclaunch.plan.memory.ranks import Ranks
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.target import target_of
+from speclaunch.reads.safe_json import mapping, sizes
 from speclaunch.record import record
 
 if TYPE_CHECKING:  # many plans have nothing to divide, and need no matrices

@@ -18,8 +18,8 @@ from speclaunch.facts.hub_client import MAIN, RefusedError
 from speclaunch.facts.hub_name import HUB_NAME
 from speclaunch.facts.record_checkpoint import recorded
 from speclaunch.facts.repository_facts import facts_file, home_of_facts, kept_names
-from speclaunch.facts.safe_json import UnreadableFileError, is_directory, is_file, text
 from speclaunch.facts.write_checkpoint_file import keep
+from speclaunch.reads.safe_json import UnreadableFileError, is_directory, is_file, text
 from speclaunch.recipe.compose import recipe_names
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.record import record

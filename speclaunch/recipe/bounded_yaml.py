@@ -45,17 +45,30 @@ class BoundsError(yaml.MarkedYAMLError):
 def events(text: str) -> Iterator[yaml.Event]:
     """Yield the parser's events. Raises yaml.YAMLError, BoundsError at the limit."""
     depth = 0
-    for count, event in enumerate(yaml.parse(text, Loader=Loader)):
+    for count, event in enumerate(_parse(text)):
         if count > _MAX_EVENTS:
             raise BoundsError(problem=f"more than {MAX_NODES} values")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
-                mark: Any = event.start_mark
-                raise BoundsError(problem=f"nested more than {MAX_DEPTH} deep", problem_mark=mark)
+                raise _too_deep(event.start_mark)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         yield event
+
+
+def _parse(text: str) -> Iterator[yaml.Event]:
+    """Yield the parser's events. libyaml 0.2.6 has a limit of 1,000 levels, and scans ahead."""
+    try:
+        yield from yaml.parse(text, Loader=Loader)
+    except yaml.MarkedYAMLError as error:
+        if "maximum nesting depth" not in str(error.problem):
+            raise
+        raise _too_deep(error.problem_mark) from None
+
+
+def _too_deep(mark: Any) -> BoundsError:
+    return BoundsError(problem=f"nested more than {MAX_DEPTH} deep", problem_mark=mark)
 
 
 def compose(text: str) -> yaml.Node | None:

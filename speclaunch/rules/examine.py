@@ -15,12 +15,12 @@ from speclaunch.facts.gather import gather
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.project_settings import Assumptions, SettingsFrom
 from speclaunch.facts.repository_facts import models_folders
-from speclaunch.facts.safe_json import is_directory
 from speclaunch.facts.sources import Sources
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Given, Request
 from speclaunch.plan.resolve import resolve
+from speclaunch.reads.safe_json import is_directory
 from speclaunch.record import record
 from speclaunch.resources import models_dir, recipes_dir
 from speclaunch.rules.finding import Finding, Judgement, Severity

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from speclaunch.facts import safe_json
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.find_checkpoint import find_checkpoint
 from speclaunch.facts.read_checkpoint import from_config, read_checkpoint
 from speclaunch.facts.sources import Sources
 from speclaunch.facts.tensors import TensorFacts
+from speclaunch.reads import safe_json
 
 OMNI: dict[str, Any] = {
     "architectures": ["Qwen3_5MoeForConditionalGeneration"],

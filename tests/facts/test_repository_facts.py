@@ -15,7 +15,7 @@ from speclaunch.facts.repository_facts import (
     kept_names,
     models_folders,
 )
-from speclaunch.facts.safe_json import UnreadableFileError
+from speclaunch.reads.safe_json import UnreadableFileError
 
 
 @pytest.fixture

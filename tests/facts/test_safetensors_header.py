@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from speclaunch.facts.safe_json import UnreadableFileError
 from speclaunch.facts.safetensors_header import (
     MOST_TENSORS,
     BrokenHeaderError,
@@ -19,6 +18,7 @@ from speclaunch.facts.safetensors_header import (
     read_header,
 )
 from speclaunch.facts.tensors import read_tensors
+from speclaunch.reads.safe_json import UnreadableFileError
 
 ONE = {"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 

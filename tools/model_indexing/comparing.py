@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from model_indexing.entries import Entry, flat
 from model_indexing.unread import read_keys
 from speclaunch.facts.layer_ranges import expanded
-from speclaunch.facts.safe_json import size
+from speclaunch.reads.safe_json import size
 
 _BESIDE = ".hf_quant_config"
 _NAMES = {"dtype": "torch_dtype", "compression_config": "quantization_config"}

@@ -13,7 +13,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from speclaunch.facts.safe_json import is_shallow
+from speclaunch.reads.safe_json import is_shallow
 from speclaunch.record import record
 
 VERSION = 1

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.safe_json import is_shallow
 from speclaunch.launch.agreement.records import Decision
 from speclaunch.launch.agreement.store import RecordError, Store, StoreError, make_directory
+from speclaunch.reads.safe_json import is_shallow
 
 _VERSION = 1
 _LENGTH = 16384

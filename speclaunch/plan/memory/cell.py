@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.safe_json import mapping
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.algorithms import BLOCK_FAMILY
+from speclaunch.reads.safe_json import mapping
 from speclaunch.record import record
 
 _FP4 = ("fp4_e2m1", "nvfp4", "fp4_mx_block16")

@@ -12,9 +12,9 @@ from typing import Any
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.partial_config import merged
-from speclaunch.facts.safe_json import mapping, size, sizes, text, texts
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.topics.dtype import SHORT, halved
+from speclaunch.reads.safe_json import mapping, size, sizes, text, texts
 from speclaunch.record import record
 
 MOST_LAYERS = 4096

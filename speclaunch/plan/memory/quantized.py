@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import Any
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.safe_json import mapping, size, sizes
 from speclaunch.patterns import lazy
 from speclaunch.plan.memory.matrices import Matrix
 from speclaunch.plan.plan import UnknownValueError
+from speclaunch.reads.safe_json import mapping, size, sizes
 from speclaunch.record import record
 
 _WRAPPERS = lazy(

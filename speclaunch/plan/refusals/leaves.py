@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from speclaunch.facts.hardware import Hardware, Vendor
-from speclaunch.facts.safe_json import mapping
 from speclaunch.facts.unknown import UnknownValueError
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.settings import NoSuchArgumentError
 from speclaunch.plan.topics.quantization import method_of
 from speclaunch.plan.topics.target import architecture_of, target_of
+from speclaunch.reads.safe_json import mapping
 
 _OTHER_MACHINES: Final = ("is_npu", "is_xpu", "is_hpu", "is_musa", "is_mps")
 _NUMBERS: Final[Mapping[str, Callable[[int], int]]] = MappingProxyType(

@@ -15,9 +15,9 @@ from typing import Any
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Vendor
-from speclaunch.facts.safe_json import mapping, text
 from speclaunch.plan.settings import Settings, UnknownValueError
 from speclaunch.plan.topics.target import target_of
+from speclaunch.reads.safe_json import mapping, text
 from speclaunch.record import record
 
 NAME = "quantization"

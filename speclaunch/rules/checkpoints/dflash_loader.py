@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.safe_json import mapping, size
+from speclaunch.reads.safe_json import mapping, size
 from speclaunch.rules.checkpoints.dimensions import attention, dimensions, flag, mlp, norms
 from speclaunch.rules.checkpoints.loader import Expected, Loader
 

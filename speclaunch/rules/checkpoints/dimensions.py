@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.safe_json import size
+from speclaunch.reads.safe_json import size
 from speclaunch.record import record
 from speclaunch.rules.checkpoints.loader import Expected
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from speclaunch.engine.versions import within
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.safe_json import mapping, size
+from speclaunch.reads.safe_json import mapping, size
 from speclaunch.rules.checkpoints.dimensions import (
     Dimensions,
     attention,

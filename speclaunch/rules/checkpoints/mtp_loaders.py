@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.safe_json import size
+from speclaunch.reads.safe_json import size
 from speclaunch.rules.checkpoints.dimensions import (
     Dimensions,
     attention,

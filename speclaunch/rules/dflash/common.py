@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from speclaunch.facts.partial_config import merged
-from speclaunch.facts.safe_json import mapping
 from speclaunch.plan.plan import Plan
+from speclaunch.reads.safe_json import mapping
 
 
 def block_tokens(plan: Plan) -> int:

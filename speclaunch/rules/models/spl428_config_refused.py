@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from speclaunch.facts.safe_json import mapping
 from speclaunch.plan.plan import Plan
+from speclaunch.reads.safe_json import mapping
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
 _SPARSE = "deepseek_sparse_attention"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.facts.safe_json import mapping
 from speclaunch.plan.plan import Plan
+from speclaunch.reads.safe_json import mapping
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.models.common import llama_like
 
