@@ -141,7 +141,7 @@ def _carriage_return(text: str, shown: str) -> Problem | None:
             return Problem(
                 "the line ends are CRLF: bash reads the carriage return as part of the last word "
                 "of each line, and a `\\` before it does not continue the line",
-                Place(shown, number, max(len(line) - 1, 1)),
+                Place(shown, number, max(len(line.rstrip("\r")), 1)),
                 f"convert the file: dos2unix {shlex.quote(shown)}",
             )
     return None
