@@ -56,10 +56,13 @@ class _Work:
 def is_recipe(text: str) -> bool:
     """Whether a YAML text is a recipe of ours, rather than somebody's manifest."""
     try:
-        keys = nodes.entries(compose(text)).keys()
-    except yaml.YAMLError:
+        compose(text)  # refuses what is deep
+        data = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):  # ValueError: the date 2001-99-99, the number 0x_
         return False
-    return not keys & {"services", "apiVersion"} and bool(keys & {"args", "defaults"})
+    if not isinstance(data, dict):
+        return False
+    return not data.keys() & {"services", "apiVersion"} and bool(data.keys() & {"args", "defaults"})
 
 
 def migrate_recipe(path: Path, shown: str, to: str) -> Migration:

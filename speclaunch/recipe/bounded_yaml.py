@@ -154,7 +154,10 @@ def _scalar(node: yaml.ScalarNode) -> Any:
     kind = node.tag.removeprefix(_TAG)
     construct = _CONSTRUCTED.get(kind)
     if construct is not None:
-        return construct(node)
+        try:
+            return construct(node)
+        except ValueError:  # `0x_` looks like a number
+            raise NotPlainError from None
     if kind == "timestamp" and not node.style:
         return str(node.value)
     if kind != "str":
