@@ -62,7 +62,7 @@ def without_safe_path(env: Mapping[str, str]) -> dict[str, str]:
 def own_command(*args: str | Path, module: str = "speclaunch") -> list[str]:
     """Return the command of a module of this installation, by default speclaunch itself.
 
-    It needs no directory of its own: neither the current directory nor another installation of
+    It needs no separate directory: neither the current directory nor another installation of
     speclaunch is imported (see `own_process.py`).
     """
     return [sys.executable, "-P", str(_OWN_PROCESS), module, *map(str, args)]

@@ -32,7 +32,7 @@ def judges_home() -> Path:
 
 @record
 class Distrust:
-    """Why the files of a folder are not used, and the remedy."""
+    """The reason not to use the files of a folder, and the remedy."""
 
     why: str
     help: str
@@ -44,7 +44,7 @@ _ENTERED = stat.S_IXGRP | stat.S_IXOTH
 
 
 def distrust(folder: Path, home: Path | None = None) -> Distrust | None:
-    """Why files in `folder`, below the home of speclaunch, are neither executed nor believed: other
+    """Return why files in `folder`, below the home, are neither executed nor believed: other
     users may have made them. None if this user alone, or root, can write there, or if the folder
     does not exist.
 

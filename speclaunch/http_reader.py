@@ -34,7 +34,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class HttpError(Exception):
-    """Why there is no usable answer, for a person."""
+    """No usable answer; the text has the reason."""
 
 
 class LateError(HttpError):
@@ -170,7 +170,7 @@ class HttpReader:
 
 
 class _Bound:
-    """What one answer may still take: time, and bytes on the wire."""
+    """The time and the bytes on the wire that one answer has left."""
 
     def __init__(self, deadline: float) -> None:
         self.begin(deadline)
@@ -212,7 +212,7 @@ class _BoundedFile(io.RawIOBase):
 
 
 class _BoundedSocket:
-    """What http.client needs of a socket, with reads within a bound."""
+    """The part of a socket that http.client uses, with reads within a bound."""
 
     def __init__(self, sock: socket.socket, bound: _Bound) -> None:
         self._sock, self._bound = sock, bound

@@ -252,7 +252,7 @@ class Redactor:
         known = set(values)
         known |= {inner for value in known for inner in find_secrets(value)}
         self.values = sorted(filter(_is_found_elsewhere, known), key=len, reverse=True)
-        """What is searched, the longest first."""
+        """The searched values, the longest first."""
 
     @classmethod
     def of_command(cls, words: Sequence[str], env: Iterable[tuple[str, str]] = ()) -> Redactor:

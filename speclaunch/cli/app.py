@@ -54,7 +54,7 @@ def main() -> None:
             err_lines().print(f"  log: {log}")
         sys.exit(error.exit_code)
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # nobody but the user gives such a name
+        if error.errno == errno.ENAMETOOLONG:  # only a user gives such a name
             name = str(error.filename)
             clipped = name if len(name) < _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
             sys.stderr.write(f"error: {clipped!r}: {error.strerror}\n")

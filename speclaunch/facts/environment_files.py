@@ -21,7 +21,7 @@ _PYTHON = re.compile(r"python(\d+\.\d+)t?\Z", re.ASCII)
 
 @record
 class EnvironmentFiles:
-    """What the files of an environment say."""
+    """Facts in the files of an environment."""
 
     python_version: str
     packages: Mapping[str, str]

@@ -39,7 +39,7 @@ def _may_hold(folder: str, beginnings: "tuple[str, ...]") -> bool:
 
 
 def search_path() -> "list[str]":
-    """Where a normal start of this interpreter, which is isolated (`-I`), searches for packages.
+    """The search path that a start of this interpreter without `-I` has for packages.
 
     The directories of PYTHONPATH are read, and no module is imported from them: they may be those
     of a repository that somebody else wrote. A relative one means the current directory.

@@ -40,7 +40,7 @@ _UNFINISHED = re.compile(
     rb"(?:[\"'][\w.-]{1,60}\\?[\"']\s{0,4}:\s{0,4}\\?[\"']?[^\"'\r\n]*"
     rb"|(?:[Bb]earer|[Bb]asic|BEARER|BASIC)\s{1,4}[^\s]*|[^\s]*)\Z"
 )
-"""What may be the beginning of a secret at the end of a text."""
+"""A possible beginning of a secret at the end of a text."""
 
 
 def _prctl(option: int, value: int) -> None:

@@ -16,7 +16,7 @@ class LaunchThread:
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         """`name`: the thread's part in the launch, for its failure: `the prober`."""
         self.failure: str | None = None
-        """Why the thread ended early; None while it runs, and if it ended as it should."""
+        """The reason for an early end; None while the thread runs, and after a normal end."""
         self._name, self._work = name, work
         self._thread = threading.Thread(target=self._run, name=f"speclaunch {name}", daemon=True)
 

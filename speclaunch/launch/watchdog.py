@@ -112,7 +112,7 @@ class Watchdog:
 
     @property
     def failure(self) -> str | None:
-        """Why the thread ended early; None if it did not."""
+        """The reason for an early end of the thread; None without one."""
         return None if self._thread is None else self._thread.failure
 
     def stop(self) -> None:

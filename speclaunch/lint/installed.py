@@ -49,5 +49,5 @@ def _find() -> str | None:
         for why in error.failed:
             sys.stderr.write(f"note: engine unknown: {why}\n")
         return None
-    except Exception:  # one that nobody knows
+    except Exception:  # an engine without a catalogue: the newest is assumed
         return None

@@ -109,7 +109,7 @@ def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
 
 
 def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
-    """A file that nobody named, where it is of a kind that is read, and mentions a server.
+    """Yield a file found below a directory, if its kind is read and it mentions a server.
 
     A link counts if it leads to a file below `root`: neither a report nor a fix reaches another
     place because of a link in a repository.

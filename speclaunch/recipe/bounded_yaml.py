@@ -24,7 +24,7 @@ MAX_NODES = 50_000
 MAX_DEPTH = 60
 _MAX_EVENTS = 2 * MAX_NODES
 ODD = lazy("[\t\x85\u2028\u2029\ufeff]")
-"""What the C parser takes otherwise than the one in Python, which OmegaConf uses."""
+"""Characters that the C parser reads differently from the Python parser, which OmegaConf uses."""
 _OTHER_BREAKS = lazy("[\t\r\x85\u2028\u2029\ufeff]")
 _INDICATORS = (",", ":", "-", "?", "[", "{", "\n")
 _TAG = "tag:yaml.org,2002:"
@@ -105,7 +105,7 @@ def depth_bound(text: str) -> int:
     """Return an upper bound of the depth of a text. Found without parsing.
 
     Each bracket is a level. Each column at which a block can begin is two: a mapping, and a list in
-    it without an indent of its own. Blocks begin behind blanks, dashes, and marks of keys.
+    it at the same column. Blocks begin behind blanks, dashes, and marks of keys.
     """
     if _OTHER_BREAKS.search(text):  # `^` below knows line feeds alone
         return MAX_DEPTH + 1
@@ -170,5 +170,5 @@ def _scalar(node: yaml.ScalarNode) -> Any:
 
 
 def _is_odd(node: yaml.ScalarNode) -> bool:
-    """Whether a text that is not quoted may be a number to OmegaConf."""
+    """True if a text that is not quoted may be a number to OmegaConf."""
     return not node.style and _MAY_BE_EXPONENT.match(node.value) is not None

@@ -50,7 +50,7 @@ class SweepOptions:
     trust_engine: bool = False
 
     def identity(self) -> dict[str, Any]:
-        """What tells its jobs and its folder from those of other options."""
+        """The options that distinguish its jobs and folder from others."""
         found = dataclasses.asdict(self)
         del found["trust_engine"]  # the same jobs, whoever identifies their engine
         return found

@@ -69,7 +69,7 @@ class View:
     unreadable: tuple[str, ...] = ()
     """Files that are no valid records, with their paths; they are ignored."""
     damaged: str = ""
-    """Why the decisions, or this rank's own failures, are incomplete: no decision is possible."""
+    """The reason why decisions, or this rank's own failures, are incomplete: none is possible."""
     stale: bool = False
     """It has been damaged for a lease, and no late write mends it."""
 

@@ -313,7 +313,7 @@ class RankLaunching:
 
     @property
     def _lost(self) -> str | None:
-        """Why this rank must not serve any more; None while it holds its lease."""
+        """The reason to stop serving; None while this rank holds its lease."""
         if self._keeper.failure is not None:
             return self._keeper.failure
         if not self._keeper.lapsed:
