@@ -81,6 +81,7 @@ def imported(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.thorough
 @over(MODULES)
 def test_imports_go_down_only(path: Path) -> None:
     """To a package on a lower floor, or within the package; no two packages know each other."""
@@ -163,6 +164,7 @@ def test_versions_of_the_engine_are_told_apart_in_one_way() -> None:
     assert found == COMPARES_VERSIONS
 
 
+@pytest.mark.thorough
 def test_the_plan_knows_no_rule() -> None:
     modules = sorted((PACKAGE / "plan").rglob("*.py"))
     assert modules
@@ -288,6 +290,7 @@ def starts(tree: ast.Module) -> set[str]:
     return found | {name for name in dotted if name.partition(".")[0] == "multiprocessing"}
 
 
+@pytest.mark.thorough
 def test_one_module_starts_processes() -> None:
     """So that none runs a file of the current directory: see `children`."""
     found = {
@@ -363,6 +366,7 @@ def _writes(call: ast.Call) -> bool:
     return any(isinstance(one, str) and set(one) & set("wax") for one in modes)
 
 
+@pytest.mark.thorough
 def test_files_of_strangers_are_read_by_the_bounded_reader() -> None:
     """`speclaunch.reads` refuses what is no regular file, or too large."""
     skipped = {"cpu", "worker", "reads"}

@@ -49,6 +49,7 @@ def test_a_closed_pipe_is_left_alone() -> None:
     assert tries == ["alive"]
 
 
+@pytest.mark.thorough
 def test_a_thread_beats_while_another_thing_is_waited_for_and_ends_with_it() -> None:
     said: list[str] = []
     with beating(said.append, lambda _: "alive", every=0.05):

@@ -139,6 +139,7 @@ def test_entries_of_others_are_not_believed(home: Path) -> None:
     assert entries().get("ab2") is None
 
 
+@pytest.mark.thorough
 def test_a_lint_without_its_cache_says_so_once(home: Path, tmp_path: Path) -> None:
     script = tmp_path / "serve.sh"
     script.write_text("python3 -m sglang.launch_server --model-path m\n" * 2)

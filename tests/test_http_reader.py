@@ -55,6 +55,7 @@ def address(url: str) -> Address:
     return Address("127.0.0.1", urlsplit(url).port or 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(HOSTILE.keys() - WRONG_JSON))
 def test_no_answer_escapes_its_bounds(name: str) -> None:
     with scripted(HOSTILE[name]) as url:
@@ -162,6 +163,7 @@ def of_readiness(url: str) -> None:
 USERS: tuple[Use, ...] = (of_bench, of_the_check, of_the_watchdog, of_a_proof, of_readiness)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 @pytest.mark.parametrize("use", USERS)
 def test_a_hostile_server_is_a_reported_failure(

@@ -242,6 +242,7 @@ def test_a_page_in_another_style_is_refused() -> None:
 WORDS = st.text("abcdehlmnpst_-", min_size=1, max_size=12)
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(WORDS, st.lists(WORDS, max_size=12))
 def test_did_you_mean_is_within_an_edit_distance(word: str, known: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ def searched(units: int, refuses) -> tuple[Kept, int]:  # type: ignore[no-untype
         return end.value, rounds
 
 
+@pytest.mark.thorough
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), st.integers(0, 12))
 def test_it_is_sufficient_and_minimal(data: st.DataObject, units: int) -> None:

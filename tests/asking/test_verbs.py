@@ -52,6 +52,7 @@ def invoke(*words: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
+@pytest.mark.thorough
 def test_plan_tells_values_contradictions_and_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(_: Question) -> Answer:
         return Answer(True, RELEASE, "", "", "", {"stream_interval": 9, "page_size": 1})
@@ -73,6 +74,7 @@ def test_plan_tells_values_contradictions_and_refusals(monkeypatch: pytest.Monke
     assert "it refuses the command (SPL090)" in out
 
 
+@pytest.mark.thorough
 def test_plan_without_a_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     at_hand(monkeypatch, None)
     code, said = invoke("plan", "r.yaml", "--ask", "always")
@@ -82,6 +84,7 @@ def test_plan_without_a_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(out)["engine_says"] is None
 
 
+@pytest.mark.thorough
 def test_doctor_tells_what_the_engine_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     at_hand(monkeypatch, ScriptedJudge(STREAM))
     _, out = invoke("doctor", "r.yaml", "--hardware", "h200", "--ask", "always")

@@ -42,6 +42,7 @@ def test_without_spread_the_ratio_is_exact() -> None:
         ratio_between([0.0], [0.5, 0.5], 0.95)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("spreads", "sizes"), [((1, 1), (5, 5)), ((1, 4), (6, 5)), ((3, 1), (4, 12))]
 )
@@ -154,6 +155,7 @@ def test_the_order_of_arguments_is_no_difference() -> None:
     assert compared(made(), with_sides(made(), SIDES[0], other)).arguments == ()
 
 
+@pytest.mark.thorough
 def test_what_makes_throughputs_unfair_is_said() -> None:
     newer = [one.model_copy(update={"engine": "0.5.24"}) for one in SIDES]
     found = compared(made(), with_sides(made(), *newer, hardware="h200"))

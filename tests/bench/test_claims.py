@@ -35,6 +35,7 @@ def simulated(random: Random, truth: float, *, cells: int = 1) -> Certificate:
     return certificate("ours", "theirs", Measured(tuple(rounds())), ())
 
 
+@pytest.mark.thorough
 def test_two_hundred_known_factors_are_in_the_intervals() -> None:
     held = {"throughput": 0, "latency": 0}
     for seed in range(200):

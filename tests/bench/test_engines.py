@@ -18,6 +18,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.thorough
 def test_an_interruption_while_it_stops_waits_for_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

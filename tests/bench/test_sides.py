@@ -67,6 +67,7 @@ def test_a_server_against_itself_has_two_names() -> None:
     assert isinstance(baseline("recipe=eagle3_llama8b", [], one, ASKED), Side)
 
 
+@pytest.mark.thorough
 def test_what_decides_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["recipe=eagle3_llama8b", "+args.api_key=secret-key"]
     plain = candidate(words, ASKED).identity

@@ -48,6 +48,7 @@ def test_words_that_are_refused(words: tuple[str, ...], code: int, said: str) ->
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_dry_run_lists_every_length_of_context() -> None:
     words = ("--against", "recipe=cpu_ngram", "--context", "0,500", "--concurrency", "1")
     done = run("bench", *URL, *words, "--dry-run")

@@ -92,6 +92,7 @@ def test_a_plan_of_the_readme_shows_real_numbers(empty: Path) -> None:
     assert "weights" in done.stdout and "unknown whether" not in done.stdout
 
 
+@pytest.mark.thorough
 def test_doctor_says_where_the_facts_come_from(empty: Path) -> None:
     words = ("doctor", "recipe=mtp_mimo7b", "--hardware", "h100", "--engine", "0.5.23")
     text = program.run(*words, cwd=empty).stdout

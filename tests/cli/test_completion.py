@@ -132,6 +132,7 @@ def test_odd_words_are_no_crash(words: tuple[str, ...]) -> None:
     candidates(words)
 
 
+@pytest.mark.thorough
 def test_it_loads_little() -> None:
     code = (
         "import sys; from speclaunch.cli.completing import candidates; "

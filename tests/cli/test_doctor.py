@@ -308,6 +308,7 @@ def test_gpus_and_kernels(tmp_path: Path, engine: Path, fresh: dict[str, str]) -
     assert checks(hidden, "gpu")[0]["state"] == "error"  # one is left for two ranks
 
 
+@pytest.mark.thorough
 def test_a_model_in_the_cache_that_is_not_whole(tmp_path: Path, fresh: dict[str, str]) -> None:
     folder = tmp_path / "hf/hub/models--Qwen--Qwen2.5-7B-Instruct"
     snapshot = folder / "snapshots" / "abc"

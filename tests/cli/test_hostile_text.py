@@ -100,6 +100,7 @@ def shown_lines(text: str) -> str:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", VERBS, ids=lambda words: ascii(" ".join(words[:4]))[:60])
 @pytest.mark.parametrize("actions", ["true", ""])
 def test_no_verb_lets_it_out(words: tuple[str, ...], actions: str, folder: Path) -> None:

@@ -188,6 +188,7 @@ def test_a_secret_is_not_shown(files: Path) -> None:
     assert "sk-" not in done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_rules_and_explain() -> None:
     done = run("rules")
     assert done.returncode == 0

@@ -84,6 +84,7 @@ def test_nothing_to_fix_leaves_the_difference_empty_whatever_is_found(folder: Pa
     assert "1 fix is unsafe" in done.stderr
 
 
+@pytest.mark.thorough
 def test_standard_input(folder: Path) -> None:
     done = lint(folder, "--fix", "-", given=SCRIPT)
     assert done.stdout == SAFE
@@ -204,6 +205,7 @@ def test_a_fix_that_is_left_is_named(folder: Path) -> None:
     assert said in done.stdout
 
 
+@pytest.mark.thorough
 def test_secrets_are_not_shown(folder: Path) -> None:
     text = SCRIPT.replace("31000", "31000 --api-key sk-verysecret9f8e7d6c5b")
     (folder / "run.sh").write_text(text)

@@ -116,6 +116,7 @@ def test_a_directory_that_cannot_be_written(files: Path) -> None:
     assert done.returncode == 2 and "cannot write closed/x.sarif" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_full_disk_is_told(files: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full")

@@ -125,6 +125,7 @@ def test_what_cannot_be_inspected(what: str, models: dict[str, Path], tmp_path: 
         assert said.get(what, "link out of its directory") in done.stderr
 
 
+@pytest.mark.thorough
 def test_from_the_hub_the_headers_alone(models: dict[str, Path], hub: HubServer) -> None:
     model = read(models["llama-eagle3"])
     data = model.packed(list(model.tensors))

@@ -78,6 +78,7 @@ def local(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_a_recipe_means_its_target_and_its_draft(repo: Path, speclaunch: Any) -> None:
     done = speclaunch("pull", "recipes/mine.yaml")
     assert (done.returncode, done.stderr) == (0, "")
@@ -95,6 +96,7 @@ def test_a_recipe_means_its_target_and_its_draft(repo: Path, speclaunch: Any) ->
     assert path.read_bytes() == before
 
 
+@pytest.mark.thorough
 def test_overrides_change_what_a_recipe_means(repo: Path, speclaunch: Any) -> None:
     words = ("recipes/mine.yaml", "args.model_path=other/model", "+args.revision=v2")
     assert speclaunch("pull", *words).returncode == 0
@@ -103,6 +105,7 @@ def test_overrides_change_what_a_recipe_means(repo: Path, speclaunch: Any) -> No
     assert read_file(path, "other/model").source == "hub@v2"
 
 
+@pytest.mark.thorough
 def test_the_nearest_folder_takes_it(repo: Path, speclaunch: Any) -> None:
     (repo / ".speclaunch" / "models").mkdir(parents=True)
     assert speclaunch("pull", "recipes/mine.yaml", "single").returncode == 0
@@ -110,6 +113,7 @@ def test_the_nearest_folder_takes_it(repo: Path, speclaunch: Any) -> None:
     assert not (repo / "recipes" / ".speclaunch").exists()
 
 
+@pytest.mark.thorough
 def test_into_a_folder_of_ones_own(repo: Path, speclaunch: Any, tmp_path: Path) -> None:
     into = tmp_path / "facts"
     assert speclaunch("pull", "org/a", "--into", into, "--revision", COMMIT).returncode == 0
@@ -117,6 +121,7 @@ def test_into_a_folder_of_ones_own(repo: Path, speclaunch: Any, tmp_path: Path) 
     assert not (repo / ".speclaunch").exists()
 
 
+@pytest.mark.thorough
 def test_one_that_fails_does_not_keep_the_others(
     repo: Path, speclaunch: Any, served: HubServer
 ) -> None:
@@ -143,6 +148,7 @@ def test_a_private_checkpoint_on_the_disk(repo: Path, speclaunch: Any, tmp_path:
     assert str(tmp_path) not in path.read_text()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -174,6 +180,7 @@ def test_what_cannot_be_pulled(
     assert not (repo / ".speclaunch").exists()
 
 
+@pytest.mark.thorough
 def test_without_a_network(speclaunch: Any, repo: Path) -> None:
     for variables, why in (
         ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "127.0.0.1:9 cannot be reached"),
@@ -185,6 +192,7 @@ def test_without_a_network(speclaunch: Any, repo: Path) -> None:
     assert not (repo / ".speclaunch").exists()
 
 
+@pytest.mark.thorough
 def test_nothing_is_written_outside_of_the_repository(
     repo: Path, speclaunch: Any, tmp_path: Path
 ) -> None:
@@ -197,6 +205,7 @@ def test_nothing_is_written_outside_of_the_repository(
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_no_weights_and_nothing_in_the_home(
     repo: Path, speclaunch: Any, served: HubServer, tmp_path: Path
 ) -> None:
@@ -209,6 +218,7 @@ def test_no_weights_and_nothing_in_the_home(
     assert all("/api/models/" in one.path or "/resolve/" in one.path for one in served.asked)
 
 
+@pytest.mark.thorough
 def test_the_tensors_of_a_pulled_draft_are_judged_without_it(
     repo: Path, speclaunch: Any, served: HubServer, tmp_path: Path
 ) -> None:
@@ -260,6 +270,7 @@ def test_the_tensors_of_a_pulled_draft_are_judged_without_it(
 # --- ls, show, check
 
 
+@pytest.mark.thorough
 def test_ls(speclaunch: Any, repo: Path) -> None:
     assert speclaunch("ls").returncode == 3
     speclaunch("pull", "org/a", "org/b")
@@ -277,6 +288,7 @@ def test_ls(speclaunch: Any, repo: Path) -> None:
     assert other["error"] == "b.json is not of format 1: update speclaunch"
 
 
+@pytest.mark.thorough
 def test_ls_lists_the_index(speclaunch: Any) -> None:
     done = speclaunch("ls", "--index", "--output-format", "json")
     rows = json.loads(done.stdout)["models"]
@@ -284,6 +296,7 @@ def test_ls_lists_the_index(speclaunch: Any) -> None:
     assert len(rows) > 300 and {row["folder"] for row in rows} == {"index"}
 
 
+@pytest.mark.thorough
 def test_show(speclaunch: Any, tmp_path: Path) -> None:
     speclaunch("pull", "Qwen/Qwen3-8B")
     done = speclaunch("show", "Qwen/Qwen3-8B", "--output-format", "json")
@@ -299,6 +312,7 @@ def test_show(speclaunch: Any, tmp_path: Path) -> None:
     assert json.loads(nearer.stdout)["origin"]["provenance"] == "directory"
 
 
+@pytest.mark.thorough
 def test_show_what_is_not_known(speclaunch: Any, repo: Path) -> None:
     done = speclaunch("show", "org/none")
     assert done.returncode == 1
@@ -311,6 +325,7 @@ def test_show_what_is_not_known(speclaunch: Any, repo: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_check(speclaunch: Any, repo: Path, served: HubServer, tmp_path: Path) -> None:
     assert speclaunch("check").returncode == 3
     speclaunch("pull", "org/a")
@@ -332,6 +347,7 @@ def test_check(speclaunch: Any, repo: Path, served: HubServer, tmp_path: Path) -
     assert speclaunch("check").returncode == 0
 
 
+@pytest.mark.thorough
 def test_check_asks_for_the_revision_that_was_pulled(
     speclaunch: Any, repo: Path, served: HubServer
 ) -> None:
@@ -341,6 +357,7 @@ def test_check_asks_for_the_revision_that_was_pulled(
     assert served.asked[0].path == "/org/a/resolve/v1/config.json"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("gone", ["hub", "model", "file"])
 def test_check_says_what_it_cannot_tell(
     gone: str, speclaunch: Any, repo: Path, served: HubServer
@@ -362,6 +379,7 @@ def test_check_says_what_it_cannot_tell(
 # --- what a repository of strangers may hold
 
 
+@pytest.mark.thorough
 def test_a_hostile_folder(speclaunch: Any, repo: Path, tmp_path: Path) -> None:
     """Links, pipes, endless files, other names, deep nesting: told, in time, nothing followed."""
     folder = repo / ".speclaunch" / "models" / "org"
@@ -389,6 +407,7 @@ def test_a_hostile_folder(speclaunch: Any, repo: Path, tmp_path: Path) -> None:
     assert speclaunch("check").returncode == 1
 
 
+@pytest.mark.thorough
 def test_what_a_file_says_does_not_act_on_the_terminal(speclaunch: Any, repo: Path) -> None:
     speclaunch("pull", "org/a")
     path = repo / ".speclaunch" / "models" / "org" / "a.json"

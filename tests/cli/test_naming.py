@@ -56,6 +56,7 @@ def test_a_recipe_in_the_place_of_a_verb_is_answered_with_the_command(tmp_path: 
     assert "No such command 'nonsense'" in run("nonsense").stderr
 
 
+@pytest.mark.thorough
 def test_recipes_are_listed_from_where_siblings_take_them(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("description: of my own\nargs: {model_path: m}\n")
     for words in (

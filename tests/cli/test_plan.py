@@ -44,6 +44,7 @@ def plan_json(*words: str, code: int = 0, **options: Any) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.thorough
 def test_a_plan_on_standard_output_and_nothing_else() -> None:
     done = plan(RECIPE, "--engine", "0.5.23", "--hardware", "h100")
     assert done.returncode == 0 and done.stderr == ""
@@ -84,6 +85,7 @@ def test_the_command_is_that_of_a_dry_run(words: tuple[str, ...]) -> None:
         assert document[key] == dry[key]
 
 
+@pytest.mark.thorough
 def test_a_cpu_recipe_needs_no_engine(tmp_path: Path) -> None:
     done = plan("recipe=cpu_ngram", SPECLAUNCH_HOME=str(tmp_path / "none"))
     assert done.returncode == 0
@@ -92,6 +94,7 @@ def test_a_cpu_recipe_needs_no_engine(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.thorough
 def test_without_a_gpu_it_says_so_and_shows_the_rest() -> None:
     done = plan(RECIPE, "--engine", "0.5.23", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0
@@ -194,12 +197,14 @@ def test_a_question_without_an_answer_is_exit_3(words: tuple[str, ...], help_: s
     assert (found["best"] or found["suggestion"])["fit"] == "unknown"
 
 
+@pytest.mark.thorough
 def test_a_plan_that_fails_stays_exit_1_where_a_question_has_no_answer(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text(BROKEN)
     done = plan("broken.yaml", "--engine", "0.5.23", "--hardware", "h100:2", "--fit", cwd=tmp_path)
     assert done.returncode == 1 and "--fit cannot be answered" in done.stderr
 
 
+@pytest.mark.thorough
 def test_ranks_without_a_gpu_are_not_called_a_lack_of_memory(tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     words = ("--engine", "0.5.23", "--hardware", "h100:1", "++args.tp_size=2", "--html", str(page))
@@ -208,6 +213,7 @@ def test_ranks_without_a_gpu_are_not_called_a_lack_of_memory(tmp_path: Path) -> 
     assert "memory is too small" not in done.stdout + page.read_text()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "options", "said"),
     [
@@ -243,6 +249,7 @@ def test_what_is_wrong_is_said_before_anything_is_shown(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.thorough
 def test_a_wrong_command_line_is_one_clear_error_and_exit_2() -> None:
     done = plan("recipe=eagle3_lama8b", COLUMNS="200")
     assert done.returncode == 2 and done.stdout == ""
@@ -303,6 +310,7 @@ def test_on_a_narrow_terminal(tmp_path: Path) -> None:
     assert max(map(len, head.splitlines())) <= 60
 
 
+@pytest.mark.thorough
 def test_help_and_the_list_of_verbs() -> None:
     assert "plan" in run("--help", COLUMNS="100").stdout
     shown = run("plan", "--help", COLUMNS="100").stdout
@@ -348,6 +356,7 @@ def test_a_load_that_makes_no_sense(words: list[str], said: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_more_ranks_than_gpus_fail_the_plan() -> None:
     words = (RECIPE, "args.tp_size=16", "--engine", "0.5.23")
     found = plan_json(*words, "--hardware", "h200:8", code=1)

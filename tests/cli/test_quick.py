@@ -56,6 +56,7 @@ def read(framework: Any, words: list[str], monkeypatch: pytest.MonkeyPatch) -> L
     return seen[0]
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(words=st.lists(_WORD, max_size=6))
 def test_it_is_read_as_the_framework_reads_it(framework: Any, words: list[str]) -> None:

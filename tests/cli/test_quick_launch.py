@@ -33,6 +33,7 @@ def read(framework: Any, words: list[str], monkeypatch: pytest.MonkeyPatch) -> L
     return seen[0]
 
 
+@pytest.mark.thorough
 def test_it_is_read_as_the_framework_reads_it(
     framework: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

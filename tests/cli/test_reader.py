@@ -55,6 +55,7 @@ def test_in_a_document_it_is_a_value_that_nobody_knows(tmp_path: Path) -> None:
     assert after == text.replace("--cuda-graph-max-bs", "--cuda-graph-max-bs-decode")
 
 
+@pytest.mark.thorough
 def test_one_unreadable_line_hides_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(
         f"{SERVER} --model-path a --nope 1\n"
@@ -71,6 +72,7 @@ def test_one_unreadable_line_hides_nothing_else(tmp_path: Path) -> None:
     assert "model_path: b" in imported.stdout
 
 
+@pytest.mark.thorough
 def test_the_file_behind_config_is_judged_with_places_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "conf.yaml").write_text("model-path: m\nspeculative-algorithm: EAGEL\n")
     (tmp_path / "run.sh").write_text(f"{SERVER} --config conf.yaml\n")
@@ -83,6 +85,7 @@ def test_the_file_behind_config_is_judged_with_places_of_its_own(tmp_path: Path)
     assert "not checked, because conf.yaml of --config: no such file here" in said
 
 
+@pytest.mark.thorough
 def test_a_recipe_reads_the_file_where_it_is_run(tmp_path: Path) -> None:
     (tmp_path / "conf.yaml").write_text("model-path: m\nspeculative-algorithm: EAGEL\n")
     (tmp_path / "mine.yaml").write_text(
@@ -115,6 +118,7 @@ def test_what_the_program_takes_itself(
     assert {f["code"] for file in files for f in file["findings"]} == codes
 
 
+@pytest.mark.thorough
 def test_import_makes_the_directory(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(f"{SERVER} --model-path a\n")
     done = run("import", "run.sh", "--to-dir", "new/dir", cwd=tmp_path)

@@ -69,6 +69,7 @@ def lint(path: str, *words: str) -> Done:
     return run("lint", path, "--no-cache", "--output-format", "json", *words)
 
 
+@pytest.mark.thorough
 def test_lint_judges_each_role_and_all_together(tmp_path: Path) -> None:
     done = lint(written(tmp_path, PD.replace("tp_size: 8", "tp_size: 8\n      page_size: 1")))
     assert done.returncode == 1
@@ -78,6 +79,7 @@ def test_lint_judges_each_role_and_all_together(tmp_path: Path) -> None:
     assert not findings(lint(written(tmp_path)), "SPL820")
 
 
+@pytest.mark.thorough
 def test_lint_says_of_which_role_a_shared_line_is_wrong(tmp_path: Path) -> None:
     text = TREE.replace("tp_size: 2", "tp_size: 2\n      speculative_num_steps: 7")
     (found,) = findings(lint(written(tmp_path, text)), "SPL105")
@@ -87,12 +89,14 @@ def test_lint_says_of_which_role_a_shared_line_is_wrong(tmp_path: Path) -> None:
     assert not str(both["why"]).startswith("of ")
 
 
+@pytest.mark.thorough
 def test_roles_of_other_versions_are_judged_for_their_own(tmp_path: Path) -> None:
     text = PD.replace("replicas: 2", 'engine: {version: "0.5.18"}')
     done = lint(written(tmp_path, text))
     assert {file["engine"] for file in json.loads(done.stdout)["files"]} == {"0.5.18", "0.5.23"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("role", "old", "new"),
     [
@@ -116,6 +120,7 @@ def test_fix_edits_the_shared_line_or_the_role(
         assert made == text.replace(shared, shared.replace("8", "4"))
 
 
+@pytest.mark.thorough
 def test_fix_of_what_a_role_says(tmp_path: Path) -> None:
     text = TREE.replace("  speculative_num_draft_tokens: 8\n", "").replace(
         "tp_size: 2", "tp_size: 2\n      speculative_num_draft_tokens: 8"
@@ -153,6 +158,7 @@ def test_a_dry_run_shows_all_roles_or_one(tmp_path: Path) -> None:
     assert run("launch", path, "--dry-run", "--output-format", "json").returncode == 2
 
 
+@pytest.mark.thorough
 def test_a_launch_stops_where_the_roles_do_not_fit(tmp_path: Path) -> None:
     path = written(tmp_path, PD.replace("tp_size: 8", "tp_size: 8\n      page_size: 1"))
     done = run("launch", path, "--dry-run", "--role", "prefill")
@@ -160,6 +166,7 @@ def test_a_launch_stops_where_the_roles_do_not_fit(tmp_path: Path) -> None:
     assert "SPL820" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_server_of_several_hosts_needs_its_rank(tmp_path: Path) -> None:
     path = written(tmp_path)
     done = run("launch", path, "--role", "prefill")
@@ -172,6 +179,7 @@ def test_a_server_of_several_hosts_needs_its_rank(tmp_path: Path) -> None:
     assert "--node-rank 1" in shown.stdout
 
 
+@pytest.mark.thorough
 def test_a_rank_on_the_command_line_is_no_mistake(tmp_path: Path) -> None:
     path = written(tmp_path)
     words = ("--role", "prefill", "--output-format", "json")
@@ -181,6 +189,7 @@ def test_a_rank_on_the_command_line_is_no_mistake(tmp_path: Path) -> None:
     assert findings(lint(written(tmp_path, fixed)), "SPL831")
 
 
+@pytest.mark.thorough
 def test_a_plan_shows_the_roles_side_by_side(tmp_path: Path) -> None:
     done = run("plan", written(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -190,6 +199,7 @@ def test_a_plan_shows_the_roles_side_by_side(tmp_path: Path) -> None:
     assert "Memory of a GPU: decode" in done.stdout
 
 
+@pytest.mark.thorough
 def test_a_plan_of_roles_as_json_and_as_a_page(tmp_path: Path) -> None:
     path = written(tmp_path, PD.replace("tp_size: 8", "tp_size: 8\n      page_size: 1"))
     page = tmp_path / "plan.html"
@@ -206,6 +216,7 @@ def test_a_plan_of_roles_as_json_and_as_a_page(tmp_path: Path) -> None:
     assert "SPL820" in text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "words",
     [("--fit",), ("--best", "--requests", "8", "--context", "4096"), ("--engine", "0.5.22,0.5.23")],
@@ -216,6 +227,7 @@ def test_a_plan_of_one_role_alone(tmp_path: Path, words: tuple[str, ...]) -> Non
     assert run("plan", path, *words, "--role", "decode").returncode in (0, 1)
 
 
+@pytest.mark.thorough
 def test_render_takes_one_role(tmp_path: Path) -> None:
     path = written(tmp_path)
     assert run("render", path, "--to", "shell").returncode == 2

@@ -102,6 +102,7 @@ PLANS = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", PLANS, ids=" ".join)
 def test_a_plan_and_a_dry_run_show_none(words: tuple[str, ...], recipe: Path) -> None:
     done = program.run(*words, f"recipe={recipe}")
@@ -111,12 +112,14 @@ def test_a_plan_and_a_dry_run_show_none(words: tuple[str, ...], recipe: Path) ->
         assert "--all" in words or value in done.stdout.replace("\\u003d", "="), value
 
 
+@pytest.mark.thorough
 def test_a_page_shows_none(recipe: Path, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     program.run("plan", f"recipe={recipe}", "--html", page)
     shows_none(page.read_text())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", sorted(RENDERERS))
 @pytest.mark.parametrize("form", [(), ("--bare",)], ids=["own", "bare"])
 def test_no_target_shows_one(target: str, form: tuple[str, ...], recipe: Path) -> None:
@@ -125,6 +128,7 @@ def test_no_target_shows_one(target: str, form: tuple[str, ...], recipe: Path) -
     shows_none(done.stdout + done.stderr)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shown", LintFormat)
 def test_no_format_of_lint_shows_one(shown: LintFormat, recipe: Path, tmp_path: Path) -> None:
     env = " ".join(f"{n}='{v}'" for n, (v, _) in SECRETS.items() if "\n" not in v)
@@ -147,6 +151,7 @@ RuntimeError: {}
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize(("name", "value", "part"), [(n, *found) for n, found in SECRETS.items()])
 def test_a_diagnosis_shows_none(

@@ -72,11 +72,13 @@ def test_a_completion_loads_no_rules_and_no_launcher(line: str) -> None:
     assert not [name for name in done.stderr.split() if name.startswith(heavy)]
 
 
+@pytest.mark.thorough
 def test_a_check_of_a_script_needs_no_hydra() -> None:
     found = loaded("lint", "nowhere.sh")
     assert not [name for name in found if name.startswith(("hydra", "omegaconf"))]
 
 
+@pytest.mark.thorough
 def test_a_plan_of_a_recipe_needs_no_hydra() -> None:
     found = loaded("plan", "recipe=mtp_mimo7b", "--hardware", "h100", "--output-format", "json")
     assert "speclaunch.plan.resolve" in found

@@ -85,6 +85,7 @@ def test_the_startup_probe_has_the_budget_of_the_plan() -> None:
     assert 1234 <= probes_of(known).startup.slack < 1250
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", PODS)
 def test_secrets_are_references(target: str, tmp_path: Path) -> None:
     found = rendered(tmp_path, "prefill_decode_hosts", target)
@@ -131,6 +132,7 @@ def test_the_platform_numbers_the_hosts(
         assert words[words.index("--host") + 1] == "0.0.0.0"
 
 
+@pytest.mark.thorough
 def test_the_hosts_of_a_server_restart_together(tmp_path: Path) -> None:
     (lws,) = of_kind(rendered(tmp_path, "several_hosts", "leaderworkerset"), "LeaderWorkerSet")
     group = lws["spec"]["leaderWorkerTemplate"]
@@ -148,6 +150,7 @@ def test_the_hosts_of_a_server_restart_together(tmp_path: Path) -> None:
     assert "startupProbe" not in containers(pattern["template"])[0]
 
 
+@pytest.mark.thorough
 def test_a_service_leads_to_the_pod_that_answers(tmp_path: Path) -> None:
     found = rendered(tmp_path, "several_hosts", "kubernetes")
     hosts, address = of_kind(found, "Service")
@@ -159,6 +162,7 @@ def test_a_service_leads_to_the_pod_that_answers(tmp_path: Path) -> None:
     assert len(of_kind(rendered(tmp_path, "hosts_twice", "kubernetes"), "StatefulSet")) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", PODS)
 def test_a_router_finds_prefill_and_decode_by_their_labels(target: str, tmp_path: Path) -> None:
     found = rendered(tmp_path, "prefill_decode", target)
@@ -173,6 +177,7 @@ def test_a_router_finds_prefill_and_decode_by_their_labels(target: str, tmp_path
     assert service["spec"]["ports"][0]["port"] == 8000
 
 
+@pytest.mark.thorough
 def test_compose_gives_each_server_gpus_of_its_own(tmp_path: Path) -> None:
     (found,) = rendered(tmp_path, "prefill_decode", "docker-compose")
     services = found["services"]
@@ -195,6 +200,7 @@ def test_compose_gives_each_server_gpus_of_its_own(tmp_path: Path) -> None:
     assert visible == ["0,1", "2,3"]
 
 
+@pytest.mark.thorough
 def test_caches_are_where_the_recipe_says(tmp_path: Path) -> None:
     (lws,) = of_kind(rendered(tmp_path, "several_hosts", "leaderworkerset"), "LeaderWorkerSet")
     spec = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
@@ -219,6 +225,7 @@ def test_a_server_may_end_what_it_serves(tmp_path: Path) -> None:
     assert spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "10"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["image", "wheel", "mounted"])
 def test_speclaunch_itself_is_started_where_the_recipe_says_so(mode: str, tmp_path: Path) -> None:
     more = (

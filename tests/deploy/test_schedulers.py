@@ -267,6 +267,7 @@ def test_what_is_rendered_has_no_finding_of_its_own(target: str, tmp_path: Path)
     assert (done.returncode, found["findings"]) == (0, [])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", ["slurm", "ray"])
 def test_speclaunch_itself_is_started_where_the_recipe_says_so(
     target: str, tmp_path: Path, stand_ins: dict[str, str], monkeypatch: pytest.MonkeyPatch
@@ -298,6 +299,7 @@ def test_speclaunch_itself_is_started_where_the_recipe_says_so(
     assert "The engine runs alone" in text_of(target, str(recipe), bare=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", ["slurm", "ray"])
 def test_a_text_that_starts_another_deployment_is_refused(
     target: str, pd: str, monkeypatch: pytest.MonkeyPatch
@@ -319,6 +321,7 @@ def test_a_text_that_starts_another_deployment_is_refused(
             rendered(renderer, whole)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("target", "overrides", "said"),
     [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from speclaunch.doctor.bounded_tasks import AtOnce, NoAnswer, unknown
 from speclaunch.errors import LaunchError
 from speclaunch.facts.facts import UnknownFact
@@ -32,6 +34,7 @@ def test_what_raises_is_unknown_and_the_others_are_told() -> None:
     assert d.get() == 4
 
 
+@pytest.mark.thorough
 def test_what_hangs_is_not_waited_for() -> None:
     release = threading.Event()
     ask = AtOnce(seconds=0.3).ask

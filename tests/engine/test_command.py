@@ -155,6 +155,7 @@ def test_a_printed_command_pasted_into_bash_gives_the_same_words(value: str) -> 
     assert run_in_bash(spelling, {"V": value, "GONE": None}) == [expected, value]
 
 
+@pytest.mark.thorough
 @given(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"])))
 def test_any_text_is_one_word(value: str) -> None:
     spelling = spell({"served_model_name": value}, {}, load("0.5.23"))

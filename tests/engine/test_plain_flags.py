@@ -92,6 +92,7 @@ def _agree(monkeypatch: pytest.MonkeyPatch, version: str, seed: int, count: int)
     return parsed, refused
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("version", VERSIONS)
 def test_random_command_lines(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed, refused = _agree(monkeypatch, version, 0, 150)

@@ -71,6 +71,7 @@ def test_data_that_lack_a_release_are_named(
     assert problem in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_data_beside_the_catalogue_are_named(release: ModuleType, copied: Path) -> None:
     release.catalogue.remove_release(NEWEST)
     problems = release.unequal()

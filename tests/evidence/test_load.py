@@ -24,11 +24,13 @@ def test_every_case_was_run_and_none_is_stored_that_is_no_more() -> None:
     assert len(BY_KEY) == len(CASES) >= 60
 
 
+@pytest.mark.thorough
 @over(RAN, lambda case: case.key)
 def test_the_rules_say_what_the_engine_did(case: Case) -> None:
     assert judging.problems(case, RUNS[case.key], judging.stand_ins()) == []
 
 
+@pytest.mark.thorough
 @over(RAN, lambda case: case.key)
 def test_a_case_is_the_one_that_was_run(case: Case) -> None:
     assert RUNS[case.key].case == stored.identity(case, judging.stand_ins())

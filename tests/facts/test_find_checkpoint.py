@@ -88,6 +88,7 @@ def test_facts_of_two_checkpoints(tmp_path: Path) -> None:
     assert gather(None, None).unknown == ()
 
 
+@pytest.mark.thorough
 def test_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     found = fetch_checkpoint("org/name")

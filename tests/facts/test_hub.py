@@ -150,6 +150,7 @@ def test_no_network(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.fullmatch(r"127\.0\.0\.1:9 cannot be reached: Connect(ion)?Error", unknown().why)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
@@ -339,6 +340,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_hub(
     name: str, hub: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -470,6 +472,7 @@ def test_a_proxy(hub: HubServer, tmp_path: Path) -> None:
     assert hub.asked[0].headers["host"] == "hub.invalid"
 
 
+@pytest.mark.thorough
 def test_a_hub_that_drips_does_not_keep_the_process(hub: HubServer, tmp_path: Path) -> None:
     hub.answers["config.json"] = drip_header
     script = f"from speclaunch.facts import hub; hub._MOST_SECONDS = 0.5; {SCRIPT}"
@@ -480,6 +483,7 @@ def test_a_hub_that_drips_does_not_keep_the_process(hub: HubServer, tmp_path: Pa
     assert "within 0 s" in done.stdout or "within 1 s" in done.stdout, done.stderr
 
 
+@pytest.mark.thorough
 def test_the_library_is_not_imported_offline() -> None:
     script = (
         "import sys; import speclaunch.cli.commands as a; a.register([]); "

@@ -28,6 +28,7 @@ def test_one_file(hub: HubServer) -> None:
     assert found.integers("a") is found.row("a", 0) is None
 
 
+@pytest.mark.thorough
 def test_a_long_header_is_asked_for_again(hub: HubServer) -> None:
     many = {f"t{i}": {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]} for i in range(4000)}
     hub.answers["model.safetensors"] = packed(many, 4000)
@@ -98,6 +99,7 @@ def test_a_server_that_sends_all_there_is(hub: HubServer) -> None:
     assert "broken" in str(fetch_tensors("org/name").headers)
 
 
+@pytest.mark.thorough
 def test_a_server_that_drips(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_tensors, "_SECONDS", 0.6)
     hub.answers["model.safetensors"] = drip

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
 
+@pytest.mark.thorough
 def test_the_file_is_what_the_entries_say() -> None:
     done = subprocess.run(
         [sys.executable, "tools/model_pairs.py", "check"], cwd=ROOT, capture_output=True, text=True

@@ -77,6 +77,7 @@ def test_what_is_no_python(body: str, tmp_path: Path) -> None:
         read_packages(program)
 
 
+@pytest.mark.thorough
 def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("speclaunch.facts.packages._SECONDS", 0.3)
     program = tmp_path / "python"

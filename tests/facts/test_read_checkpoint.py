@@ -216,6 +216,7 @@ def test_a_hostile_config_is_an_unknown_fact(tmp_path: Path, data: bytes, said: 
     assert said in found.why
 
 
+@pytest.mark.thorough
 def test_fifty_megabytes_cost_nothing(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(b'{"a": "' + b"x" * (50 << 20) + b'"}')
     tracemalloc.start()

@@ -61,6 +61,7 @@ def same(folder: Path, kept: Path) -> None:
             assert told(there, fact) == told(here, fact), fact
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.thorough)])
 def test_every_published_config_is_kept_as_it_is(tmp_path: Path, step: int) -> None:
     entries = sorted(models_dir().glob("*/*.json"))
@@ -289,6 +290,7 @@ def test_a_draft_that_waits_as_a_link_is_not_followed(tmp_path: Path) -> None:
     assert victim.read_text() == "precious"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("one", [b"{},", b"[],", b'"a",', b"1,"])
 def test_millions_of_values_are_not_parsed(one: bytes) -> None:
     with pytest.raises(UnreadableFileError, match="has more than 6000000 values"):
@@ -322,6 +324,7 @@ def test_a_table_of_layers_that_ranges_cannot_say_stays_as_it_is(tmp_path: Path)
         assert read_file(path, "org/name").config == config
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "ranges",
     [

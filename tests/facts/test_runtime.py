@@ -172,6 +172,7 @@ def test_an_interpreter_that_fails_is_reported(
     assert why in said
 
 
+@pytest.mark.thorough
 def test_a_failed_interpreter_is_visible(tmp_path: Path) -> None:
     program = broken(tmp_path, "#!/bin/sh\necho no version is set >&2\nexit 126\n")
     (tmp_path / "mine.yaml").write_text("args: {model_path: a/b, speculative_algorithm: NGRAM}\n")
@@ -203,6 +204,7 @@ def test_pythonpath_and_the_users_own_packages_are_read_and_not_imported(
     assert read_packages(Path(sys.executable)).installed["sglang"] == "0.5.20"
 
 
+@pytest.mark.thorough
 def test_the_users_own_packages_count_outside_of_a_virtual_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

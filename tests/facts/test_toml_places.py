@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -113,6 +114,7 @@ def written(value: Any, draw: Any) -> str:
     return "{" + ", ".join(pairs) + "}"
 
 
+@pytest.mark.thorough
 @given(st.dictionaries(KEYS, VALUES, max_size=4), st.data())
 def test_generated_documents(document: dict[str, Any], data: st.DataObject) -> None:
     lines = []

@@ -251,6 +251,7 @@ def test_scripts(tmp_path_factory: pytest.TempPathFactory, text: str, fix: Fix) 
     ask(text, "run.sh", fix, tmp_path_factory.mktemp("bash"))
 
 
+@pytest.mark.thorough
 @given(manifests(), fixes(), st.booleans())
 @QUICK
 def test_manifests(

@@ -145,6 +145,7 @@ def names(case: Case) -> str:
     return f"{case.code}-{case.name}"
 
 
+@pytest.mark.thorough
 def test_its_fix_in_every_form(tmp_path: Path) -> None:
     each(islice(all_cases(), 0, None, 60), lambda case: check(case, tmp_path), names)
 

@@ -95,6 +95,7 @@ def test_groups_of_roles(group: dict[str, Any]) -> None:
         assert value(one.pod.limits["nvidia.com/gpu"]) in (1, 8)
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(sets("prefill"), sets("decode"))
 def test_sets_of_leader_and_workers(first: dict[str, Any], second: dict[str, Any]) -> None:

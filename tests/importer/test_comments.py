@@ -181,6 +181,7 @@ PIECES = ["#", "<!-- ", "\n", "'", '"', "`", "```bash\n", "sglang", SERVER, "<<E
           "    ", "services:\n  a:\n", "FROM x\n", "RUN <<E\n", "E\n", "(", "{", "\u2028", "\t", "x = ", ">", "~~~\n"]  # fmt: skip
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.sampled_from(PIECES), max_size=14).map("".join),

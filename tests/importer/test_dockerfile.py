@@ -150,12 +150,14 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @given(st.lists(PIECES, max_size=25))
 def test_any_dockerfile_is_read(pieces: list[str]) -> None:
     with contextlib.suppress(InputError):
         read("".join(pieces))
 
 
+@pytest.mark.thorough
 @given(st.lists(PIECES, max_size=12), st.lists(PIECES, max_size=12))
 def test_a_literal_command_is_found_in_any_dockerfile(before: list[str], after: list[str]) -> None:
     # a stage of its own: what stands around it cannot change its last command

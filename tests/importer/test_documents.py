@@ -220,6 +220,7 @@ def test_any_document_is_read(pieces: list[str]) -> None:
             read_text("".join(pieces), name)
 
 
+@pytest.mark.thorough
 @given(st.text(alphabet="ab-*_#[]()!.,\n", max_size=200), st.text(alphabet="ab-*#.\n", max_size=99))
 def test_a_fenced_command_is_found_in_any_document(before: str, after: str) -> None:
     text = f"{before}\n\n```bash\n{COMMAND}\n```\n\n{after}"

@@ -103,6 +103,7 @@ def test_hostile_scripts(name: str) -> None:
     quickly(lambda: read_shell(SCRIPTS[name], "x.sh"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", YAMLS)
 def test_hostile_yaml(name: str) -> None:
     quickly(lambda: read_yaml(YAMLS[name], "x.yaml"))

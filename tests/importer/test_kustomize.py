@@ -293,6 +293,7 @@ def compared(folder: Path, name: str = "over") -> None:
         assert without_hash([plain(one) for one in ours]) == without_hash(theirs)
 
 
+@pytest.mark.thorough
 @needs_kustomize
 def test_as_kustomize_does(tmp_path: Path) -> None:
     compared(written(tmp_path, FILES))

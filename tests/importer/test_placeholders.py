@@ -163,6 +163,7 @@ value = st.one_of(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(values=st.lists(value, min_size=1, max_size=4), gap=st.sampled_from([" ", " \\\n  "]))
 def test_no_flag_of_a_document_ever_takes_another_ones_value(values: list[str], gap: str) -> None:

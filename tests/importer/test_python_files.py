@@ -311,6 +311,7 @@ def test_no_program_breaks_the_reader(lines: list[tuple[str, str]]) -> None:
             assert 1 <= word.place.line <= text.count("\n") + 1
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(
     st.text("ab'\"\\{}nxu0N é\n\t", max_size=30), st.sampled_from(["", "r", "f", "b", "rf", "u"])

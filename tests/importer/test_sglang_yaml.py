@@ -84,6 +84,7 @@ def test_a_config_is_told_from_other_yaml() -> None:
     assert read_yaml("- a\n- b\n", "c.yaml").invocations == ()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("text", "message"),
     [

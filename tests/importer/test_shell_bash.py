@@ -303,6 +303,7 @@ broken = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @settings(
     max_examples=EXAMPLES // 4,
     deadline=None,

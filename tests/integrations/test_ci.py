@@ -42,6 +42,7 @@ def is_valid(tmp_path: Path, text: str, schema: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "schema"),
     [
@@ -187,6 +188,7 @@ def test_the_inputs_of_the_action_are_options(runner: Runner) -> None:
     assert strict.returncode in (0, 1) and "SPL001" not in strict.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["paths", "engine", "hardware", "strict", "args", "sarif-file"])
 def test_nothing_in_an_input_is_run(runner: Runner, name: str) -> None:
     (runner.workspace / "a.sh").write_text(SOUND)
@@ -223,6 +225,7 @@ def lines_of(name: str) -> list[str]:
     return [line for line in found if not line.startswith("pip install")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "written"),
     [

@@ -30,6 +30,7 @@ SOUND = (
 )
 
 
+@pytest.mark.thorough
 def test_the_hooks_are_a_manifest() -> None:
     done = subprocess.run(
         [*PRE_COMMIT, "validate-manifest", ".pre-commit-hooks.yaml"],

@@ -194,6 +194,7 @@ def started(wheel: Path, seconds: float) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.thorough
 def test_interrupted_it_leaves_nothing_and_killed_nothing_that_counts(wheel: Path) -> None:
     for sign, expected in ((signal.SIGINT, []), (signal.SIGKILL, [])):
         child = started(wheel, 60)

@@ -39,6 +39,7 @@ def judge() -> Iterator[EngineJudge]:
     made.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("act", "told"),
     [
@@ -92,6 +93,7 @@ def test_an_answer_too_many_is_not_the_next_questions(judge: EngineJudge) -> Non
     assert last.accepted is False and "no" in last.why
 
 
+@pytest.mark.thorough
 def test_a_worker_that_hangs_is_killed_with_what_it_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -114,6 +116,7 @@ def commands() -> Iterator[str]:
             continue
 
 
+@pytest.mark.thorough
 def test_a_worker_that_never_loads_costs_its_time_once() -> None:
     judge = fake("mute")
     began = time.monotonic()
@@ -129,6 +132,7 @@ def test_an_interpreter_that_is_not_there_is_no_judge() -> None:
     assert answer.accepted is None and "cannot be used" in answer.why
 
 
+@pytest.mark.thorough
 def test_a_judge_that_dies_of_everything_is_given_up(judge: EngineJudge) -> None:
     answers = judge.ask([question("exit")] * 9, seconds=100)
     assert {a.accepted for a in answers} == {None}
@@ -211,6 +215,7 @@ def test_variables_do_not_reopen_what_is_closed(judge: EngineJudge) -> None:
     assert answer.resolved["env"] == {"SGLANG_X": "1"}
 
 
+@pytest.mark.thorough
 def test_what_is_read_at_import_is_there_at_import(judge: EngineJudge) -> None:
     """Each setting of such variables has its own process; what is only written there has not."""
     env = [(("SGLANG_EARLY", value), ("SGLANG_LATE", "1")) for value in ("1", "2", "1", "3", "4")]
@@ -232,6 +237,7 @@ def test_a_variable_that_names_code_is_not_imported_with(judge: EngineJudge) -> 
 names = st.text("abz/.~-_ é", min_size=1, max_size=20)
 
 
+@pytest.mark.thorough
 @given(name=names, absolute=st.booleans(), in_folder=st.booleans())
 def test_a_config_is_laid_out_where_the_command_finds_it_and_nowhere_else(
     tmp_path_factory: pytest.TempPathFactory, name: str, absolute: bool, in_folder: bool

@@ -35,6 +35,7 @@ def test_a_refusal_comes_of_the_same_line_of_the_engine() -> None:
     assert same == of_source
 
 
+@pytest.mark.thorough
 def test_a_line_is_a_function_of_its_number(tmp_path: Path) -> None:
     models = tool.read_models(laid_out(tmp_path))
     for row in ROWS[:8]:

@@ -151,6 +151,7 @@ def served(*acts: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.thorough
 def test_each_question_has_a_child_of_its_own_and_none_is_left() -> None:
     *answers, _, last = served("", "", "")
     assert [json.loads(one)["seen"] for one in answers] == [0, 0, 0]
@@ -158,6 +159,7 @@ def test_each_question_has_a_child_of_its_own_and_none_is_left() -> None:
     assert served()[-1] == "no child is left"
 
 
+@pytest.mark.thorough
 def test_a_child_that_fails_fails_its_question_alone() -> None:
     *answers, seconds, last = served("hang", "", "die", "exit", "huge", "")
     why = [json.loads(one).get("message", "") for one in answers]

@@ -78,6 +78,7 @@ def modules(code: str, **environment: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.thorough
 def test_the_process_that_stays_loads_little() -> None:
     found = modules(SUPERVISOR)
     assert not [name for name in found if name.split(".")[0] in HEAVY]
@@ -85,6 +86,7 @@ def test_the_process_that_stays_loads_little() -> None:
     assert len(found) < 240
 
 
+@pytest.mark.thorough
 def test_a_planner_of_a_plain_command_line_loads_no_framework(tmp_path: Path) -> None:
     recipe = fake_sglang.recipe(tmp_path)
     words = [f"recipe={recipe}", "args.port=31998", "--ignore", "SPL"]
@@ -97,6 +99,7 @@ def test_a_planner_of_a_plain_command_line_loads_no_framework(tmp_path: Path) ->
     assert not [name for name in found if name.startswith("speclaunch.launch.diagnosis")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(recipe_names()))
 def test_a_session_that_was_handed_over_starts_the_same(name: str) -> None:
     if name.startswith("cpu_") and name != "cpu_ngram":
@@ -106,6 +109,7 @@ def test_a_session_that_was_handed_over_starts_the_same(name: str) -> None:
     assert pickle.loads(pickle.dumps(one.start())) == one.start()
 
 
+@pytest.mark.thorough
 def test_a_reopened_planner_answers_as_the_session_does() -> None:
     one = session("eagle3_llama8b", "recovery=default")
     planner = ReopenedPlanner(pickle.dumps(one))
@@ -171,6 +175,7 @@ def until(true: Callable[[], object], seconds: float = 20) -> bool:
     return True
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])
 def test_a_signal_while_it_is_planned_ends_both(launch: Any, number: int, code: int) -> None:
     process = launch("--ignore", "SPL")

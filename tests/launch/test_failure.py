@@ -62,6 +62,7 @@ def test_the_last_error_is_the_cause_and_not_its_consequence(
     assert last_error(log.splitlines()) == expected
 
 
+@pytest.mark.thorough
 @given(st.lists(st.text(max_size=60), max_size=30))
 def test_any_log_gives_a_line_of_it_or_nothing(lines: list[str]) -> None:
     found = last_error(lines)

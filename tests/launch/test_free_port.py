@@ -11,6 +11,7 @@ from speclaunch.errors import LaunchError
 from speclaunch.launch import free_port as ports
 
 
+@pytest.mark.thorough
 def test_ports_differ_and_lie_below_those_of_outgoing_connections() -> None:
     found = [ports.free_port() for _ in range(50)]
     assert len(set(found)) == 50

@@ -117,6 +117,7 @@ def test_a_full_disk_leaves_the_last_record_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.thorough
 def test_kill_9_at_any_time_leaves_a_journal_that_can_be_read(tmp_path: Path) -> None:
     write_json(tmp_path / "journal.json", {"n": -1})
     code = textwrap.dedent(

@@ -40,6 +40,7 @@ def test_keeping_none_empties_the_file(tmp_path: Path) -> None:
     assert seen == [f"line {number:03d}" for number in range(20)]
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 400), max_size=60), st.integers(1, 300), st.integers(0, 3))
 def test_who_follows_misses_nothing_over_rotations(
@@ -100,6 +101,7 @@ def test_memory_is_bounded_whatever_is_written(tmp_path: Path) -> None:
     assert "".join(seen) == "x" * (9 << 20) + "end" + "y" * ((1 << 20) - len(follower._rest))
 
 
+@pytest.mark.thorough
 def test_who_is_behind_reads_the_old_file_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "engine.log"
     follower = Follower(path)

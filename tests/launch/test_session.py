@@ -30,6 +30,7 @@ def session(*overrides: str, gpus: int = 8) -> Session:
     return Session(ready, Facts(hardware=hardware if gpus else None), overrides)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("version", "flag"),
     [("0.5.11", "--cuda-graph-max-bs"), ("0.5.23", "--cuda-graph-max-bs-decode")],
@@ -98,6 +99,7 @@ def test_the_gpus_that_are_locked(overrides: list[str], gpus: list[int]) -> None
     assert not any(name.startswith("gpu-") for name in shared)
 
 
+@pytest.mark.thorough
 def test_one_host_of_several_recovers_with_the_others_or_not_at_all(tmp_path: Path) -> None:
     hosts = ["++args.tp_size=16", "++args.nnodes=2", "recovery=default"]
     assert session("recovery=default").recovers

@@ -34,6 +34,7 @@ def alive(pids: list[int]) -> list[int]:
     return [pid for pid in pids if runs(pid)]
 
 
+@pytest.mark.thorough
 def test_a_smoke_test_serves_reports_and_leaves_nothing(order: Make) -> None:
     below: list[int] = []
     recorder = Recorder()
@@ -81,6 +82,7 @@ def test_a_failed_start_says_why(order: Make, behaviour: str, reason: str) -> No
     assert alive([recorder.pid]) == []
 
 
+@pytest.mark.thorough
 def test_a_server_that_answers_in_the_engines_place_is_not_taken_for_it(
     order: Make, port: int
 ) -> None:
@@ -100,6 +102,7 @@ def test_a_server_that_answers_in_the_engines_place_is_not_taken_for_it(
     assert recorder.verification is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("failure", [RuntimeError("odd\nanswer"), SystemExit(3)])
 def test_a_check_that_fails_by_itself_ends_the_launch(
     order: Make, monkeypatch: pytest.MonkeyPatch, failure: BaseException
@@ -117,6 +120,7 @@ def test_a_check_that_fails_by_itself_ends_the_launch(
     assert alive([recorder.pid]) == []
 
 
+@pytest.mark.thorough
 def test_a_watchdog_that_fails_by_itself_ends_the_launch(
     order: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +133,7 @@ def test_a_watchdog_that_fails_by_itself_ends_the_launch(
     assert alive([recorder.pid]) == []
 
 
+@pytest.mark.thorough
 def test_an_engine_that_is_never_ready_is_given_up(order: Make) -> None:
     outcome = supervise(order("stuck", ready_timeout_seconds=1), Recorder())
     assert outcome.ending is Ending.FAILED
@@ -145,6 +150,7 @@ def test_an_engine_that_dies_while_serving_is_reported_with_its_last_error(order
     assert outcome.reason is not None and "CUDA out of memory" in outcome.reason
 
 
+@pytest.mark.thorough
 def test_an_engine_that_dies_of_its_first_generation_failed_for_that(order: Make) -> None:
     """No verdict on what it serves: the log says why, and memory may be the reason."""
     outcome = supervise(order("dies-generating"), Recorder())
@@ -229,6 +235,7 @@ def test_a_file_with_secrets_is_gone_when_the_engine_is_ready(order: Make, tmp_p
     assert not secrets.exists()
 
 
+@pytest.mark.thorough
 def test_an_observer_whose_terminal_is_gone_takes_nothing_down(order: Make) -> None:
     class Gone(Recorder):
         def progress(self, *_: object) -> None:

@@ -90,6 +90,7 @@ def test_counters_that_move_are_progress() -> None:
     assert dog.asked == 0
 
 
+@pytest.mark.thorough
 def test_counters_that_stand_still_are_none() -> None:
     dog = Watchdog(
         Settings.model_validate(QUICK), Scripted([ProbeAnswer.SILENT], lambda: 7), armed=True
@@ -97,6 +98,7 @@ def test_counters_that_stand_still_are_none() -> None:
     assert watch(dog, 5) is not None
 
 
+@pytest.mark.thorough
 def test_the_log_of_a_stopped_process_is_not_trusted() -> None:
     dog = Watchdog(
         Settings.model_validate(QUICK),

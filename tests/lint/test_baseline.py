@@ -52,6 +52,7 @@ def test_what_is_known_is_counted_and_does_not_fail(old: Place) -> None:
     assert document["summary"]["errors"] == 0
 
 
+@pytest.mark.thorough
 def test_a_new_finding_is_told_and_lines_above_change_nothing(old: Place) -> None:
     path = old.folder / "scripts/a.sh"
     path.write_text(f"# one\n\n# two\n{path.read_text()}{WRONG}")
@@ -60,6 +61,7 @@ def test_a_new_finding_is_told_and_lines_above_change_nothing(old: Place) -> Non
     assert "scripts/a.sh:7:" in done.out  # the third of its kind
 
 
+@pytest.mark.thorough
 def test_what_is_no_longer_found_is_named(old: Place) -> None:
     old.write("scripts/b.sh", "sleep 1\n")
     (old.folder / "scripts/a.sh").unlink()
@@ -74,6 +76,7 @@ def test_what_is_no_longer_found_is_named(old: Place) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_what_was_not_looked_at_is_not_gone(old: Place) -> None:
     for words in (
         ("scripts/a.sh",),
@@ -84,6 +87,7 @@ def test_what_was_not_looked_at_is_not_gone(old: Place) -> None:
         assert "no longer" not in lint(old, *words, "--baseline", "known.json").out, words
 
 
+@pytest.mark.thorough
 def test_it_is_written_again_for_a_part(old: Place) -> None:
     old.write("scripts/a.sh", "sleep 1\n")
     before = (old.folder / "known.json").read_text()
@@ -96,6 +100,7 @@ def test_it_is_written_again_for_a_part(old: Place) -> None:
     assert json.loads((old.folder / "known.json").read_text())["findings"] == []
 
 
+@pytest.mark.thorough
 def test_the_directory_and_the_versions_do_not_matter(old: Place) -> None:
     old.write("scripts/known.json", (old.folder / "known.json").read_text())
     done = old.lint("scripts", "--engine", "0.5.18,0.5.23", "--baseline", "known.json")
@@ -103,6 +108,7 @@ def test_the_directory_and_the_versions_do_not_matter(old: Place) -> None:
     assert lint(old, "scripts", "--baseline", "scripts/known.json").code == 1
 
 
+@pytest.mark.thorough
 def test_a_finding_in_a_group_is_known_once(place: Place) -> None:
     place.write("groups/speculation/mine.yaml", GROUP.format(algorithm="NO_SUCH"))
     for name in ("r3", "r4"):
@@ -144,6 +150,7 @@ def test_a_wrong_file_says_what_is_wrong(tmp_path: Path, text: str, part: str) -
     assert part in f"{problem.place}: {problem.message}"
 
 
+@pytest.mark.thorough
 def test_none_is_there(place: Place) -> None:
     done = place.lint("serve.sh", "--baseline", "known.json")
     assert done.code == 2 and "--write-baseline known.json" in done.err

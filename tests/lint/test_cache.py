@@ -41,6 +41,7 @@ def checks_nothing() -> None:
     lint_files.Files._check_now = refuse  # type: ignore[assignment,method-assign]
 
 
+@pytest.mark.thorough
 def test_nothing_is_checked_twice(place: Place) -> None:
     some = ("--config-dir", "groups", "recipes", "serve.sh", "config.sh", "chart.yaml", "start.py")
     first = place.lint(*some)
@@ -53,6 +54,7 @@ def test_nothing_is_checked_twice(place: Place) -> None:
     assert "a file was checked" in other.err
 
 
+@pytest.mark.thorough
 def test_a_file_named_twice_is_told_as_without_a_cache(place: Place) -> None:
     twice = ("quiet.sh", "quiet.sh")
     fresh = place.fresh(*twice)
@@ -174,6 +176,7 @@ def test_a_variable_of_a_recipe(place: Place, written: str) -> None:
         assert "NO_SUCH" not in "".join(path.read_text() for path in place.entries) or env
 
 
+@pytest.mark.thorough
 def test_a_variable_that_only_a_name_computes(place: Place) -> None:
     text = RECIPE.format(name="v", engine=ENGINE, model="m", tp=1)
     place.write("v.yaml", f"{text}  speculative_algorithm: ${{oc.${{name}}:MINE}}\n")
@@ -183,6 +186,7 @@ def test_a_variable_that_only_a_name_computes(place: Place) -> None:
         assert said == place.fresh(*ALL, env={"MINE": value})
 
 
+@pytest.mark.thorough
 def test_a_touched_file_is_still_known(place: Place) -> None:
     """A checkout gives all files new times."""
     some = ("--config-dir", "groups", "recipes/r0.yaml", "recipes/r1.yaml")
@@ -194,6 +198,7 @@ def test_a_touched_file_is_still_known(place: Place) -> None:
     assert place.lint(*some, before=checks_nothing) == first
 
 
+@pytest.mark.thorough
 def test_the_installed_engine(place: Place, tmp_path: Path) -> None:
     """Another python on PATH, with another SGLang, counts from then on."""
     for version in ("0.5.20", "0.5.12"):
@@ -209,6 +214,7 @@ def test_the_installed_engine(place: Place, tmp_path: Path) -> None:
         assert place.fresh("serve.sh", env=env) == said
 
 
+@pytest.mark.thorough
 def test_no_secret_is_kept(place: Place) -> None:
     place.lint(*ALL)
     kept = "".join(path.read_text() for path in place.entries)
@@ -216,6 +222,7 @@ def test_no_secret_is_kept(place: Place) -> None:
     assert "SPL806" not in kept
 
 
+@pytest.mark.thorough
 def test_the_cache_is_for_this_user_alone(place: Place) -> None:
     place.lint(*ALL)
     assert {path.stat().st_mode & 0o777 for path in place.entries} == {0o600}
@@ -268,6 +275,7 @@ def test_a_broken_entry_is_no_entry(place: Place) -> None:
     assert place.lint("serve.sh") == first
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["a file", "a link to nothing", "read-only", "in a file"])
 def test_a_folder_that_cannot_be_written(place: Place, kind: str) -> None:
     place.home.mkdir()

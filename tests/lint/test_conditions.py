@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.program import run
 
 
@@ -16,6 +18,7 @@ def lint(path: Path, script: str) -> list[dict[str, Any]]:
     return [one for one in findings if one["severity"] != "info"]
 
 
+@pytest.mark.thorough
 def test_a_finding_in_a_branch_names_its_condition(tmp_path: Path) -> None:
     (found,) = lint(
         tmp_path / "x.sh",

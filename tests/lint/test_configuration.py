@@ -188,6 +188,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(said=st.dictionaries(st.sampled_from([*KEYS, "x"]), VALUES, max_size=5))
 def test_whatever_it_says_is_settings_or_a_problem_with_a_place(folder: Path, said: Any) -> None:
@@ -208,6 +209,7 @@ def toml(value: Any) -> str:
     return json.dumps(value)
 
 
+@pytest.mark.thorough
 def test_whether_the_engine_is_asked(place: Place) -> None:
     place.write("x.sh", OLD)
     assert tuple(one.value for one in Ask) == ASK
@@ -244,6 +246,7 @@ def test_lint_uses_it(place: Place) -> None:
     assert place.lint("new", "--config", "other.toml", "--no-config").code == 2
 
 
+@pytest.mark.thorough
 def test_models_of_the_repository_are_facts_of_every_verb(place: Place) -> None:
     place.write(
         "checkpoints/org/model/config.json", (place.folder / "models/own/config.json").read_text()

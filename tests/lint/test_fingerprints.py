@@ -38,12 +38,14 @@ SOME = st.lists(
 )
 
 
+@pytest.mark.thorough
 @given(SOME, st.integers(1, 50))
 def test_lines_inserted_above_change_nothing(found: list[Finding], lines: int) -> None:
     moved = [finding(f.message, f.place.line + lines, f.place.path, f.code) for f in found]
     assert fingerprints(found) == fingerprints(moved)
 
 
+@pytest.mark.thorough
 @given(SOME, st.randoms())
 def test_the_order_changes_nothing(found: list[Finding], random: object) -> None:
     named = dict(zip(map(repr, found), fingerprints(found), strict=True))
@@ -51,6 +53,7 @@ def test_the_order_changes_nothing(found: list[Finding], random: object) -> None
     assert named == dict(zip(map(repr, found), fingerprints(found), strict=True))
 
 
+@pytest.mark.thorough
 @given(SOME)
 def test_two_findings_have_two_fingerprints(found: list[Finding]) -> None:
     different = {(f.code, plain(f.message), f.place.path, f.place.line) for f in found}

@@ -43,6 +43,7 @@ def test_a_group_is_checked_through_its_recipes(repository: Place) -> None:
     assert repository.lint(MINE) == done == repository.fresh(MINE)
 
 
+@pytest.mark.thorough
 def test_what_is_wrong_elsewhere_is_not_its_own(repository: Place) -> None:
     done = repository.lint("conf/speculation/good.yaml")
     assert done.code == 0 and "1 deployment" in done.out and "serving/good.yaml:" not in done.out
@@ -55,6 +56,7 @@ def test_a_group_that_no_recipe_chooses_is_said_so(repository: Place) -> None:
     assert "no recipe chooses it" in done.out
 
 
+@pytest.mark.thorough
 def test_a_change_of_the_group_is_noticed(repository: Place) -> None:
     repository.lint(MINE)
     repository.write(MINE, GROUP.format(algorithm="NGRAM"))
@@ -73,6 +75,7 @@ def test_with_its_directory_it_is_told_once(repository: Place) -> None:
     assert document["summary"]["deployments"] == ALL + 1
 
 
+@pytest.mark.thorough
 def test_it_is_found_in_the_repository_and_from_another_directory(repository: Place) -> None:
     (repository.folder / "conf").rename(repository.folder / "deep")
     for name in ("serving", "deep"):

@@ -131,6 +131,7 @@ LOOKS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LOOKS)
 def test_what_only_looks_like_a_comment_silences_nothing(place: Folder, name: str) -> None:
     """It is the text of a string, of prose, of a file that is written."""
@@ -139,6 +140,7 @@ def test_what_only_looks_like_a_comment_silences_nothing(place: Folder, name: st
     assert codes(place, f"looks/{name}") == ["SPL001"]
 
 
+@pytest.mark.thorough
 def test_a_comment_in_prose_is_html(place: Folder) -> None:
     text = f"# Serving\n\n<!-- {USED[2:-1]} -->\n\n```bash\n{WRONG}```\n"
     place.write("README.md", text)
@@ -163,6 +165,7 @@ def test_in_every_form_and_with_several_versions(place: Folder, name: str, engin
         assert sorted(codes(place, path, "--engine", engines)) == wanted, comment
 
 
+@pytest.mark.thorough
 def test_what_one_of_the_versions_needs_is_used(place: Folder) -> None:
     text = SERVER.format(model="m", more="--cuda-graph-max-bs 8")
     place.write("x.sh", "# speclaunch: ignore[SPL002] until 0.5.19\n" + text)
@@ -170,6 +173,7 @@ def test_what_one_of_the_versions_needs_is_used(place: Folder) -> None:
         assert sorted(codes(place, "x.sh", "--engine", engines)) == wanted
 
 
+@pytest.mark.thorough
 def test_with_rules_left_out_for_a_path(place: Folder) -> None:
     place.write("old/x.sh", USED.replace("SPL001", "SPL001, SPL702") + WRONG)
     place.write("speclaunch.toml", '[[overrides]]\npaths = "old/"\nignore = "SPL001"\n')
@@ -179,6 +183,7 @@ def test_with_rules_left_out_for_a_path(place: Folder) -> None:
     assert codes(place, "old", "--no-config", "--ignore", "SPL091") == []
 
 
+@pytest.mark.thorough
 def test_with_a_baseline(place: Folder) -> None:
     place.write("x.sh", USED + WRONG)
     place.write("y.sh", UNUSED + WRONG)

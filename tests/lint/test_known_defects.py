@@ -141,6 +141,7 @@ def test_each_defect_is_found_at_its_place_and_nothing_else(campaign: Campaign) 
     assert sorted(campaign.found - wanted) == []
 
 
+@pytest.mark.thorough
 def test_fixes_do_what_they_say_and_nothing_else(campaign: Campaign) -> None:
     assert len(campaign.fixable) > len(campaign.files) // 4
     for file in campaign.files:

@@ -120,6 +120,7 @@ def test_a_gitignore_that_no_one_can_read_ignores_nothing(tmp_path: Path) -> Non
     assert found(tmp_path) == ["a.sh"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ignored", [False, True])
 def test_many_files_are_little_work(tmp_path: Path, ignored: bool) -> None:
     for folder in range(100):

@@ -37,6 +37,7 @@ def told(found: Report, *codes: str) -> list[Finding]:
     return [f for file in found.files for f in file.findings if f.code in codes or not codes]
 
 
+@pytest.mark.thorough
 def test_what_an_older_release_takes_is_a_warning_with_the_releases(tmp_path: Path) -> None:
     path = script(tmp_path, "--cuda-graph-max-bs 8")
     (found,) = told(report(path), "SPL002")
@@ -72,6 +73,7 @@ def test_what_no_release_takes_stays_an_error(tmp_path: Path, words: str) -> Non
     assert any(severity is Severity.ERROR for _, _, severity, _ in exact)
 
 
+@pytest.mark.thorough
 def test_commands_of_a_file_are_judged_by_themselves(tmp_path: Path) -> None:
     path = script(
         tmp_path, "--cuda-graph-max-bs 8", "--no-such 1", "--cuda-graph-max-bs 8 --no-such 1"
@@ -144,6 +146,7 @@ def test_an_unknown_release_is_judged_as_the_nearest_with_a_word(
     assert file.note is None if note is None else note in str(file.note)
 
 
+@pytest.mark.thorough
 def test_a_bounded_number_of_deployments_is_compared_and_the_rest_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

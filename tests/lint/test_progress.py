@@ -6,11 +6,14 @@ import json
 import time
 from pathlib import Path
 
+import pytest
+
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.progress import following
 from tests import program
 
 
+@pytest.mark.thorough
 def test_it_says_how_far_it_is() -> None:
     said: list[str] = []
     with following([LintedFile("a.sh"), LintedFile("b.sh")], said.append, every=0.1) as sources:

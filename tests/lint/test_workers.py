@@ -24,6 +24,7 @@ def children() -> set[int]:
     return set(map(int, found.split()))
 
 
+@pytest.mark.thorough
 def test_answers_come_in_order_and_once() -> None:
     before = children()
     items = list(range(100))
@@ -48,6 +49,7 @@ def test_answers_come_in_order_and_once() -> None:
     assert children() == before
 
 
+@pytest.mark.thorough
 def test_no_process_is_left_when_the_block_is() -> None:
     before = children()
     with pytest.raises(KeyboardInterrupt), spread([1] * 9, lambda _: b"x" * 99, 3) as answers:
@@ -82,6 +84,7 @@ def test_what_stops_a_lint_stops_it_with_processes_too(place: Place) -> None:
     assert place.lint("--jobs", "3", *ALL, before=few_first) == fresh
 
 
+@pytest.mark.thorough
 def test_an_interrupt_ends_all(place: Place) -> None:
     """Ctrl-C reaches the whole group; the caller says 130 (cli/app.py)."""
 
@@ -124,6 +127,7 @@ def test_few_files_are_checked_in_one_process() -> None:
     assert processes(80, asks=True) == min(2, len(os.sched_getaffinity(0)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("died", [signal.SIGSEGV, signal.SIGKILL])
 def test_a_file_that_kills_its_process_is_one_problem(place: Place, died: signal.Signals) -> None:
     """The other files of that process are checked all the same."""

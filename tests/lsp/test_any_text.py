@@ -31,6 +31,7 @@ TEXT = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3)), max_siz
 NAME = st.sampled_from(["a.yaml", "model/a.yaml", "a.sh", "a.md", "Dockerfile", "a.json", "a"])
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(TEXT, NAME, st.integers(-1, 12), st.integers(-1, 40), st.sampled_from(CODECS))
 def test_nothing_crashes(
@@ -56,6 +57,7 @@ def test_nothing_crashes(
         assert action.edit is not None
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(st.text(max_size=30), st.sampled_from(CODECS))
 def test_a_position_there_and_back_is_the_same_place(text: str, codec: PositionCodec) -> None:

@@ -77,6 +77,7 @@ def test_folded_commands_of_compose_gain_no_word(tmp_path: Path) -> None:
     assert after is not None and SAID.replace("ignore", "ignore-file") in after
 
 
+@pytest.mark.thorough
 def test_a_literal_script_gains_a_comment_and_nothing_else(tmp_path: Path) -> None:
     text = f"{POD}    - |\n      set -e\n      {COMMAND} \\\n        --host 0.0.0.0\n"
     after = offered(tmp_path, "pod.yaml", text)
@@ -89,6 +90,7 @@ def test_a_tag_that_only_the_tool_knows_is_no_obstacle(tmp_path: Path) -> None:
     assert after == text.replace("2\n", f"2  # {SAID}\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("quote", ['"', "'"])
 def test_a_quoted_word_over_two_lines_gains_nothing(tmp_path: Path, quote: str) -> None:
     command = COMMAND.replace(" --tp", "\n      --tp")

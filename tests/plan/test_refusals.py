@@ -205,6 +205,7 @@ def _expressions(draw: st.DrawFn) -> list[list[Any]]:
     return nodes
 
 
+@pytest.mark.thorough
 @given(_expressions(), st.integers(0, 3))
 def test_knowing_less_never_turns_a_verdict_around(nodes: list[list[Any]], hidden: int) -> None:
     whole = Evaluator(nodes, plan("--model-path m"))

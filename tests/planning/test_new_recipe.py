@@ -152,6 +152,7 @@ def test_what_the_model_group_asks_for_is_asked_for() -> None:
     assert made("XiaomiMiMo/MiMo-7B-RL", "h100:1").placed.arguments["trust_remote_code"] is True
 
 
+@pytest.mark.thorough
 def test_a_way_is_taken_by_name() -> None:
     found = new_recipe(wanted("deepseek-ai/DeepSeek-V3", "h200:8", method="ngram"))
     assert found.way.method is Method.NGRAM

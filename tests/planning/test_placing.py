@@ -46,6 +46,7 @@ def test_weights_that_are_too_large_say_how_large() -> None:
     assert found.least_bytes is not None and found.least_bytes > 60e9
 
 
+@pytest.mark.thorough
 def test_attention_without_trees_takes_ngram_as_a_chain() -> None:
     found = placed("deepseek-ai/DeepSeek-V3.2", "h200:8")
     assert isinstance(found, Placed), found

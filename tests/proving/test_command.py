@@ -18,6 +18,7 @@ def prove(*words: str, home: Path) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "message", "remedy"),
     [
@@ -59,6 +60,7 @@ def test_a_dry_run_starts_and_keeps_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_on_gpus_one_engine_runs_at_a_time(tmp_path: Path) -> None:
     code, said, _ = prove("recipe=eagle3_llama8b", "--dry-run", home=tmp_path)
     assert code == 0

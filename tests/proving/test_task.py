@@ -107,6 +107,7 @@ def test_what_was_answered_before_ctrl_c_is_not_asked_again(task: Task) -> None:
     assert judge(task, third, keeper.heard, "float32").is_lossless  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 def test_samples_are_drawn_from_both(task: Task) -> None:
     sampled = replace(task, samples=10)
     engines = Engines()

@@ -83,6 +83,7 @@ def test_small_shifts_need_many_samples() -> None:
     assert seen(100) >= 15
 
 
+@pytest.mark.thorough
 def test_a_shift_at_one_prompt_of_eight_is_seen() -> None:
     random = Random(7)
     same = [Pair(samples(WEIGHTS, 50, random), samples(WEIGHTS, 50, random)) for _ in range(7)]

@@ -68,6 +68,7 @@ def test_an_outcome_is_what_both_sides_say(judged: Line, outcome: str) -> None:
     assert judged.outcome == outcome
 
 
+@pytest.mark.thorough
 def test_the_page_counts_and_groups() -> None:
     refused = line("refused", message="tp_size 3 is no number | at all")
     text = page([refused, refused, line("accepted", 1), line("refused", 1)], 4)
@@ -97,6 +98,7 @@ def test_the_rows_are_counted_apart_from_the_rules() -> None:
     assert dict(found["0.5.23"]) == {"refused": 3, "alone": 1, "spoke": 3, "right": 2, "words": 1}
 
 
+@pytest.mark.thorough
 def test_a_row_that_is_wrong_is_shown() -> None:
     text = section([spoken("accepted", (), ("wrong",)), spoken("refused", (), ("right",))])
     assert "Precision of the rows: 50.00%." in text

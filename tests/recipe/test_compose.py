@@ -98,6 +98,7 @@ def test_unknown_recipe() -> None:
     assert problem.help is not None and "eagle3_llama8b" in problem.help
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("override", "message", "help_has"),
     [
@@ -278,6 +279,7 @@ def test_a_key_with_two_values_is_refused(overrides: list[str], said: str) -> No
         compose("ngram_qwen7b", overrides)
 
 
+@pytest.mark.thorough
 def test_a_key_can_be_said_again_and_replaced() -> None:
     for overrides in (
         ["args.tp_size=2", "args.tp_size=2"],

@@ -55,6 +55,7 @@ def test_the_one_in_the_documentation_is_that_of_the_newest_release() -> None:
     assert (DOCS / "recipe.schema.json").read_text() == text()
 
 
+@pytest.mark.thorough
 def test_it_is_a_schema() -> None:
     for version in (held_versions()[0], NEWEST):
         jsonschema.Draft7Validator.check_schema(json.loads(text(version)))
@@ -66,6 +67,7 @@ def test_it_is_a_schema_for_every_release(version: str) -> None:
     jsonschema.Draft7Validator.check_schema(json.loads(text(version)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_that_ships_is_accepted_for_every_release_it_is_for(path: Path) -> None:
     document = yaml.safe_load(path.read_text())
@@ -125,6 +127,7 @@ def test_a_misspelt_key_is_refused_wherever_it_stands(key: str) -> None:
             assert complaints(document), document
 
 
+@pytest.mark.thorough
 def test_a_misspelt_argument_is_refused() -> None:
     known = {*released_names()} | set(load(NEWEST).names)
     for name in load(NEWEST).names:
@@ -194,6 +197,7 @@ FRACTIONS = st.floats(-1e9, 1e9).filter(lambda number: not number.is_integer())
 """To a schema 1.0 is the same as 1."""
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(load(NEWEST).names),
@@ -266,6 +270,7 @@ def test_a_section_that_a_recipe_does_not_have() -> None:
     assert "args" in str(caught.value.problems[0].help)
 
 
+@pytest.mark.thorough
 def test_the_command_line_writes_it(tmp_path: Path) -> None:
     done = subprocess.run(
         [*PROGRAM, "recipes", "schema", "--engine", "0.5.14", "-o", "s.json"],

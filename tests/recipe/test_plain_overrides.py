@@ -114,6 +114,7 @@ def _campaign(seed: int, rounds: int) -> int:
     return taken
 
 
+@pytest.mark.thorough
 def test_overrides_by_chance() -> None:
     assert _campaign(13, 300) > 10
 
@@ -123,6 +124,7 @@ def test_many_overrides_by_chance() -> None:
     assert _campaign(14, 3000) > 60
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("word", WORDS)
 def test_every_word(word: str) -> None:
     path = recipe_names()["eagle3_llama8b"]

@@ -227,6 +227,7 @@ def test_the_sound_part_of_a_recipe(tmp_path: Path) -> None:
     assert roles(sound)["decode"].deployment.hardware.name == "h100:8"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("override", "message", "help_"),
     [

@@ -86,6 +86,7 @@ def test_missing_file_and_directory(tmp_path: Path) -> None:
         read_positions(tmp_path)
 
 
+@pytest.mark.thorough
 @given(st.binary(max_size=300))
 def test_any_bytes_give_places_or_one_clear_error(data: bytes) -> None:
     import tempfile

@@ -33,6 +33,7 @@ def name_of(case: Case) -> str:
     return case.name
 
 
+@pytest.mark.thorough
 @of_each_rule
 def test_cases(path: Path) -> None:
     def check(case: Case) -> None:

@@ -77,6 +77,7 @@ _VALUE = st.one_of(
 )
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.lists(_VALUE, min_size=1, max_size=3), min_size=1, max_size=3),
     st.sampled_from(["{}", "choice({})", "sort({})"]),

@@ -58,6 +58,7 @@ def test_every_entry_that_ships_holds() -> None:
     assert len(index) >= 400
 
 
+@pytest.mark.thorough
 def test_whole_config_has_nothing_unread() -> None:
     index = evidence.build([line("a/whole", LLAMA)], {})
     assert "unread" not in index["a/whole"]
@@ -295,6 +296,7 @@ NAMES = st.dictionaries(
 )
 
 
+@pytest.mark.thorough
 @given(NAMES)
 def test_ranges_stand_for_exactly_the_names(table: dict[str, Any]) -> None:
     short = {"x": {SHORT: ranges(table)}}

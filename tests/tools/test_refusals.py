@@ -242,6 +242,7 @@ def test_the_stored_file_is_what_it_encodes_to() -> None:
     assert encode(decode(text)) == text
 
 
+@pytest.mark.thorough
 def test_the_report_is_of_the_same_releases() -> None:
     found = tool.stored()
     assert list(found.unread) == found.versions

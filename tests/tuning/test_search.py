@@ -55,6 +55,7 @@ def tuned(space: tuple[Setting, ...], measure: Measure, most: int) -> list[Trial
         trials.append(measure(step.setting))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", ["EAGLE3", NGRAM])
 def test_it_misses_little_with_a_fifth_of_the_starts(algorithm: str) -> None:
     space = settings(algorithm)

@@ -55,6 +55,7 @@ def test_it_seldom_claims_that_one_of_several_alike_is_faster() -> None:
     assert claims <= 0.05 * 400  # two-sided intervals: half of the errors are claims of "slower"
 
 
+@pytest.mark.thorough
 def test_settings_that_are_alike_in_other_engines_are_seldom_claimed_to_be_faster() -> None:
     """Each start has a speed of its own; the rounds of one start do not tell."""
     claims = {1: 0, 3: 0}

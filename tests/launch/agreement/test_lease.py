@@ -31,6 +31,7 @@ def wait(what: Callable[[], Any], seconds: float = 10.0) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.thorough
 def test_an_engine_ends_with_its_lease(tmp_path: Path) -> None:
     with EngineProcess(
         SLEEP, os.environ, tmp_path / "log", grace_seconds=5, until=boot_seconds() + 0.5

@@ -140,6 +140,7 @@ def test_what_was_left_unfinished_is_swept(tmp_path: Path) -> None:
 CHANGES = st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=8) | st.none())
 
 
+@pytest.mark.thorough
 @given(CHANGES, st.integers(0, 99), st.text(max_size=30))
 def test_what_is_written_is_read(changes: dict[str, Any], epoch: int, text: str) -> None:
     joined = Joined(NAME, text, changes, True, 3.5, text, text, 7, text)

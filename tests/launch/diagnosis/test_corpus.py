@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from speclaunch.launch.diagnosis.causes import CATALOGUE
@@ -113,6 +114,7 @@ def test_a_start_that_serves_has_no_cause(name: str) -> None:
     assert found.phase.value == "ready"
 
 
+@pytest.mark.thorough
 @over(HEALTHY)
 def test_a_healthy_start_from_any_line_on_has_no_cause(name: str) -> None:
     lines = HEALTHY[name].splitlines(keepends=True)

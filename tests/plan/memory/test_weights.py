@@ -31,6 +31,7 @@ def counted(name: str) -> int:
     return config_bytes(published(name)).bytes
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MODELS)
 def test_config_tells_what_the_index_says(name: str) -> None:
     """From the config alone, within two per cent; nearly all of them to the byte."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -62,6 +63,7 @@ def test_two_compared() -> None:
     assert "only in old: code at 32, chat at 32" in said
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None)
 @given(certificates())
 def test_any_certificate_keeps_its_table(found: CertificateDocument) -> None:

@@ -30,6 +30,7 @@ def pages() -> dict[str, str]:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["good", "one", "refused"])
 def test_a_page_needs_nothing_from_elsewhere_and_is_accessible(name: str) -> None:
     require_sound(pages()[name])
@@ -63,6 +64,7 @@ def numbers(page: str) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_what_a_page_says() -> None:
     found = made()
     said = read(pages()["good"]).text
@@ -153,6 +155,7 @@ def test_times_in_words(value: float, said: str) -> None:
     assert charts.seconds(value) == said
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None)
 @given(certificates())
 def test_any_certificate_has_a_sound_page(found: CertificateDocument) -> None:

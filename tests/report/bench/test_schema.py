@@ -43,6 +43,7 @@ def test_the_documentation_names_every_key() -> None:
             assert f"`{name}`" in page, f"{part['title']}.{name}"
 
 
+@pytest.mark.thorough
 def test_documents_keep_the_schema() -> None:
     parts = json.loads(SCHEMA.read_text())
     refused = made(objections=(Objection("errors", "R: it failed"),))

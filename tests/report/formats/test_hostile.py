@@ -38,6 +38,7 @@ def written(name: str, told: Told) -> str:
     return text
 
 
+@pytest.mark.thorough
 @FEW
 @given(REPORTS)
 def test_all_are_written_and_say_the_same_twice(made: Report) -> None:
@@ -46,6 +47,7 @@ def test_all_are_written_and_say_the_same_twice(made: Report) -> None:
             assert written(name, Told(made)) == written(name, Told(made))
 
 
+@pytest.mark.thorough
 @FEW
 @given(REPORTS)
 def test_concise(made: Report) -> None:
@@ -57,6 +59,7 @@ def test_concise(made: Report) -> None:
         assert line.startswith(f"{one_line(str(one.place))}: {one.severity}[{one.code}] ")
 
 
+@pytest.mark.thorough
 @FEW
 @given(REPORTS)
 def test_json(made: Report) -> None:
@@ -67,6 +70,7 @@ def test_json(made: Report) -> None:
     assert said == [readable(one.message) for file in made.files for one in file.findings]
 
 
+@pytest.mark.thorough
 @FEW
 @given(REPORTS)
 def test_github(made: Report) -> None:
@@ -85,6 +89,7 @@ def test_github(made: Report) -> None:
         assert message == readable(told.full(one))
 
 
+@pytest.mark.thorough
 @FEW
 @given(REPORTS)
 def test_githubs_summary(made: Report) -> None:
@@ -105,6 +110,7 @@ def test_githubs_summary_shows_backticks_and_marks_as_they_are() -> None:
     assert "| &#96;--tp&#96; \\[x\\](y) \\*z\\* \\@me |" in row
 
 
+@pytest.mark.thorough
 @FEW
 @given(REPORTS)
 def test_azure(made: Report) -> None:
@@ -118,6 +124,7 @@ def test_azure(made: Report) -> None:
         assert message == readable(told.full(one))
 
 
+@pytest.mark.thorough
 @FEW
 @given(REPORTS)
 def test_gitlab(made: Report) -> None:
@@ -132,6 +139,7 @@ def test_gitlab(made: Report) -> None:
         assert not issue["location"]["path"].startswith("./")
 
 
+@pytest.mark.thorough
 @FEW
 @given(REPORTS)
 def test_sarif(made: Report) -> None:
@@ -161,6 +169,7 @@ def _encodable(path: str) -> bool:
     return False
 
 
+@pytest.mark.thorough
 @FEW
 @given(REPORTS)
 def test_junit(made: Report) -> None:
@@ -174,6 +183,7 @@ def test_junit(made: Report) -> None:
         assert suite.tests == len(list(suite)) == max(1, len(file.findings))
 
 
+@pytest.mark.thorough
 @FEW
 @given(REPORTS)
 def test_rdjson(made: Report) -> None:
@@ -185,6 +195,7 @@ def test_rdjson(made: Report) -> None:
     official("DiagnosticResult.json", document)
 
 
+@pytest.mark.thorough
 @FEW
 @given(REPORTS)
 def test_text_is_what_rich_writes_to_a_pipe(made: Report) -> None:

@@ -90,6 +90,7 @@ def test_a_page_is_well_formed_and_needs_nothing_from_elsewhere(
     assert "prefers-color-scheme: dark" in page and "@media print" in page
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["fits", "fails", "unknown", "comparison", "three", "same"])
 def test_a_page_is_accessible(all_pages: dict[str, str], name: str) -> None:
     found = read(all_pages[name])
@@ -160,6 +161,7 @@ def test_whatever_comes_from_a_recipe_is_data(tmp_path: Path) -> None:
         assert "\x1b" not in page
 
 
+@pytest.mark.thorough
 def test_secrets_are_in_no_page() -> None:
     found = planned("args.api_key=sk-secret", "+engine.env.HF_TOKEN=hf-secret")
     for page in (plan_page(found), comparison_page([compared(planned(), found)])):
