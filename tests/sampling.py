@@ -14,8 +14,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,10 @@ import pytest
 PARTS = 10
 ENGINE_STARTS = 12
 """In a run of `make test`, without what a change asks for."""
+FAST_TESTS = 7_000
+"""Tests without a marker: what `make test-fast` runs."""
+FAST_PROCESSES = 4
+"""Processes that one of them may start."""
 PART, TOUCHED, UNTIL = "TESTS_PART", "TESTS_TOUCHED", "TESTS_UNTIL"
 """Environment: the part; a JSON file of test modules and distances; the end, in Unix seconds."""
 PASSED = "TESTS_PASSED"
@@ -115,6 +120,41 @@ class Sample:
             pytest.skip(f"no time left: {item.nodeid.partition('::')[0]} (make test-all runs it)")
 
 
+class Budget:
+    """A plugin of pytest: bounds on the work of fast tests."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        sys.addaudithook(self._note)
+
+    def _note(self, event: str, details: tuple[object, ...]) -> None:
+        if event in ("subprocess.Popen", "os.fork", "os.posix_spawn"):
+            self.started.append(str(details[0]) if details else event)
+
+    @staticmethod
+    def _is_fast(item: pytest.Item) -> bool:
+        return not any(_is(item, marker) for marker in ("e2e", "slow", "thorough"))
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Refuse more fast tests than the budget has."""
+        if (fast := sum(map(self._is_fast, items))) > FAST_TESTS:
+            raise pytest.UsageError(
+                f"{fast} fast tests, and {FAST_TESTS} are the budget of `make test-fast`: make a "
+                "loop of those that differ by one value, or mark them `thorough`"
+            )
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Fail a fast test that starts too many processes."""
+        self.started.clear()
+        yield
+        if self._is_fast(item) and len(self.started) > FAST_PROCESSES:
+            pytest.fail(
+                f"{len(self.started)} processes, and {FAST_PROCESSES} are the budget of a fast "
+                f"test: mark it `thorough`. Started: {', '.join(self.started[:9])}"
+            )
+
+
 class Resumed:
     """A plugin of pytest: leave out what passed in an earlier run of the same tree."""
 
@@ -132,7 +172,8 @@ class Resumed:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register what selects the tests of this run, if something does."""
+    """Register the budget, and what selects the tests of this run, if something does."""
+    config.pluginmanager.register(Budget(), "budget")
     if PASSED in os.environ:
         config.pluginmanager.register(Resumed(Path(os.environ[PASSED])), "resumed")
     sample = Sample.from_environment(os.environ)

@@ -104,6 +104,7 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
 
 
+@pytest.mark.thorough
 def test_the_part_is_the_number_of_commits(tree: Path) -> None:
     without = run_tests.part(tree)
     assert without in range(sampling.PARTS)
@@ -139,7 +140,7 @@ def test_core(): pass
 def pytest_on(folder: Path, suite: str, **env: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_some.py").write_text(suite)
     (folder / "conftest.py").write_text("from tests.sampling import pytest_configure\n")
-    names = "\\n".join(f"{name}: x" for name in ("campaign", "core", "e2e"))
+    names = "\\n".join(f"{name}: x" for name in ("campaign", "core", "e2e", "thorough"))
     (folder / "pytest.ini").write_text(f"[pytest]\nmarkers =\n  {names}\n".replace("\\n", "\n  "))
     inherited = {name: v for name, v in os.environ.items() if not name.startswith("TESTS_")}
     return subprocess.run(
@@ -208,3 +209,41 @@ def test_more_engine_starts_than_the_budget_are_an_error(tmp_path: Path) -> None
         f"{sampling.ENGINE_STARTS + 1} engine starts, and {sampling.ENGINE_STARTS}" in done.stderr
     )
     assert pytest_on(tmp_path, many).returncode == 0
+
+
+@pytest.mark.thorough
+def test_a_fast_test_that_starts_many_processes_fails(tmp_path: Path) -> None:
+    suite = """
+import subprocess
+import pytest
+
+def test_few():
+    for _ in range(NUMBER):
+        subprocess.run(["true"])
+
+def test_many():
+    for _ in range(NUMBER + 1):
+        subprocess.run(["true"])
+
+@pytest.mark.thorough
+def test_thorough():
+    test_many()
+""".replace("NUMBER", str(sampling.FAST_PROCESSES))
+    done = pytest_on(tmp_path, suite)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert re.findall(r"::(\S+) FAILED", done.stdout) == ["test_many"]
+    assert f"{sampling.FAST_PROCESSES + 1} processes" in done.stdout
+
+
+@pytest.mark.thorough
+def test_more_fast_tests_than_the_budget_are_an_error(tmp_path: Path) -> None:
+    suite = """
+import pytest
+
+@pytest.mark.parametrize("number", range(NUMBER))
+def test_it(number):
+    pass
+""".replace("NUMBER", str(sampling.FAST_TESTS + 1))
+    done = pytest_on(tmp_path, suite)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"{sampling.FAST_TESTS + 1} fast tests" in done.stderr

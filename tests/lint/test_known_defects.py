@@ -150,6 +150,7 @@ def test_fixes_do_what_they_say_and_nothing_else(campaign: Campaign) -> None:
         assert campaign.means[file.path] == as_texts(wanted), file.path
 
 
+@pytest.mark.thorough
 def test_what_is_not_fixed_stays_to_the_byte(campaign: Campaign) -> None:
     """A group, too: others choose it."""
     for path, text in campaign.texts.items():
