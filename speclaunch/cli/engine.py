@@ -191,7 +191,7 @@ class _PlainSteps:
 
 
 class _LiveSteps(_PlainSteps):
-    """The same with a spinner and what pip is doing."""
+    """One changing line; only notes and failures remain."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -205,7 +205,7 @@ class _LiveSteps(_PlainSteps):
         self._status.stop()
 
     def __call__(self, step: InstallStep) -> None:
-        if step.state in (StepState.RUNNING, StepState.WAITING):
+        if step.state not in (StepState.NOTE, StepState.FAILED):
             text = Text(f"[{step.index}/{step.total}] {step.title}  ")
             text.append(step.detail[: max(20, self._console.width - len(text) - 6)], "dim")
             self._status.update(text)

@@ -1,5 +1,6 @@
 """What pip is doing, told while it is silent: it prints nothing for the minutes of a download."""
 
+import re
 import time
 from pathlib import Path
 
@@ -7,7 +8,19 @@ from speclaunch.cpu.steps import Say
 from speclaunch.heartbeat import Growth, announced_bytes, duration
 
 _DOING = ("Collecting", "Downloading", "Using cached", "Processing", "Building", "Installing")
-_FOLDED = 90
+_AFTER_NAME = re.compile(r"[^\w.-].*|-\d.*")
+"""What follows the name of a package: its version, a file's other fields."""
+
+
+def _package(line: str) -> str:
+    """Return what pip does and the package, without versions, places and lists."""
+    verb, _, rest = line.strip().partition(" ")
+    if verb == "Installing":
+        return "Installing packages"
+    if rest.startswith("cached "):
+        verb, rest = "Using cached", rest.removeprefix("cached ")
+    name = rest.split(" ", 1)[0].rpartition("/")[2]
+    return f"{verb} {_AFTER_NAME.sub('', name)}".strip()
 
 
 class PipProgress:
@@ -30,7 +43,7 @@ class PipProgress:
             return
         if self._single and (announced := announced_bytes(line)) is not None:
             self._growth.expected = announced
-        self._doing = line.strip()[:_FOLDED]
+        self._doing = _package(line)
         self._say(self._doing)
 
     def tick(self) -> None:

@@ -17,6 +17,7 @@ from speclaunch.facts.hardware import Vendor
 from speclaunch.launch import journal_header, last_good
 from speclaunch.launch.agreement.group import Group, group_of, is_left_alone, nodes_of
 from speclaunch.launch.attempt import Attempt, Rung
+from speclaunch.launch.cpu_models import tiny_models
 from speclaunch.launch.foresight import foresee
 from speclaunch.launch.prepare import Prepared, secrets_of
 from speclaunch.launch.restart import restarts
@@ -168,6 +169,7 @@ class Session:
             command_json=journal_header.document(prepared),
             weight_bytes=(_weight_bytes(self.facts.target), _weight_bytes(self.facts.draft)),
             smoke=self.smoke,
+            tiny=any(tiny_models(prepared)),
             for_good=self.for_good,
             worker=rank > 0,
             group=self._group(changes),

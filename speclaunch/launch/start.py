@@ -112,6 +112,8 @@ class Start:
     weight_bytes: tuple[int | None, int | None] = (None, None)
     """Of target and draft, where they are known."""
     smoke: bool = False
+    tiny: bool = False
+    """True if it serves a model that speclaunch makes for the CPU engine."""
     for_good: bool = False
     """Whether the process ends with this launch."""
 

@@ -15,6 +15,12 @@ from speclaunch.launch.address import Address
 from speclaunch.launch.verify import Verification
 
 _SHOWN_CHARACTERS = 200
+_NEXT = (
+    "drafts Qwen/Qwen3-8B --hardware h100:1",
+    "init Qwen/Qwen3-8B --hardware h100:1 --output mine.yaml",
+    "plan recipe=mine.yaml --hardware h100:1",
+)
+"""Commands after a smoke test of a tiny model."""
 
 
 def show_ready(
@@ -27,6 +33,7 @@ def show_ready(
     verification: Verification | None,
     log: Path,
     worker: bool = False,
+    tiny: bool = False,
 ) -> None:
     """Say that it serves, and what the check of it showed."""
     ok = verification is None or verification.ok
@@ -40,7 +47,20 @@ def show_ready(
     none = [("check", "of the first rank: this one serves no requests")]
     for label, text in none if worker else _rows(verification):
         console.print(Text.assemble((f"  {label:<14}", "bold"), text))
+    if tiny:
+        console.print(
+            "                this tiny model's text is meaningless by design", style="dim"
+        )
     console.print(Text.assemble(("  log           ", "bold"), str(log)))
+
+
+def show_passed(console: Console, *, tiny: bool) -> None:
+    """Print that a smoke test passed and, after one of a tiny model, how to use another."""
+    console.print("passed", style="bold green")
+    if tiny:
+        console.print("\nNext, with your own model and hardware:")
+        for line in _NEXT:
+            console.print(f"  speclaunch {line}", markup=False, highlight=False)
 
 
 def show_snippets(console: Console, address: Address, model: str) -> None:

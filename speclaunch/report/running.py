@@ -62,7 +62,12 @@ def run_here(start: Start, planner: Planner, *, verbose: bool, as_json: bool) ->
             "cause": _cause_json(conclusion),
         }
         out().print_json(json.dumps(failure))
-    return _conclude(conclusion, start.name)
+    code = _conclude(conclusion, start.name)
+    if start.smoke and code is ExitCode.CLEAN and not as_json:
+        from speclaunch.report.ready_report import show_passed  # noqa: PLC0415 - rich, once it serves
+
+        show_passed(out(), tiny=start.tiny)
+    return code
 
 
 def run_detached(start: Start, planner: Planner, *, as_json: bool) -> ExitCode:
@@ -175,6 +180,7 @@ def _show_ready(start: Start, verification: Verification | None, seconds: float,
         verification=verification,
         log=log,
         worker=start.worker,
+        tiny=start.tiny,
     )
 
 

@@ -28,6 +28,7 @@ from speclaunch.cpu.install import (
     is_installed,
     read_manifest,
 )
+from speclaunch.cpu.pip_progress import PipProgress
 from speclaunch.cpu.torch_source import CPU_INDEX
 
 pytestmark = pytest.mark.thorough
@@ -433,3 +434,20 @@ def test_the_corpus_is_compiled_once(home: Path, fake: Fake) -> None:
     ensure_corpus(engine)
     assert len(compiled) == 1
     assert fake.calls("ngram_corpus") == compiled
+
+
+def test_pip_is_reported_by_package_without_versions_or_places() -> None:
+    shown = {
+        "Collecting numpy<3,>=1.24 (from -r requirements.txt (line 3))": "Collecting numpy",
+        "  Downloading https://x.org/a/torch-2.13.0-cp311-cp311-linux.whl.metadata (26 kB)": (
+            "Downloading torch"
+        ),
+        "  Using cached flash_attn-4.0.0b4-py3-none-any.whl (9 kB)": "Using cached flash_attn",
+        "Installing collected packages: zipp, yarl, xxhash": "Installing packages",
+        "Building wheels for collected packages: sglang": "Building wheels",
+    }
+    said: list[str] = []
+    progress = PipProgress(Path("missing"), lambda text, *_: said.append(text), single=False)
+    for line in shown:
+        progress.line(line)
+    assert said == list(shown.values())
