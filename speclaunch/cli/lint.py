@@ -40,6 +40,12 @@ def lint(
     select: Select = None,
     ignore: Ignore = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,
+    info: Annotated[
+        bool,
+        typer.Option(
+            "--info", help="Show info findings, skipped rules and the sources of checkpoints."
+        ),
+    ] = False,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Check all files, also those that did not change.")
     ] = False,
@@ -133,6 +139,7 @@ def lint(
         tuple(select or ()),
         tuple(ignore or ()),
         strict,
+        info,
         no_cache,
         jobs,
         output_format,

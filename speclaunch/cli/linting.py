@@ -47,6 +47,7 @@ class LintWords:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     strict: bool = False
+    info: bool = False
     no_cache: bool = False
     jobs: int | None = None
     output_format: LintFormat | None = None
@@ -158,11 +159,12 @@ def _unknown(asked: LintWords, files: Files, report: Report) -> Report:
 
 
 def _told(asked: LintWords, files: Files, report: Report, out: Output) -> Told:
+    info = asked.info or bool(asked.select)  # selected rules are shown, whatever their severity
     if not out.has_edits:
-        return Told(report, asked.strict)
+        return Told(report, asked.strict, info=info)
     from speclaunch.cli.fix_edits import edits_in
 
-    return Told(report, asked.strict, edits_in(files, report))
+    return Told(report, asked.strict, edits_in(files, report), info)
 
 
 def _files(asked: LintWords) -> Files:

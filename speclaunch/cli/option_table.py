@@ -205,6 +205,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--select',), True, (), 'Check only rules whose code starts with this'),
         (('--ignore',), True, (), 'Skip rules whose code starts with this'),
         (('--strict',), False, (), 'Fail on warnings, too'),
+        (('--info',), False, (), 'Show info findings, skipped rules and the sources of checkpoints'),
         (('--no-cache',), False, (), 'Check all files, also those that did not change'),
         (('--jobs',), True, (), 'Processes that check'),
         (('--output-format',), True, ('text', 'concise', 'json', 'github', 'gitlab', 'sarif', 'junit', 'rdjson', 'azure'), 'Output format'),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FLAGS = {
     "--online": "online",
     "--strict": "strict",
+    "--info": "info",
     "--no-cache": "no_cache",
     "--exit-zero": "exit_zero",
     "--fix": "fix",

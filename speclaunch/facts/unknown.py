@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from speclaunch.record import record
 
+UNKNOWN_HARDWARE = "the hardware is not known"
+
 
 class UnknownValueError(LookupError):
     """A rule or a step asked for a value that nobody can tell: it has no verdict."""

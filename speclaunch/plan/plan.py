@@ -12,6 +12,7 @@ from speclaunch.engine.renames import forwarded_variable, other_names
 from speclaunch.engine.versions import within
 from speclaunch.errors import Place
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.changes import Change, Reason
 from speclaunch.plan.derived import Derived
 from speclaunch.plan.request import Given, Request
@@ -193,7 +194,7 @@ class Plan:
         if given is not None:
             return str(given).partition(":")[0]
         if self.facts.hardware is None:
-            raise UnknownValueError("the hardware is not known")
+            raise UnknownValueError(UNKNOWN_HARDWARE)
         return self.facts.hardware.device
 
     def place(self, name: str) -> Place:

@@ -6,11 +6,11 @@ A cause that one file has is told with its path; one of several files in one lin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from speclaunch.facts.facts import checkpoint_fact
-from speclaunch.facts.unknown import UnknownFact
+from speclaunch.facts.unknown import UNKNOWN_HARDWARE, UnknownFact
 from speclaunch.lint.report import FileReport, Report
 from speclaunch.rules.finding import Unjudged
 
@@ -19,15 +19,46 @@ _MANY_NAMES = 4
 _MANY_FILES = 8
 
 
-def causes(files: Sequence[FileReport]) -> list[str]:
+Wording = Callable[[str, Sequence[str]], str]
+"""The line of a cause and the codes of the rules that had no result."""
+
+
+def _listed(reason: str, codes: Sequence[str]) -> str:
+    return f"not checked, because {reason}: {_codes(codes)}"
+
+
+def _numbered(reason: str, codes: Sequence[str]) -> str:
+    return f"{len(codes)} rule{'' if len(codes) == 1 else 's'} skipped: {reason}"
+
+
+def causes(files: Sequence[FileReport], wording: Wording = _listed) -> list[str]:
     """All that was not judged, a line a cause: those of one file first, in the files' order."""
     by_path: dict[str, list[FileReport]] = {}
     for file in files:
         by_path.setdefault(file.path, []).append(file)
     if len(by_path) == 1:
-        return list(dict.fromkeys(chain.from_iterable(map(_of_one, files))))
-    listed = [*_skipped(files), *_unjudged(by_path), *_unknown(by_path)]
+        return list(dict.fromkeys(line for file in files for line in _of_one(file, wording)))
+    listed = [*_skipped(files), *_unjudged(by_path, wording), *_unknown(by_path)]
     return [*(line for count, line in listed if count == 1), *_shared(listed)]
+
+
+def brief_causes(files: Sequence[FileReport]) -> list[str]:
+    """Return what `causes` returns, with the number of rules a cause instead of their codes.
+
+    A missing fact is named once, and the hardware last, with the option that declares it.
+    """
+    unjudged = [one for file in files for one in file.unjudged]
+    needy = len({one.code for one in unjudged if one.reason == UNKNOWN_HARDWARE})
+    rules = "1 rule needs" if needy == 1 else f"{needy} rules need"
+    last = [f"{rules} the hardware: add --hardware, such as h100:8"] if needy else []
+    return [*causes(list(map(_without_named, files)), _numbered), *last]
+
+
+def _without_named(file: FileReport) -> FileReport:
+    """Return a report without the rules whose missing fact is listed in any case."""
+    named = [UNKNOWN_HARDWARE, *(fact.what for fact in file.unknown)]
+    left = (one for one in file.unjudged if not any(what in one.reason for what in named))
+    return replace(file, unjudged=tuple(left))
 
 
 Counted = tuple[int, str]
@@ -38,12 +69,12 @@ def _shared(listed: Iterable[Counted]) -> Iterator[str]:
     return (f"{line} (in {count} files)" for count, line in listed if count > 1)
 
 
-def _of_one(file: FileReport) -> Iterator[str]:
+def _of_one(file: FileReport, wording: Wording) -> Iterator[str]:
     if file.skipped and not file.template:
         yield f"{file.path}: not checked for {file.engine}: {file.skipped}"
     if file.note:
         yield f"{file.path}: {file.note}"
-    yield from (f"{file.path}: {line}" for line in reasons(file.unjudged))
+    yield from (f"{file.path}: {line}" for line in reasons(file.unjudged, wording))
     yield from (f"{file.path}: unknown: {line}" for line in _facts(file.unknown))
 
 
@@ -58,7 +89,7 @@ def _skipped(files: Iterable[FileReport]) -> Iterator[Counted]:
         yield _counted(dict.fromkeys(file.path for file in files if file.note == note), note)
 
 
-def _unjudged(by_path: dict[str, list[FileReport]]) -> Iterator[Counted]:
+def _unjudged(by_path: dict[str, list[FileReport]], wording: Wording) -> Iterator[Counted]:
     codes: dict[str, dict[str, None]] = {}
     where: dict[str, dict[str, None]] = {}
     told: dict[str, dict[str, None]] = {}
@@ -71,8 +102,7 @@ def _unjudged(by_path: dict[str, list[FileReport]]) -> Iterator[Counted]:
                 told.setdefault(reason, {})[one.reason] = None
     for reason, paths in where.items():
         said = next(iter(told[reason])) if len(told[reason]) == 1 else reason
-        line = f"not checked, because {said}: {_codes(sorted(codes[reason]))}"
-        yield _counted(paths, line)
+        yield _counted(paths, wording(said, sorted(codes[reason])))
 
 
 def _nameless(reason: str, unknown: Iterable[UnknownFact]) -> str:
@@ -114,15 +144,12 @@ def _said(whats: Sequence[str], why: str, hint: str | None) -> str:
     return f"{_named(whats, _MANY_NAMES)}: {why}" + (f" ({hint})" if hint else "")
 
 
-def reasons(unjudged: Sequence[Unjudged]) -> list[str]:
+def reasons(unjudged: Sequence[Unjudged], wording: Wording = _listed) -> list[str]:
     """The rules that had no verdict, by their reason."""
     by_reason: dict[str, list[str]] = {}
     for one in unjudged:
         by_reason.setdefault(one.reason, []).append(one.code)
-    return [
-        f"not checked, because {reason}: {_codes(list(dict.fromkeys(codes)))}"
-        for reason, codes in by_reason.items()
-    ]
+    return [wording(reason, list(dict.fromkeys(codes))) for reason, codes in by_reason.items()]
 
 
 def _codes(codes: Sequence[str]) -> str:

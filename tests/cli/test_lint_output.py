@@ -57,6 +57,21 @@ def test_exit_codes(files: Path, words: list[str], code: int) -> None:
     assert lint(files, *words, *ENGINE).returncode == code
 
 
+def test_the_text_counts_what_only_info_shows(files: Path) -> None:
+    text = GOOD.replace("--model-path m", "--model-path Qwen/Qwen3-8B --host 0.0.0.0")
+    (files / "warned.sh").write_text(text)
+    details = ("info[SPL801]", "checkpoints known from", ": SPL257")
+    brief = lint(files, "warned.sh", *ENGINE).stdout
+    assert not [one for one in details if one in brief]
+    assert "info (--info) in 1 deployment" in brief
+    assert "the hardware: add --hardware, such as h100:8" in brief
+    full = lint(files, "warned.sh", *ENGINE, "--info").stdout
+    assert [one for one in details if one in full] == list(details)
+    assert "(--info)" not in full
+    assert "info[SPL801]" in lint(files, "warned.sh", *ENGINE, "--select", "SPL801").stdout
+    assert "SPL801" in lint(files, "warned.sh", *ENGINE, "--output-format", "concise").stdout
+
+
 def test_files_beside_the_text(files: Path) -> None:
     (files / "x.sarif").write_text("what was there")
     words = ["--output-file", "sarif=x.sarif", "--output-file=junit=j=1.xml"]

@@ -252,7 +252,7 @@ def test_models_of_the_repository_are_facts_of_every_verb(place: Place) -> None:
         "checkpoints/org/model/config.json", (place.folder / "models/own/config.json").read_text()
     )
     place.write("speclaunch.toml", 'models = "checkpoints"\n')
-    said = place.lint("recipes/r0.yaml", "--config-dir", "groups")
+    said = place.lint("recipes/r0.yaml", "--config-dir", "groups", "--info")
     assert "checkpoints known from a directory: org/model" in said.out
 
 

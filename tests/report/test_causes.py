@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from speclaunch.facts.facts import checkpoint_fact
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.lint.report import FileReport, Report
-from speclaunch.report.causes import causes, left_out
+from speclaunch.report.causes import brief_causes, causes, left_out
 from speclaunch.rules.finding import Unjudged
 
 NO_HARDWARE = "the hardware is not known"
@@ -101,3 +103,19 @@ def test_templates() -> None:
     (line,) = left_out(Report(files))
     assert line.startswith("0.yaml, 1.yaml, ") and " 7.yaml and 2 more are Helm templates: " in line
     assert causes(files) == []
+
+
+def test_in_brief_rules_are_counted_and_a_missing_fact_is_named_once() -> None:
+    unknown = file("a.sh", "SPL401", "SPL402", reason="the checkpoint org/m is not known: x")
+    unknown = replace(unknown, unknown=file("a.sh", model="org/m").unknown)
+    other = [file(f"{at}.sh", "SPL211", "SPL212", reason="$ALGORITHM is not set") for at in "bc"]
+    hardware = [file(f"{at}.sh", "SPL304") for at in "bc"]
+    assert brief_causes([unknown, *other, *hardware]) == [
+        f"a.sh: unknown: the checkpoint org/m: {WHY} ({HELP})",
+        "2 rules skipped: $ALGORITHM is not set (in 2 files)",
+        "1 rule needs the hardware: add --hardware, such as h100:8",
+    ]
+    assert brief_causes(other[:1]) == ["b.sh: 2 rules skipped: $ALGORITHM is not set"]
+    assert brief_causes([file("a.sh", "SPL304", "SPL257")]) == [
+        "2 rules need the hardware: add --hardware, such as h100:8"
+    ]

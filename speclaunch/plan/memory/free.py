@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
+from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.budget import Size
 from speclaunch.plan.memory.estimate import MIB, Estimate, in_gib
 from speclaunch.plan.placement import local_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.resolution.working import UNKNOWN_HARDWARE
 from speclaunch.record import record
 
 _CONTEXT = 1126 * MIB

@@ -8,6 +8,7 @@ from typing import Any
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Vendor
+from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.architectures import Architectures, architectures
 from speclaunch.plan.changes import Change, ChangeKind, Reason
 from speclaunch.plan.derived import Derived
@@ -28,7 +29,6 @@ _AS_GIVEN = frozenset(
 where the facts that decide it are missing they count as they were given."""
 _NOT_CUDA = frozenset({"cpu", "hpu", "mps", "musa", "npu", "xpu"})
 _NOTHING = object()
-UNKNOWN_HARDWARE = "the hardware is not known"
 
 
 def counted(number: int, what: str) -> str:

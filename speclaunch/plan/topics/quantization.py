@@ -15,6 +15,7 @@ from typing import Any
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Vendor
+from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.settings import Settings, UnknownValueError
 from speclaunch.plan.topics.target import target_of
 from speclaunch.reads.safe_json import mapping, text
@@ -147,7 +148,7 @@ def is_amd(settings: Settings) -> bool:
     if settings.device != "cuda":
         return False
     if settings.facts.hardware is None:
-        raise UnknownValueError("the hardware is not known")
+        raise UnknownValueError(UNKNOWN_HARDWARE)
     return settings.facts.hardware.vendor is Vendor.AMD
 
 

@@ -38,11 +38,12 @@ def no_edits(_found: ToldOnce) -> FileEdits | None:
 
 @record(slots=False)
 class Told:
-    """What a format writes. `strict`: warnings fail, too."""
+    """What a format writes. `strict`: warnings fail, too. `info`: the text has all details."""
 
     report: Report
     strict: bool = False
     edits: Edits = no_edits
+    info: bool = True
 
     @cached_property
     def found(self) -> list[ToldOnce]:

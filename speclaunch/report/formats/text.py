@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from speclaunch.engine.versions import ascending
-from speclaunch.report.causes import causes, left_out, of_baseline
+from speclaunch.report.causes import brief_causes, causes, left_out, of_baseline
 from speclaunch.report.findings import COLORS, origins, render
 from speclaunch.report.formats.interface import Format, Told
 from speclaunch.report.styled import PlainPrinter, Printer, Styled
@@ -33,13 +33,16 @@ def _show(printer: Printer, told: Told) -> None:
     report = told.report
     several = told.names_engines
     for found in told.found:
+        if found.finding.severity is Severity.INFO and not told.info:
+            continue
         engines = found.engines if several else ()
         through = found.through
         printer.print(render(found.finding, engines=engines, through=through, name_option=True))
     lines = [*left_out(report), *of_baseline(report)]
     if not report.is_empty:
         known = (one for file in report.files for one in file.checkpoints)
-        lines += [*causes(report.files), *origins(known)]
+        details = [*causes(report.files), *origins(known)]
+        lines += details if told.info else brief_causes(report.files)
     for line in lines:
         printer.print(Styled(line, "dim"))
     if not report.is_empty:
@@ -51,6 +54,8 @@ def _summary(told: Told) -> Styled:
     report = told.report
     counts = Counter(one.severity for one in told.findings)
     parts = [_many(counts[one], one) for one in Severity if counts[one]]
+    if counts[Severity.INFO] and not told.info:
+        parts[-1] += " (--info)"
     engines = ", ".join(ascending(file.engine for file in report.files if not file.template))
     where = f"{_many(report.deployments, 'deployment')} (SGLang {engines})"
     color = next((COLORS[one] for one in Severity if counts[one]), "bold green")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from speclaunch.facts.hardware import Vendor
+from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.plan import Plan, UnknownValueError
 
 
@@ -13,7 +14,7 @@ def generation(plan: Plan) -> int | None:
     if plan.device != "cuda":
         return None
     if hardware is None:
-        raise UnknownValueError("the hardware is not known")
+        raise UnknownValueError(UNKNOWN_HARDWARE)
     if hardware.vendor is not Vendor.NVIDIA:
         return None
     if hardware.capability is None:

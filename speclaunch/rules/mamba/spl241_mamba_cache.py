@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.facts.hardware import Vendor
+from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.hybrid import CHOSEN, STRATEGY
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
@@ -36,7 +37,7 @@ def _switched_off(plan: Plan) -> bool:
     if plan.in_versions("<0.5.11"):
         return False
     if plan.facts.hardware is None:
-        raise UnknownValueError("the hardware is not known")
+        raise UnknownValueError(UNKNOWN_HARDWARE)
     return plan.facts.hardware.vendor is Vendor.AMD
 
 

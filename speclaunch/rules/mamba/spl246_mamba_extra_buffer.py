@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.facts.hardware import Vendor
+from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.hybrid import CHOSEN, STRATEGY
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
@@ -70,7 +71,7 @@ def _has_platform(plan: Plan) -> bool:
     if plan.device not in _OWN_PLATFORMS:
         return False
     if plan.facts.hardware is None:
-        raise UnknownValueError("the hardware is not known")
+        raise UnknownValueError(UNKNOWN_HARDWARE)
     return plan.facts.hardware.vendor is not Vendor.AMD or plan.in_versions(">=0.5.16")
 
 

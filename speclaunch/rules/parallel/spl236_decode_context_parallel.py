@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.facts.hardware import Vendor
+from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.values import number
@@ -17,7 +18,7 @@ def check(plan: Plan) -> Iterator[Verdict]:
         return
     hardware = plan.facts.hardware
     if hardware is None:
-        raise UnknownValueError("the hardware is not known")
+        raise UnknownValueError(UNKNOWN_HARDWARE)
     if hardware.vendor is Vendor.AMD:
         return
     if plan.device != "cuda":
