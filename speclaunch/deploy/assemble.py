@@ -113,13 +113,20 @@ def _require_one_version(prepared: Sequence[Prepared]) -> None:
 
 def _options(recipe: Recipe) -> DeployOptions:
     said = recipe.deployment.deploy
+    if said.models is not None and said.model_cache is not None:
+        raise InputError(
+            Problem(
+                "deploy.model_cache is the former name of deploy.models, and both are set",
+                help="remove deploy.model_cache",
+            )
+        )
     return DeployOptions(
         image=said.image,
         speclaunch=SpeclaunchFrom(said.speclaunch) if said.speclaunch else None,
         speclaunch_source=said.speclaunch_source,
         namespace=said.namespace,
         rdma=said.rdma,
-        model_cache=said.model_cache,
+        models=said.models or said.model_cache,
         jit_cache=said.jit_cache,
         shared_dir=said.shared_dir,
         drain_seconds=said.drain_seconds,
@@ -147,6 +154,7 @@ def _role(prepared: Prepared, lookup: Lookup, program: tuple[str, ...] | None) -
         gpus_per_node=gpus,
         vendor=vendor.value,
         gpu=hardware.name if hardware is not None and gpus else None,
+        gpus_of_host=hardware.known_count if hardware is not None and gpus else None,
         image=deployment.deploy.image or _official(prepared, vendor, hardware),
         port=prepared.address.port,
         tls=prepared.address.tls,

@@ -20,7 +20,7 @@ from speclaunch.deploy.launching import launch_words, launches_in, program_of
 from speclaunch.deploy.names import ROUTER, name_of
 from speclaunch.deploy.pods import ENGINE, LEAVES_FIRST, grace_seconds
 from speclaunch.deploy.probes import PATH, probes_of, start_comment, start_seconds
-from speclaunch.deploy.rendezvous import on_all_addresses
+from speclaunch.deploy.rendezvous import FILL_IN, on_all_addresses
 from speclaunch.deploy.routers import (
     PROGRAM,
     api_key_of,
@@ -36,6 +36,7 @@ from speclaunch.deploy.volumes import (
     Mount,
     cache_variables,
     mounts,
+    volume_refusals,
 )
 from speclaunch.deploy.words import (
     HF_TOKEN,
@@ -70,6 +71,7 @@ class DockerComposeRenderer(Renderer):
         """The file: `docker compose up` starts it as it is."""
         head = [
             *header(deployment),
+            *_needed_gpus(deployment),
             "Compose marks a server that generates nothing as unhealthy and restarts only one that "
             "ended: it is for one machine that somebody looks after.",
         ]
@@ -121,12 +123,7 @@ def _compose_refusals(deployment: Rendering) -> Iterator[Problem]:
                 help="render it to leaderworkerset, rolebasedgroup, kubernetes or slurm",
             )
     options = deployment.options
-    for name in ("model_cache", "jit_cache", "shared_dir", "speclaunch_source"):
-        if str(getattr(options, name) or "").startswith("pvc:"):
-            yield Problem(
-                f"deploy.{name} is a volume claim of Kubernetes, and docker-compose has none",
-                help="name a directory of the host",
-            )
+    yield from volume_refusals(deployment, "docker-compose")
     if deployment.router is not None and deployment.router.replicas > 1:
         yield Problem(
             "docker-compose puts one router at the port of the host", help="router.replicas=1"
@@ -145,6 +142,20 @@ def _servers(deployment: Rendering) -> Iterator[tuple[Role, int, int]]:
         for number in range(role.replicas):
             yield role, number, first
             first += role.gpus_per_node
+
+
+def _needed_gpus(deployment: Rendering) -> Iterator[str]:
+    """How many GPUs the host needs for all services."""
+    total = sum(role.gpus_per_node * role.replicas for role in deployment.roles)
+    if not total:
+        return
+    kinds = " and ".join(dict.fromkeys(role.gpu for role in deployment.roles if role.gpu))
+    numbers = "number 0" if total == 1 else f"numbers 0 to {total - 1}"
+    text = f"The host needs {total} GPU{'s' * (total > 1)}{f' ({kinds})' * bool(kinds)}: {numbers}."
+    host = next((role.gpus_of_host for role in deployment.roles if role.gpus_of_host), None)
+    if host is not None and host < total:
+        text += f" {FILL_IN} a larger host: the recipe's hardware has {host}."
+    yield text
 
 
 def _name(role: Role, number: int) -> str:

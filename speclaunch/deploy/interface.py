@@ -36,10 +36,10 @@ class DeployOptions:
     """The directory (or volume claim, `pvc:NAME`) with the wheel or the installed package."""
     namespace: str | None = None
     rdma: str | None = None
-    """The resource of the cluster's plugin for RDMA devices (`rdma/ib`)."""
-    model_cache: str | None = None
-    """Where checkpoints are kept: a directory of each host, or `pvc:NAME`. None: a volume of the
-    platform's own, which is empty at first."""
+    """The resource of the cluster's plugin for RDMA devices: `rdma/ib`, or `rdma/ib:8` for 8."""
+    models: str | None = None
+    """Where checkpoints are stored: a directory of each host, `pvc:NAME`, or `emptyDir`. None: a
+    volume of the platform, empty at first."""
     jit_cache: str | None = None
     """The same for kernels that are compiled at the start."""
     shared_dir: str | None = None
@@ -92,6 +92,8 @@ class Role:
     """`nvidia`, `amd` or `cpu`."""
     gpu: str | None = None
     """The GPU as people say it (`h100-80gb`); None: nobody named one."""
+    gpus_of_host: int | None = None
+    """GPUs of a host of the named hardware (`h100:8`); None if it names no number."""
     image: str | None = None
     """The container image; None: no published one holds this engine."""
     port: int = 30000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from speclaunch.deploy.containers import container_refusals, header
+from speclaunch.deploy.containers import container_refusals
 from speclaunch.deploy.interface import RenderedCommand, Rendering, Role
 from speclaunch.deploy.names import metadata, object_of, selector
 from speclaunch.deploy.objects import (
@@ -23,7 +23,7 @@ from speclaunch.deploy.pods import CONTAINER, platform_variables, pod_spec
 from speclaunch.deploy.rendezvous import DIST_PORT, on_all_addresses, ranked
 from speclaunch.deploy.routers import discovery_refusals, router_refusals
 from speclaunch.deploy.words import Given
-from speclaunch.deploy.yaml_text import COMMENT, documents
+from speclaunch.deploy.yaml_text import COMMENT
 from speclaunch.errors import Problem
 
 _INDEX = "apps.kubernetes.io/pod-index"
@@ -44,17 +44,18 @@ class KubernetesRenderer(PodRenderer):
             *discovery_refusals(deployment, _part),
         )
 
-    def render(self, deployment: Rendering) -> str:
-        """The objects: what pods need, each role with its Service, the router."""
-        head = list(header(deployment))
+    def header(self, deployment: Rendering) -> Iterator[str]:
+        """The lines of every form, and the limit of this one."""
+        yield from super().header(deployment)
         if any(role.nodes > 1 for role in deployment.roles):
-            head.append(
+            yield (
                 "A StatefulSet restarts the hosts of a server one by one, and the engine needs "
-                "them all to start again: leaderworkerset and rolebasedgroup do that."
+                "them all to start again: leaderworkerset and rolebasedgroup do that. The ranks "
+                "are the label pod-index, of Kubernetes 1.28 and later."
             )
-        return documents(head, self._objects(deployment))
 
-    def _objects(self, deployment: Rendering) -> Iterator[Object]:
+    def objects(self, deployment: Rendering) -> Iterator[Object]:
+        """What the pods need, each role with its Service, the router."""
         yield from before(deployment)
         for role in deployment.roles:
             if role.nodes == 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from speclaunch.deploy.containers import container_refusals, header
+from speclaunch.deploy.containers import container_refusals
 from speclaunch.deploy.interface import RenderedCommand, Rendering, Role
 from speclaunch.deploy.names import metadata, object_of
 from speclaunch.deploy.objects import SERVES, Object, before, router, service, template
@@ -18,7 +18,7 @@ from speclaunch.deploy.pods import platform_variables, pod_spec
 from speclaunch.deploy.rendezvous import DIST_PORT, on_all_addresses, ranked
 from speclaunch.deploy.routers import discovery_refusals, router_refusals
 from speclaunch.deploy.words import Given
-from speclaunch.deploy.yaml_text import COMMENT, documents
+from speclaunch.deploy.yaml_text import COMMENT
 from speclaunch.errors import Problem
 
 _WORKER = {"speclaunch.io/serves": "a-leader"}
@@ -28,6 +28,7 @@ class LeaderWorkerSetRenderer(PodRenderer):
     """A LeaderWorkerSet for each role."""
 
     target = "leaderworkerset"
+    controller = "LeaderWorkerSet with leaderworkerset.x-k8s.io/v1 (kubernetes-sigs/lws)"
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
         """Why no groups of pods can run it."""
@@ -37,11 +38,8 @@ class LeaderWorkerSetRenderer(PodRenderer):
             *discovery_refusals(deployment, _part),
         )
 
-    def render(self, deployment: Rendering) -> str:
-        """The objects: what pods need, each role with its Service, the router."""
-        return documents(header(deployment), self._objects(deployment))
-
-    def _objects(self, deployment: Rendering) -> Iterator[Object]:
+    def objects(self, deployment: Rendering) -> Iterator[Object]:
+        """What the pods need, each role with its Service, the router."""
         yield from before(deployment)
         for role in deployment.roles:
             yield _set(deployment, role)

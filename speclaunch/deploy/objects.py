@@ -9,34 +9,25 @@ from speclaunch.deploy.interface import Rendering, Role, RouterOptions
 from speclaunch.deploy.names import ROUTER, labels, metadata, name_of, object_of, selector
 from speclaunch.deploy.pods import gib, recipe_map
 from speclaunch.deploy.probes import start_seconds
+from speclaunch.deploy.rendezvous import FILL_IN
 from speclaunch.deploy.routers import BOOTSTRAP, Part, access, bootstrap_port, router_pod
-from speclaunch.deploy.volumes import RECIPE_FILE, own_claim
+from speclaunch.deploy.volumes import RECIPE_FILE, Claim, own_claim
+from speclaunch.deploy.yaml_text import COMMENT
 
 Object = Mapping[str, Any]
 SERVES = {"speclaunch.io/serves": "requests"}
 """The label of every pod that answers requests."""
-_USUAL_CLAIM = 200 << 30
-"""Bytes of a cache for a checkpoint of unknown size."""
-_KERNELS = 50 << 30
-"""Bytes for compiled kernels beside it."""
-_MARGIN = 1.2
-"""A download is written beside what was there before."""
 
 
 def before(deployment: Rendering) -> Iterator[Object]:
-    """What the pods need: the claim of their cache, and the recipe."""
+    """The objects that the pods need: the claim of their checkpoints, and the recipe."""
     claim = own_claim(deployment)
     if claim is not None:
-        size = deployment.roles[0].needs.weight_bytes
-        wanted = _USUAL_CLAIM if size is None else round(size * _MARGIN) + _KERNELS
         yield {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": metadata(deployment, claim),
-            "spec": {
-                "accessModes": ["ReadWriteOnce"],
-                "resources": {"requests": {"storage": gib(wanted)}},
-            },
+            "metadata": metadata(deployment, claim.name),
+            "spec": _claim_spec(claim),
         }
     if deployment.recipe is not None:
         yield {
@@ -45,6 +36,21 @@ def before(deployment: Rendering) -> Iterator[Object]:
             "metadata": metadata(deployment, recipe_map(deployment)),
             "data": {RECIPE_FILE: deployment.recipe},
         }
+
+
+def _claim_spec(claim: Claim) -> dict[str, Any]:
+    spec: dict[str, Any] = {}
+    if claim.shared:
+        spec[f"{COMMENT}class"] = (
+            f"{FILL_IN} storageClassName if the default class has no volumes that several hosts "
+            "can write (NFS, CephFS, Lustre have). Or set deploy.models: pvc:NAME for a claim that "
+            "exists, a directory for a path on every host."
+        )
+    spec["accessModes"] = ["ReadWriteMany" if claim.shared else "ReadWriteOnce"]
+    guess = f"{FILL_IN} the size. " if claim.is_guess else ""
+    spec[f"{COMMENT}size"] = f"{guess}{claim.contents[:1].upper()}{claim.contents[1:]}."
+    spec["resources"] = {"requests": {"storage": gib(claim.bytes)}}
+    return spec
 
 
 def template(

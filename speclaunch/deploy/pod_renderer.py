@@ -1,18 +1,53 @@
-"""What all targets with pods share: how their text is read back."""
+"""What all targets with pods share: the text from its objects, and how it is read back."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
 import yaml
 
-from speclaunch.deploy.interface import Renderer
+from speclaunch.deploy.containers import header
+from speclaunch.deploy.interface import Renderer, Rendering
 from speclaunch.deploy.launching import launches_in
+from speclaunch.deploy.objects import Object
+from speclaunch.deploy.rendezvous import FILL_IN
 from speclaunch.deploy.volumes import RECIPE_FILE
+from speclaunch.deploy.yaml_text import documents
 
 
 class PodRenderer(Renderer):
     """A target that writes Kubernetes objects."""
 
     suffix = ".yaml"
+    controller: ClassVar[str | None] = None
+    """What the cluster needs besides Kubernetes."""
+
+    @abstractmethod
+    def objects(self, deployment: Rendering) -> Iterator[Object]:
+        """The objects in the order of the text."""
+
+    def header(self, deployment: Rendering) -> Iterator[str]:
+        """The comment lines above the text."""
+        yield from header(deployment)
+        if self.controller is not None:
+            yield f"The cluster needs {self.controller}."
+
+    def render(self, deployment: Rendering) -> str:
+        """Write the objects below a header that names what is left to fill in."""
+        objects = list(self.objects(deployment))
+        head, text = list(self.header(deployment)), documents((), objects)
+        namespace = deployment.options.namespace
+        where = "" if namespace is None else f"-n {namespace} "
+        for secret, keys in _secrets(objects).items():
+            literals = " ".join(f"--from-literal={key}=VALUE" for key in keys)
+            head.append(
+                f"{FILL_IN} the Secret: kubectl {where}create secret generic {secret} {literals}"
+            )
+        if FILL_IN in text:
+            head.append(f"Resolve each comment that begins with {FILL_IN} before you apply this.")
+        return documents(head, ()) + text
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
         """The words of each `speclaunch launch`."""
@@ -25,3 +60,24 @@ class PodRenderer(Renderer):
             if found is not None:
                 return str(found)
         return None
+
+
+def _secrets(objects: Iterable[Object]) -> dict[str, list[str]]:
+    """The keys of each Secret without which no container starts."""
+    found: dict[str, list[str]] = {}
+    for one in _references(objects):
+        keys = found.setdefault(one["name"], [])
+        if one["key"] not in keys:
+            keys.append(one["key"])
+    return found
+
+
+def _references(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        if "secretKeyRef" in value and not value["secretKeyRef"].get("optional"):
+            yield value["secretKeyRef"]
+        for one in value.values():
+            yield from _references(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _references(one)

@@ -9,6 +9,13 @@ from speclaunch.deploy.interface import Rendering, Role, SpeclaunchFrom
 from speclaunch.deploy.launching import launch_words, program_of
 from speclaunch.deploy.names import name_of, secret_of
 from speclaunch.deploy.probes import PATH, Probes, ProbeTimes, probes_of, start_comment
+from speclaunch.deploy.rendezvous import (
+    FILL_IN,
+    POD_INTERFACE,
+    crosses_hosts,
+    rdma_devices,
+    unset_interfaces,
+)
 from speclaunch.deploy.volumes import (
     RECIPE_DIR,
     SPECLAUNCH,
@@ -16,6 +23,8 @@ from speclaunch.deploy.volumes import (
     Mount,
     cache_variables,
     mounts,
+    stored_bytes,
+    stored_contents,
     wheels,
 )
 from speclaunch.deploy.words import (
@@ -27,6 +36,7 @@ from speclaunch.deploy.words import (
     is_asked_for,
 )
 from speclaunch.deploy.yaml_text import COMMENT
+from speclaunch.recipe.plain_checks import EMPTY_DIR
 
 CONTAINER = "sglang"
 ENGINE = ("python3", "-m", "sglang.launch_server")
@@ -63,6 +73,10 @@ def pod_spec(
     first = _first_steps(deployment, role)
     if first:
         spec["initContainers"] = first
+    if role.gpu is not None:
+        spec[f"{COMMENT}nodes"] = (
+            f"{FILL_IN} a nodeSelector if the nodes' GPUs differ: this is planned for {role.gpu}."
+        )
     spec["containers"] = [container]
     spec["volumes"] = [
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": gib(role.needs.shm_bytes)}},
@@ -72,10 +86,11 @@ def pod_spec(
     return spec
 
 
-def probe_fields(role: Role) -> dict[str, Any]:
-    """The three probes of the container that answers."""
+def answering_fields(role: Role) -> dict[str, Any]:
+    """The port, the probes and the end of the container that answers requests."""
     times: Probes = probes_of(role)
     return {
+        "ports": [{"name": "http", "containerPort": role.port}],
         f"{COMMENT}startup": f"Until it generates: {start_comment(role)}.",
         "startupProbe": _probe(times.startup, role),
         "readinessProbe": _probe(times.readiness, role),
@@ -84,6 +99,7 @@ def probe_fields(role: Role) -> dict[str, Any]:
             f"what generates nothing for {times.liveness.slack} s."
         ),
         "livenessProbe": _probe(times.liveness, role),
+        "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(LEAVES_FIRST)]}}},
     }
 
 
@@ -116,9 +132,8 @@ def _container(
         "env": environment(deployment, role, dialect),
     }
     if probed:
-        found["ports"] = [{"name": "http", "containerPort": role.port}]
-        found |= probe_fields(role)
-        found["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", str(LEAVES_FIRST)]}}}
+        found |= answering_fields(role)
+    found |= _resource_comments(deployment, role)
     found["resources"] = _resources(deployment, role)
     if deployment.options.rdma is not None:
         found["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
@@ -143,6 +158,7 @@ def environment(deployment: Rendering, role: Role, dialect: Dialect) -> list[dic
         else:
             plain.append({"name": name, "value": dialect.text(value, name, secret=False)})
     caches = cache_variables(deployment, role)
+    caches |= dict.fromkeys(unset_interfaces(role), POD_INTERFACE)
     plain += [{"name": name, "value": path} for name, path in caches.items()]
     secret = secret_of(deployment)
     found = [_from_secret(name, secret) for name in dialect.asked]
@@ -159,18 +175,41 @@ def _from_secret(name: str, secret: str, *, optional: bool = False) -> dict[str,
 
 
 def _resources(deployment: Rendering, role: Role) -> dict[str, Any]:
-    """GPUs and memory as the plan has them. Pages of the checkpoint's files may fill the rest up to
-    the limit: the kernel takes them back."""
+    """Return GPUs, memory and disk as the plan has them. Memory has no limit: the pages of the
+    checkpoint's files would count towards it, and the kernel reclaims them anyway."""
     requests: dict[str, Any] = {"cpu": str(role.needs.cpus), "memory": gib(role.needs.memory_bytes)}
     limits: dict[str, Any] = {}
-    if role.needs.weight_bytes is not None:
-        limits["memory"] = gib(role.needs.memory_bytes + role.needs.weight_bytes)
+    if deployment.options.models == EMPTY_DIR and asks_the_hub(role):
+        requests["ephemeral-storage"] = gib(stored_bytes(role))
     gpu = _GPU.get(role.vendor)
     if gpu is not None and role.gpus_per_node:
         requests[gpu] = limits[gpu] = str(role.gpus_per_node)
-    if deployment.options.rdma is not None:
-        requests[deployment.options.rdma] = limits[deployment.options.rdma] = "1"
+    devices = rdma_devices(deployment)
+    if devices is not None:
+        requests[devices[0]] = limits[devices[0]] = devices[1]
     return {"requests": requests, **({"limits": limits} if limits else {})}
+
+
+def _resource_comments(deployment: Rendering, role: Role) -> dict[str, str]:
+    found = {f"{COMMENT}memory": f"Memory: {memory_contents(role)}."}
+    if deployment.options.models == EMPTY_DIR and asks_the_hub(role):
+        guess = f"{FILL_IN} the size. " if role.needs.weight_bytes is None else ""
+        text = stored_contents(role)
+        found[f"{COMMENT}disk"] = f"{guess}Ephemeral storage: {text}. Every new pod downloads it."
+    if rdma_devices(deployment) is None and crosses_hosts(deployment, role):
+        found[f"{COMMENT}rdma"] = (
+            f"{FILL_IN} the RDMA devices of the cluster, if it has them; otherwise data between "
+            "hosts takes the pod network's TCP. `kubectl describe node` shows the resource. Render "
+            "again with deploy.rdma=NAME (NAME:8 for 8 of them): that adds it to requests and "
+            "limits, and the capability IPC_LOCK. RoCE also needs the pod's secondary network."
+        )
+    return found
+
+
+def memory_contents(role: Role) -> str:
+    """What the memory of a host is for, as every target states it."""
+    shm = gib(role.needs.shm_bytes)
+    return f"processes and {shm}B of /dev/shm; the page cache of the checkpoint is not included"
 
 
 def _mounted(one: Mount) -> dict[str, Any]:

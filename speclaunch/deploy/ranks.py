@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from speclaunch.deploy.interface import Rendering, Role, SpeclaunchFrom
 from speclaunch.deploy.launching import launch_words
+from speclaunch.deploy.volumes import volume_refusals
 from speclaunch.deploy.words import ALL_ADDRESSES, Given
 from speclaunch.engine.shell import argument_words, exports
 from speclaunch.errors import Problem
@@ -29,7 +30,7 @@ def given_to(role: Role, rank: str, head: str) -> Given:
 
 def variables(deployment: Rendering, role: Role) -> dict[str, str]:
     """The variables that a form sets besides the role's: where checkpoints are kept."""
-    cache = deployment.options.model_cache
+    cache = deployment.options.models
     return {"HF_HOME": cache} if cache is not None and "HF_HOME" not in role.env else {}
 
 
@@ -71,11 +72,7 @@ def program_of(deployment: Rendering) -> tuple[str, ...]:
 def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
     """Why speclaunch itself cannot be started by this form."""
     options = deployment.options
-    found = [
-        Problem(f"deploy.{name} is a volume claim of Kubernetes, and {target} has none")
-        for name in ("model_cache", "jit_cache", "shared_dir", "speclaunch_source")
-        if str(getattr(options, name) or "").startswith("pvc:")
-    ]
+    found = list(volume_refusals(deployment, target))
     if not deployment.runs_speclaunch:
         return found
     if options.speclaunch is SpeclaunchFrom.WHEEL:

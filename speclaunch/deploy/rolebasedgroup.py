@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from speclaunch.deploy.containers import container_refusals, header
+from speclaunch.deploy.containers import container_refusals
 from speclaunch.deploy.interface import RenderedCommand, Rendering, Role, RouterOptions
 from speclaunch.deploy.launching import launches_of
 from speclaunch.deploy.names import ROUTER, labels, metadata, name_of, object_of
@@ -25,11 +25,11 @@ from speclaunch.deploy.objects import (
     template,
 )
 from speclaunch.deploy.pod_renderer import PodRenderer
-from speclaunch.deploy.pods import CONTAINER, platform_variables, pod_spec, probe_fields
+from speclaunch.deploy.pods import CONTAINER, answering_fields, platform_variables, pod_spec
 from speclaunch.deploy.rendezvous import DIST_PORT, on_all_addresses, ranked
 from speclaunch.deploy.routers import access, discovery_refusals, router_pod, router_refusals
 from speclaunch.deploy.words import Given
-from speclaunch.deploy.yaml_text import COMMENT, documents
+from speclaunch.deploy.yaml_text import COMMENT
 from speclaunch.errors import Problem
 
 _WORKER = {"speclaunch.io/serves": "a-leader"}
@@ -39,6 +39,7 @@ class RoleBasedGroupRenderer(PodRenderer):
     """One RoleBasedGroup."""
 
     target = "rolebasedgroup"
+    controller = "RoleBasedGroup with workloads.x-k8s.io/v1alpha2 (sgl-project/rbg v0.8)"
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
         """Why no group can run it."""
@@ -48,11 +49,8 @@ class RoleBasedGroupRenderer(PodRenderer):
             *discovery_refusals(deployment, _part),
         )
 
-    def render(self, deployment: Rendering) -> str:
+    def objects(self, deployment: Rendering) -> Iterator[Object]:
         """The group, what its pods need, and the Services before it."""
-        return documents(header(deployment), self._objects(deployment))
-
-    def _objects(self, deployment: Rendering) -> Iterator[Object]:
         yield from before(deployment)
         if deployment.router is not None:
             yield from access(deployment)
@@ -118,11 +116,7 @@ def _role(deployment: Rendering, role: Role) -> dict[str, Any]:
     if role.nodes == 1:
         found["standalonePattern"] = {"template": template(deployment, role, spec, SERVES)}
         return found
-    answering = {
-        "name": CONTAINER,
-        "ports": [{"name": "http", "containerPort": role.port}],
-        **probe_fields(role),
-    }
+    answering = {"name": CONTAINER, **answering_fields(role)}
     found["leaderWorkerPattern"] = {
         "size": role.nodes,
         f"{COMMENT}restart": "The ranks of a server only start together.",

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from speclaunch.deploy.interface import RenderedCommand, Renderer, Rendering, Role, RouterOptions
 from speclaunch.deploy.launching import ALONE, WITHIN
+from speclaunch.deploy.pods import memory_contents
 from speclaunch.deploy.ranks import (
     RECIPE,
     given_to,
@@ -25,7 +26,7 @@ from speclaunch.deploy.ranks import (
     task,
     variables,
 )
-from speclaunch.deploy.rendezvous import DIST_PORT
+from speclaunch.deploy.rendezvous import DIST_PORT, FILL_IN, crosses_hosts, unset_interfaces
 from speclaunch.deploy.routers import (
     PROGRAM,
     bootstrap_port,
@@ -37,7 +38,7 @@ from speclaunch.deploy.routers import (
 from speclaunch.deploy.shell_words import ShellDialect
 from speclaunch.deploy.slurm_options import directives, modules, option_problems
 from speclaunch.deploy.volumes import RECIPE_DIR, RECIPE_FILE
-from speclaunch.deploy.words import Given
+from speclaunch.deploy.words import Given, asks_the_hub
 from speclaunch.errors import Problem
 from speclaunch.patterns import lazy
 
@@ -47,6 +48,9 @@ _MORE_S = 5
 _QUOTE = "'\"'\"'"
 """How `shlex.quote` writes an apostrophe."""
 _SRUN = lazy(r'^ *(?:SERVER_HEAD="(?P<head>[^"]*)" )?srun .*?^\' &$', re.M | re.S)
+_PAIR_INTERFACE = "SGLANG_LOCAL_IP_NIC"
+"""The interface whose address prefill and decode servers give each other (0.5.23
+srt/utils/network.py:325); without it, that of the default route."""
 _DELIMITER = "END_OF_RECIPE"
 _RECIPE = lazy(rf"^cat > .* <<'{_DELIMITER}'\n(?P<text>.*?)^{_DELIMITER}$", re.M | re.S)
 
@@ -100,8 +104,10 @@ class SlurmRenderer(Renderer):
             f"# {' '.join(deployment.title.split())}",
             *(f"# {note}" for note in deployment.notes),
             f"# {WITHIN if deployment.runs_speclaunch else ALONE}",
+            *(f"# {line}" for line in _left_open(deployment)),
             "set -euo pipefail",
             *(f"module load {name}" for name in modules(deployment.options)),
+            *_network(deployment),
         ]
         parts = ["\n".join(head) + "\n", _BEGIN.format(grace=grace)]
         if deployment.recipe is not None:
@@ -140,6 +146,57 @@ class SlurmRenderer(Renderer):
         """The recipe that the script brings with it."""
         found = _RECIPE.search(text)
         return found["text"] if found is not None else None
+
+
+def _left_open(deployment: Rendering) -> Iterator[str]:
+    """What the cluster's owner decides and the recipe does not say."""
+    options, first = deployment.options, deployment.roles[0]
+    yield f"Memory of each host: {memory_contents(first)}."
+    unset = [name for name in ("partition", "account", "time") if name not in options.slurm]
+    if unset:
+        yield (
+            f"{FILL_IN} what the cluster requires of {', '.join(unset)}: "
+            f"+deploy.slurm.{unset[0]}=VALUE."
+        )
+    if first.gpu is not None and not {"constraint", "nodelist"} & set(options.slurm):
+        yield (
+            f"{FILL_IN} +deploy.slurm.constraint if the hosts' GPUs differ: this is planned for "
+            f"{first.gpu}."
+        )
+    if options.image is None and not first.own_engine:
+        router = " and sglang_router" if deployment.router is not None else ""
+        yield (
+            f"{FILL_IN} the engine: {first.program[0]} of every host must have SGLang "
+            f"{deployment.version}{router}, or set deploy.image (with pyxis)."
+        )
+    if options.models is None and any(asks_the_hub(role) for role in deployment.roles):
+        yield (
+            f"{FILL_IN} deploy.models, a directory that all hosts see: without it checkpoints "
+            "are downloaded to ~/.cache/huggingface."
+        )
+
+
+def _network(deployment: Rendering) -> list[str]:
+    """The commented block about the network between hosts; empty if no server needs it."""
+    across = [role for role in deployment.roles if crosses_hosts(deployment, role)]
+    names = dict.fromkeys(one for role in deployment.roles for one in unset_interfaces(role))
+    names |= dict.fromkeys(_PAIR_INTERFACE for role in across if _lacks_address(role))
+    if not across and not names:
+        return []
+    lines = [f"# {FILL_IN} the network between hosts. RDMA needs `ulimit -l` unlimited on each."]
+    if names:
+        lines += [
+            "# If hosts have several interfaces, uncomment this with the one that reaches the "
+            "others (`ip -br addr`):",
+            f"# export {' '.join(f'{name}=ib0' for name in names)}",
+        ]
+    return lines
+
+
+def _lacks_address(role: Role) -> bool:
+    """True if a prefill or decode server chooses the address that it names to its partner."""
+    set_ = {"SGLANG_HOST_IP", "HOST_IP", _PAIR_INTERFACE} & set(role.env)
+    return role.mode is not None and not set_
 
 
 def one_router(deployment: Rendering) -> list[Problem]:
@@ -198,6 +255,7 @@ def _step(deployment: Rendering, role: Role) -> list[str]:
     return [
         f"--nodes={role.nodes}",
         f"--ntasks={role.nodes}",
+        f"--cpus-per-task={role.needs.cpus}",  # a step has one CPU otherwise, from Slurm 22.05 on
         "--kill-on-bad-exit=1",
         "--label",
         *([f"--gpus-per-node={role.gpus_per_node}"] if role.gpus_per_node != most else []),
@@ -210,7 +268,7 @@ def _container(deployment: Rendering) -> list[str]:
     options = deployment.options
     if options.image is None:
         return []
-    folders = [options.model_cache, options.jit_cache, options.shared_dir]
+    folders = [options.models, options.jit_cache, options.shared_dir]
     folders += [options.speclaunch_source] if deployment.runs_speclaunch else []
     mounts = [f"{one}:{one}" for one in dict.fromkeys(folders) if one]
     found = [f"--container-image=docker://{options.image}"]

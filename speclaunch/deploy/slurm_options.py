@@ -23,7 +23,8 @@ _VALUE = lazy(r"[\w@%.,:/+=&|*\[\]-]+\Z", re.ASCII)
 _MODULE = lazy(r"[\w.+/-]+\Z", re.ASCII)
 _SIGNAL_SLACK_S = 60
 """Slurm looks once a minute whether a job is near its time limit (sbatch, `--signal`)."""
-_MIB = 1 << 20
+_GIB = 1 << 30
+"""Of Slurm's `G`."""
 
 
 def directives(deployment: Rendering, grace: int) -> list[str]:
@@ -38,7 +39,7 @@ def directives(deployment: Rendering, grace: int) -> list[str]:
         f"cpus-per-task={max(role.needs.cpus for role in deployment.roles)}",
     ]
     memory = max(role.needs.memory_bytes for role in deployment.roles)
-    found.append(f"mem={-(-memory // _MIB)}M")
+    found.append(f"mem={-(-memory // _GIB)}G")
     own = cluster_options(deployment.options)
     found += [name if value is True else f"{name}={value}" for name, value in own.items()]
     return [

@@ -7,8 +7,10 @@ from typing import Any
 
 from speclaunch.deploy.interface import Rendering, Role, SpeclaunchFrom
 from speclaunch.deploy.names import instances, name_of
-from speclaunch.deploy.words import host_paths
+from speclaunch.deploy.words import CHECKPOINTS, asks_the_hub, host_paths
 from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.errors import Problem
+from speclaunch.recipe.plain_checks import EMPTY_DIR
 from speclaunch.record import record
 
 MODELS = "/cache/models"
@@ -19,12 +21,18 @@ SPECLAUNCH_HOME = "/var/lib/speclaunch"
 RECIPE_DIR = "/etc/speclaunch"
 RECIPE_FILE = "recipe.yaml"
 _CLAIM = "pvc:"
+_USUAL_WEIGHTS = 150 << 30
+"""Bytes reserved for a checkpoint of unknown size."""
+_KERNELS = 50 << 30
+"""Bytes reserved for compiled kernels."""
+_MARGIN = 1.2
+"""Room for a new revision, which is downloaded next to the old one, and for logs."""
 
 
 @record
 class Mount:
-    """A volume of a container. `store` is what the recipe says: a directory of the host,
-    `pvc:NAME`; None: an empty one of the platform's own, `claim`: one that is asked for."""
+    """A volume of a container. `store`: a directory of the host, or `pvc:NAME`, from the recipe.
+    `claim`: the volume claim that the text writes. Neither: an empty volume."""
 
     name: str
     path: str
@@ -44,22 +52,82 @@ class Mount:
         return {"emptyDir": {}}
 
 
-def own_claim(deployment: Rendering) -> str | None:
-    """The claim that the text itself makes: where one pod is all there is, and the recipe says
-    nothing of a cache. Several pods would need one that can be written from several hosts."""
-    if deployment.options.model_cache is None and instances(deployment) == 1:
-        return f"{name_of(deployment)}-cache"
-    return None
+@record
+class Claim:
+    """The volume claim that a Kubernetes form writes."""
+
+    name: str
+    bytes: int
+    contents: str
+    """What is stored there, with the size of each part."""
+    shared: bool = False
+    """True if pods on several hosts write it."""
+    is_guess: bool = False
+    """True if the size of a checkpoint is unknown."""
+
+
+def own_claim(deployment: Rendering) -> Claim | None:
+    """The claim for checkpoints if the recipe names no place for them; None if none is needed.
+
+    The claim of a single pod also holds the compiled kernels. Several pods share one for the
+    checkpoints, and compile kernels on their own node's disk.
+    """
+    if deployment.options.models is not None:
+        return None
+    shared = instances(deployment) > 1
+    roles = [role for role in deployment.roles if asks_the_hub(role)]
+    if shared and not roles:
+        return None
+    sizes = {tuple(map(role.spelling.value, CHECKPOINTS)): stored_bytes(role) for role in roles}
+    size, contents = sum(sizes.values()), [stored_contents(role) for role in roles]
+    has_kernels = not shared and deployment.options.jit_cache is None
+    if has_kernels:
+        size += _KERNELS
+        contents.append(f"kernels {_KERNELS >> 30} GiB")
+    return Claim(
+        f"{name_of(deployment)}-{'models' if shared else 'cache'}",
+        size,
+        ", ".join(dict.fromkeys(contents)),
+        shared,
+        any(role.needs.weight_bytes is None for role in roles),
+    )
+
+
+def stored_bytes(role: Role) -> int:
+    """Bytes of disk for the checkpoints of a role."""
+    size = role.needs.weight_bytes
+    return _USUAL_WEIGHTS if size is None else round(size * _MARGIN)
+
+
+def stored_contents(role: Role) -> str:
+    """What `stored_bytes` is made of."""
+    size = role.needs.weight_bytes
+    if size is None:
+        return f"checkpoints of unknown size {_USUAL_WEIGHTS >> 30} GiB"
+    return f"checkpoints {size / 1e9:,.1f} GB and a fifth more"
+
+
+def volume_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
+    """Volumes of Kubernetes in the recipe, for a target without them."""
+    for name in ("models", "jit_cache", "shared_dir", "speclaunch_source"):
+        store = str(getattr(deployment.options, name) or "")
+        if store == EMPTY_DIR or store.startswith(_CLAIM):
+            kind = "an emptyDir" if store == EMPTY_DIR else "a volume claim"
+            yield Problem(
+                f"deploy.{name} is {kind} of Kubernetes, and {target} has none",
+                help="set it to a directory of the host",
+            )
 
 
 def mounts(deployment: Rendering, role: Role) -> Iterator[Mount]:
     """The volumes of a role's servers, `/dev/shm` and the recipe not among them."""
     options = deployment.options
     claim = own_claim(deployment)
-    if claim is not None and options.jit_cache is None:
-        yield Mount("cache", "/cache", claim=claim)
+    if claim is not None and not claim.shared and options.jit_cache is None:
+        yield Mount("cache", "/cache", claim=claim.name)
     else:
-        yield Mount("models", MODELS, options.model_cache, claim)
+        store = None if options.models == EMPTY_DIR else options.models
+        yield Mount("models", MODELS, store, claim.name if claim is not None else None)
         yield Mount("kernels", KERNELS, options.jit_cache)
     for number, path in enumerate(host_paths(role)):
         yield Mount(f"checkpoint-{number}", path, path, read_only=True)

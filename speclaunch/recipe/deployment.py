@@ -26,6 +26,7 @@ from speclaunch.recipe.plain_checks import (
     check_hardware_name,
     check_image,
     check_label,
+    check_model_store,
     check_name_text,
     check_overlay,
     check_resource,
@@ -275,6 +276,7 @@ class PlainDeploy(_Section):
     speclaunch_source: str | None = checked(check_store, None)
     namespace: str | None = checked(check_label, None)
     rdma: str | None = checked(check_resource, None)
+    models: str | None = checked(check_model_store, None)
     model_cache: str | None = checked(check_store, None)
     jit_cache: str | None = checked(check_store, None)
     shared_dir: str | None = checked(check_store, None)

@@ -37,8 +37,10 @@ ROUTES = ("image", "wheel", "mounted")
 before the start, or lies in a mounted directory."""
 
 
+EMPTY_DIR = "emptyDir"
+"""`deploy.models`: the disk of each pod's node; every new pod downloads the checkpoint again."""
 _LABEL = lazy(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
-_RESOURCE = lazy(r"[a-z0-9.-]{1,253}/[A-Za-z0-9._-]{1,63}\Z", re.ASCII)
+_RESOURCE = lazy(r"[a-z0-9.-]{1,253}/[A-Za-z0-9._-]{1,63}(:[1-9][0-9]{0,2})?\Z", re.ASCII)
 _STORE = lazy(r"(/|pvc:[a-z0-9])[A-Za-z0-9._/@+-]*\Z", re.ASCII)
 
 
@@ -48,7 +50,7 @@ def is_label(name: str) -> bool:
 
 
 def is_resource(name: str) -> bool:
-    """Whether a resource of a device plugin may be called so: `rdma/ib`."""
+    """True if a text names a resource of a device plugin: `rdma/ib`, `rdma/ib:8` for 8 of them."""
     return _RESOURCE.match(name) is not None
 
 
@@ -56,6 +58,11 @@ def is_store(text: str) -> bool:
     """Whether a text names a place of files: a directory of each host, or `pvc:NAME`, a volume
     claim of Kubernetes."""
     return len(text) <= 500 and _STORE.match(text) is not None and "/../" not in f"{text}/"
+
+
+def is_model_store(text: str) -> bool:
+    """True if a text names a place for checkpoints: one of `is_store`, or `emptyDir`."""
+    return text == EMPTY_DIR or is_store(text)
 
 
 def is_role_name(name: str) -> bool:
@@ -194,6 +201,14 @@ def check_store(value: object) -> str | None:
     """A directory, a volume claim, or null."""
     text = check_text_or_none(value)
     if text is not None and not is_store(text):
+        raise NotPlainError
+    return text
+
+
+def check_model_store(value: object) -> str | None:
+    """A directory, a volume claim, `emptyDir`, or null."""
+    text = check_text_or_none(value)
+    if text is not None and not is_model_store(text):
         raise NotPlainError
     return text
 

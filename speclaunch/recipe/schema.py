@@ -32,6 +32,7 @@ from speclaunch.recipe.plain_checks import (
     MOST_ROLES,
     is_image,
     is_label,
+    is_model_store,
     is_resource,
     is_role_name,
     is_store,
@@ -263,9 +264,13 @@ class DeploySection(Section):
     namespace: str | None = None
     """Of the rendered objects; null: the one that they are applied to."""
     rdma: str | None = None
-    """The resource of the cluster's plugin for RDMA devices, e.g. `rdma/ib`: one for each pod."""
+    """The resource of the cluster's plugin for RDMA devices and how many each pod gets, by default
+    one: `rdma/ib`, `nvidia.com/mlnxnics:8`."""
+    models: str | None = None
+    """Where checkpoints are stored: a directory of each host, `pvc:NAME` (a volume claim that
+    exists), or `emptyDir`. Default: Kubernetes forms write a volume claim for them."""
     model_cache: str | None = None
-    """Where checkpoints are kept: a directory of each host, or `pvc:NAME`."""
+    """The former name of `models`."""
     jit_cache: str | None = None
     """Where compiled kernels are kept, in the same words."""
     shared_dir: str | None = None
@@ -294,7 +299,16 @@ class DeploySection(Section):
     @classmethod
     def _resource(cls, value: str | None) -> str | None:
         if value is not None and not is_resource(value):
-            raise ValueError(f"{value!r} is not the name of a resource (rdma/ib)")
+            raise ValueError(f"{value!r} is not the name of a resource (rdma/ib, or rdma/ib:8)")
+        return value
+
+    @field_validator("models")
+    @classmethod
+    def _models(cls, value: str | None) -> str | None:
+        if value is not None and not is_model_store(value):
+            raise ValueError(
+                f"{value!r} is neither an absolute path, a volume claim (pvc:NAME) nor emptyDir"
+            )
         return value
 
     @field_validator("speclaunch_source", "model_cache", "jit_cache", "shared_dir")

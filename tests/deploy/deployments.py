@@ -36,7 +36,7 @@ RECIPES = {
         "  prefill: {args: {tp_size: 16, nnodes: 2}}\n"
         "  decode: {replicas: 2, args: {tp_size: 8}}\n"
         "router: {args: {policy: cache_aware}}\n"
-        "deploy: {model_cache: 'pvc:models', namespace: llm, rdma: rdma/ib, drain_seconds: 600}\n"
+        "deploy: {models: 'pvc:models', namespace: llm, rdma: rdma/ib, drain_seconds: 600}\n"
     ),
     "amd": (
         "args: {model_path: meta-llama/Llama-3.1-8B-Instruct, tp_size: 2}\n"

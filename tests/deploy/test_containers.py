@@ -217,6 +217,142 @@ def test_caches_are_where_the_recipe_says(tmp_path: Path) -> None:
     assert {"name": "checkpoint-0", "mountPath": "/srv/models/llama", "readOnly": True} in mounted
 
 
+def bytes_of(text: str) -> int:
+    return int(text.removesuffix("Gi")) << 30
+
+
+def pods(value: Any) -> list[dict[str, Any]]:
+    """The `spec` of every pod of the engine, wherever it is."""
+    if isinstance(value, list):
+        return [found for one in value for found in pods(one)]
+    if not isinstance(value, dict):
+        return []
+    own = [value] if any("args" in one for one in value.get("containers", ())) else []
+    own = [one for one in own if one["containers"][0]["name"] == "sglang"]
+    return own + [found for one in value.values() for found in pods(one)]
+
+
+@pytest.mark.thorough
+def test_several_pods_share_one_claim_for_their_checkpoints(tmp_path: Path) -> None:
+    for name, target, weights in (
+        ("hosts_twice", "kubernetes", 688e9),
+        ("hosts_twice", "leaderworkerset", 688e9),
+        ("hosts_twice", "rolebasedgroup", 688e9),
+        ("prefill_decode", "kubernetes", 688e9),
+        ("replicas", "leaderworkerset", 15e9),
+    ):
+        found = rendered(tmp_path, name, target)
+        (claim,) = of_kind(found, "PersistentVolumeClaim")
+        assert claim["spec"]["accessModes"] == ["ReadWriteMany"], (name, target)
+        stored = bytes_of(claim["spec"]["resources"]["requests"]["storage"])
+        assert weights < stored < 1.5 * weights, (name, target, stored)
+        volumes = [one for pod in pods(found) for one in pod["volumes"]]
+        models = [one for one in volumes if one["name"] == "models"]
+        wanted = {"claimName": claim["metadata"]["name"]}
+        assert models and all(one["persistentVolumeClaim"] == wanted for one in models)
+
+
+@pytest.mark.thorough
+def test_checkpoints_are_on_a_nodes_own_disk_only_on_request(tmp_path: Path) -> None:
+    for more, expected in (
+        ("deploy: {models: emptyDir}\n", {"emptyDir": {}}),
+        ("deploy: {models: 'pvc:shared'}\n", {"persistentVolumeClaim": {"claimName": "shared"}}),
+        (
+            "deploy: {models: /data/m}\n",
+            {"hostPath": {"path": "/data/m", "type": "DirectoryOrCreate"}},
+        ),
+    ):
+        found = rendered(tmp_path, "hosts_twice", "kubernetes", more=more)
+        assert not of_kind(found, "PersistentVolumeClaim"), more
+        for pod in pods(found):
+            (models,) = (one for one in pod["volumes"] if one["name"] == "models")
+            assert models == {"name": "models", **expected}
+            disk = pod["containers"][0]["resources"]["requests"].get("ephemeral-storage")
+            assert (disk is not None and bytes_of(disk) > 688e9) == ("emptyDir" in more)
+
+
+def test_former_and_new_name_of_the_models_exclude_each_other(tmp_path: Path) -> None:
+    recipe = deployments.write(tmp_path, "one_host", "deploy: {models: /a, model_cache: /b}\n")
+    done = program.run("render", f"recipe={recipe}", "--to", "kubernetes")
+    assert done.returncode == 2 and "remove deploy.model_cache" in done.stderr
+
+
+@pytest.mark.thorough
+def test_a_claim_for_checkpoints_of_unknown_size_is_to_be_filled_in(tmp_path: Path) -> None:
+    text = written(tmp_path, "one_host", "kubernetes", "args.model_path=nobody/knows-this")
+    assert "# FILL IN the size. Checkpoints of unknown size 150 GiB, kernels 50 GiB." in text
+    text = written(tmp_path, "own_path", "kubernetes")
+    assert "# Kernels 50 GiB." in text and "storage: 50Gi" in text
+
+
+def written(folder: Path, name: str, target: str, *words: str) -> str:
+    recipe = deployments.write(folder, name)
+    done = program.run("render", f"recipe={recipe}", *words, "--to", target)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.thorough
+def test_the_network_between_hosts_is_set_or_to_be_filled_in(tmp_path: Path) -> None:
+    comments = set()
+    for name in ("hosts_twice", "prefill_decode"):
+        for target in PODS:
+            text = " ".join(
+                written(tmp_path, name, target, "deploy.rdma=null").replace("#", "").split()
+            )
+            assert "rdma/" not in text and "IPC_LOCK" in text, (name, target)
+            start = text.index("FILL IN the RDMA devices")
+            comments.add(text[start : text.index("resources:", start)])
+            found = rendered(tmp_path, name, target, "deploy.rdma=rdma/ib:8")
+            engines = [one for one in containers(found) if "args" in one]
+            assert engines
+            for one in engines:
+                assert one["resources"]["requests"]["rdma/ib"] == "8"
+                assert one["resources"]["limits"]["rdma/ib"] == "8"
+                assert one["securityContext"]["capabilities"]["add"] == ["IPC_LOCK"]
+                env = {each["name"]: each.get("value") for each in one["env"]}
+                interface = "eth0" if name == "hosts_twice" else None
+                assert env.get("NCCL_SOCKET_IFNAME") == env.get("GLOO_SOCKET_IFNAME") == interface
+    assert len(comments) == 1
+    text = written(tmp_path, "hosts_twice", "kubernetes", "+engine.env.NCCL_SOCKET_IFNAME=net1")
+    assert "value: net1" in text and "name: GLOO_SOCKET_IFNAME" in text
+
+
+@pytest.mark.thorough
+def test_what_is_left_to_fill_in_is_marked(tmp_path: Path) -> None:
+    """A file without marks is complete: one host, its own claim, no secret."""
+    marked = written(tmp_path, "prefill_decode_hosts", "leaderworkerset")
+    secret = "kubectl -n llm create secret generic prefill-decode-hosts-secrets"
+    assert f"FILL IN the Secret: {secret}" in " ".join(marked.replace("#", "").split())
+    assert "Resolve each comment that begins with FILL IN" in marked
+    assert "FILL IN a nodeSelector if the nodes' GPUs differ: this is planned for h200." in marked
+    assert "FILL IN" not in written(tmp_path, "one_host", "kubernetes")
+
+
+@pytest.mark.thorough
+def test_compose_states_how_many_gpus_the_host_needs(tmp_path: Path) -> None:
+    for name, text in (
+        ("one_host", "The host needs 1 GPU: number 0."),
+        ("prefill_decode", "The host needs 24 GPUs (h200): numbers 0 to 23. FILL IN a larger host"),
+        ("amd", "The host needs 4 GPUs (mi300x): numbers 0 to 3. #"),
+    ):
+        head = " ".join(written(tmp_path, name, "docker-compose").split())
+        assert text in head.replace(" # has", " has"), (name, head[:600])
+
+
+@pytest.mark.thorough
+def test_kubernetes_and_slurm_have_the_same_memory(tmp_path: Path) -> None:
+    for name in ("one_host", "several_hosts", "prefill_decode"):
+        found = rendered(tmp_path, name, "kubernetes")
+        requested = {
+            one["resources"]["requests"]["memory"] for one in containers(found) if "args" in one
+        }
+        (memory,) = requested
+        assert not any("memory" in one["resources"].get("limits", {}) for one in containers(found))
+        text = written(tmp_path, name, "slurm")
+        assert f"#SBATCH --mem={memory.removesuffix('i')}\n" in text
+
+
 def test_a_server_may_end_what_it_serves(tmp_path: Path) -> None:
     found = rendered(tmp_path, "prefill_decode_hosts", "kubernetes")
     (one, *_) = of_kind(found, "StatefulSet")
@@ -268,6 +404,7 @@ def test_speclaunch_itself_is_started_where_the_recipe_says_so(mode: str, tmp_pa
             "leaderworkerset",
         ),
         ("docker-compose", "deploy: {model_cache: 'pvc:m'}", "volume claim", "directory"),
+        ("docker-compose", "deploy: {models: emptyDir}", "an emptyDir of Kubernetes", "directory"),
         ("kubernetes", "deploy: {speclaunch: mounted}", "where it lies", "speclaunch_source"),
         (
             "kubernetes",

@@ -17,6 +17,10 @@ VERSIONS = ("0.5.9", "0.5.18", "0.5.23")
 RECIPES = sorted(name for name in recipe_names() if not name.startswith("cpu_"))
 
 
+TO_FILL_IN = {"SPL881": "FILL IN the RDMA devices"}
+"""Findings about what the text leaves open, with the comment that says so."""
+
+
 def found(path: str, version: str) -> Counter[tuple[str, str]]:
     """Codes and messages. The engine's own changes (info) are the same on every platform."""
     done = program.run("lint", path, "--engine", version, "--output-format", "json")
@@ -38,6 +42,7 @@ def nothing_new(recipe: str, shown: str, target: str, version: str, folder: Path
     path = folder / f"rendered-{target}.yaml"
     path.write_text(done.stdout)
     codes = {code for code, _ in found(shown, version)}
+    codes |= {code for code, comment in TO_FILL_IN.items() if comment in done.stdout}
     news = [one for one in found(str(path), version) if one[0] not in codes]
     assert not news, news
 
