@@ -19,6 +19,8 @@ class KnownFork:
     package: str
     source: str
     """Where its arguments are documented."""
+    algorithms: tuple[str, ...] = ()
+    """Values of `speculative_algorithm` that no release has."""
 
 
 FORKS = (
@@ -36,9 +38,22 @@ FORKS = (
         "sgl-project/SpecForge patches/sglang/v0.5.14/spec-capture.patch: --enable-spec-capture, "
         "--spec-capture-method, --spec-capture-aux-layer-ids",
     ),
+    KnownFork(
+        "EAGLE-4's fork (eagle-harness)",
+        ("speculative_algorithm_config",),
+        "a build such as 0.5.23.dev252+eagle.9",
+        "reported by its users: EAGLE_HARNESS with --speculative-algorithm-config; no public "
+        "repository was found on 2026-11-24",
+        ("EAGLE_HARNESS",),
+    ),
 )
 
 
 def fork_with(name: str) -> KnownFork | None:
     """The fork that an argument is of which no release has; None where none is known."""
     return next((one for one in FORKS if name.startswith(one.begins)), None)
+
+
+def fork_with_algorithm(name: str) -> KnownFork | None:
+    """The fork that adds a speculative algorithm; None if none is known."""
+    return next((one for one in FORKS if name in one.algorithms), None)

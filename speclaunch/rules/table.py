@@ -27,7 +27,7 @@ ROWS: tuple[Row, ...] = (
     ('SPL011', 'unreadable-model-overrides', 'error', 'arguments.spl011_unreadable_model_overrides', '', (), False, (), ()),
     ('SPL012', 'literal-secret', 'warning', 'arguments.spl012_literal_secret', '', (), False, (), ()),
     ('SPL017', 'engine-refuses-when', 'error', 'arguments.spl017_engine_refuses_when', '', (), False, (), ()),
-    ('SPL101', 'unknown-algorithm', 'error', 'parameters.spl101_unknown_algorithm', '>=0.5.12', (), False, (('warning', 'where plugins are loaded (`SGLANG_PLUGINS`)'),), ()),
+    ('SPL101', 'unknown-algorithm', 'error', 'parameters.spl101_unknown_algorithm', '>=0.5.12', (), False, (('warning', 'where plugins are loaded (`SGLANG_PLUGINS`), and for an algorithm of a known fork, if no engine is available'),), ()),
     ('SPL102', 'partial-parameters', 'error', 'parameters.spl102_partial_parameters', '', ('EAGLE', 'EAGLE3', 'STANDALONE'), False, (), ()),
     ('SPL103', 'steps-without-topk', 'error', 'parameters.spl103_steps_without_topk', '', ('EAGLE', 'EAGLE3', 'STANDALONE'), False, (), ()),
     ('SPL104', 'tree-without-tokens', 'error', 'parameters.spl104_tree_without_tokens', '', ('EAGLE', 'EAGLE3', 'STANDALONE'), False, (), ()),

@@ -70,7 +70,9 @@ def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
         return None
     from speclaunch.engine.known_forks import fork_with  # noqa: PLC0415  nearly no command needs it
 
-    return None if nearest(name_of(found), released_names()) else fork_with(name_of(found))
+    name, fork = name_of(found), fork_with(name_of(found))
+    is_exact = fork is not None and name in fork.begins
+    return fork if is_exact or not nearest(name, released_names()) else None
 
 
 def how_to_declare(plan: Plan) -> str:
