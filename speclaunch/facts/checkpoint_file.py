@@ -75,6 +75,8 @@ class CheckpointFile:
     weights_source: str | None = None
     draft: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """`for`, `algorithm`, `since`, `sources` of a draft."""
+    stated: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """`keys` of config.json whose values the document `source` states."""
 
     @property
     def is_read(self) -> bool:
@@ -127,6 +129,7 @@ def read_file(path: Path, name: str) -> CheckpointFile:
         mapping(said.get("tensors")),
         text(weights.get("source")),
         mapping(said.get("draft")),
+        mapping(said.get("stated")),
     )
 
 
@@ -165,7 +168,10 @@ def origin_of(
 ) -> Origin:
     """Where facts come from; in doubt where another revision is asked for than they are of."""
     doubt = None
-    if revision not in (None, "main") and not (found.revision or "").startswith(str(revision)):
+    is_other = revision not in (None, "main") and not (found.revision or "").startswith(
+        str(revision)
+    )
+    if is_other:
         known = f"revision {found.revision[:12]}" if found.revision else "no known revision"
         doubt = f"of {known}, not {revision}"
     elif found.kind == "training":
@@ -173,7 +179,16 @@ def origin_of(
     elif found.confidence == "low":
         doubt = "from a single weak source"
     where = found.source if provenance is Provenance.INDEX else str(path)
-    return Origin(provenance, where, found.read, found.revision, doubt)
+    stated = () if is_other else texts(found.stated.get("keys"))
+    return Origin(
+        provenance,
+        where,
+        found.read,
+        found.revision,
+        doubt,
+        stated=stated,
+        stated_in=text(found.stated.get("source")) if stated else None,
+    )
 
 
 def _tensors(kept: Mapping[str, Any]) -> TensorFacts | None:

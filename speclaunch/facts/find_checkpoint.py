@@ -118,7 +118,7 @@ def _as(name: str, other: str, found: Checkpoint | UnknownFact) -> Checkpoint | 
     if isinstance(found, UnknownFact):
         why = f"it is assumed to be as {other}, of which nothing is known: {found.why}"
         return UnknownFact(checkpoint_fact(name), why, found.help)
-    origin = None if found.origin is None else replace(found.origin, assumed=other)
+    origin = None if found.origin is None else replace(found.origin, assumed=other, stated=())
     known = {field: found.told(field) for field in _OF_TENSORS if field not in found.unread}
     raw = found.raw
     if not same_quantization(name, other):

@@ -36,6 +36,9 @@ class Origin:
     """Why they may not be those of the checkpoint that is asked for."""
     assumed: str | None = None
     """The checkpoint whose facts these are, by `--assume` or `speclaunch.toml`."""
+    stated: tuple[str, ...] = ()
+    """Keys of config.json whose values `stated_in` states: they are certain despite `doubt`."""
+    stated_in: str | None = None
 
     def __str__(self) -> str:
         told = {

@@ -7,13 +7,15 @@ errors are of this kind, and need no second plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Never
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts, UnknownFact, checkpoint_fact
 from speclaunch.facts.origin import Provenance
+from speclaunch.facts.partial_config import PartialConfig
+from speclaunch.facts.read_checkpoint import from_config
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolve import resolve
 from speclaunch.rules.finding import Finding, Judgement, Severity
@@ -28,7 +30,8 @@ def with_grounds(
 ) -> Judgement:
     """The judgement, with what each error rests on in its `why`.
 
-    An error that rests on facts in doubt (of another revision, from a weak source) is a warning.
+    An error that rests on facts in doubt (of another revision, from a weak source) is a warning,
+    unless a document states those facts.
     """
     distant = [one for one in given.checkpoints if _is_distant(one)]
     errors = {finding.code for finding in judgement.errors}
@@ -39,8 +42,13 @@ def with_grounds(
     if all(_key(finding) in of_words for finding in judgement.errors):
         return judgement
     firm = {one.name: _said(asked, resolve(plan.request, _without(given, one))) for one in distant}
+    certain = {
+        one.name: _said(asked, resolve(plan.request, _as_stated(given, one)))
+        for one in distant
+        if one.origin is not None and one.origin.stated
+    }
     findings = tuple(
-        _grounded(finding, [one for one in distant if _key(finding) not in firm[one.name]])
+        _grounded(finding, [one for one in distant if _key(finding) not in firm[one.name]], certain)
         if finding.severity is Severity.ERROR
         else finding
         for finding in judgement.findings
@@ -84,25 +92,40 @@ def _is_distant(one: Checkpoint) -> bool:
 
 
 def _without(given: Facts, gone: Checkpoint) -> Facts:
-    def other(one: Checkpoint | None) -> Checkpoint | None:
-        return None if one is not None and one.name == gone.name else one
-
     unknown = UnknownFact(checkpoint_fact(gone.name), "not asked")
-    return replace(
-        given,
-        target=other(given.target),
-        draft=other(given.draft),
-        unknown=(*given.unknown, unknown),
-    )
+    return replace(_replaced(given, gone, None), unknown=(*given.unknown, unknown))
 
 
-def _grounded(finding: Finding, grounds: list[Checkpoint]) -> Finding:
+def _as_stated(given: Facts, one: Checkpoint) -> Facts:
+    """The facts with only those keys of a checkpoint that a document states."""
+    stated = one.origin.stated if one.origin is not None else ()
+    raw = one.told("raw")
+    known = {key: raw[key] for key in stated if key in raw}
+    config = PartialConfig(one.name, known, set(raw) - set(known))
+    return _replaced(given, one, from_config(one.name, config, None, origin=one.origin))
+
+
+def _replaced(given: Facts, one: Checkpoint, other: Checkpoint | None) -> Facts:
+    def instead(found: Checkpoint | None) -> Checkpoint | None:
+        return other if found is not None and found.name == one.name else found
+
+    return replace(given, target=instead(given.target), draft=instead(given.draft))
+
+
+def _grounded(
+    finding: Finding, grounds: list[Checkpoint], certain: Mapping[str, set[tuple[str, str]]]
+) -> Finding:
     if not grounds:
         return finding
-    told = "; ".join(f"{one.name}: {one.origin}" for one in grounds)
-    doubted = any(one.origin is not None and one.origin.doubt for one in grounds)
+    sources, is_doubted = [], False
+    for one in grounds:
+        if _key(finding) in certain.get(one.name, ()):
+            sources.append(f"{one.name}: {one.origin and one.origin.stated_in}")
+        else:
+            sources.append(f"{one.name}: {one.origin}")
+            is_doubted = is_doubted or (one.origin is not None and one.origin.doubt is not None)
     return replace(
         finding,
-        why=f"{finding.why} ({told})".lstrip(),
-        severity=Severity.WARNING if doubted else finding.severity,
+        why=f"{finding.why} ({'; '.join(sources)})".lstrip(),
+        severity=Severity.WARNING if is_doubted else finding.severity,
     )

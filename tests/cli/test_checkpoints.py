@@ -67,6 +67,27 @@ def test_a_config_of_training_makes_it_likely(empty: Path) -> None:
     assert "Qwen/Qwen3-8B:" not in findings["SPL407"]["why"]  # it rests on the draft alone
 
 
+def test_what_the_guides_state_is_certain(empty: Path) -> None:
+    """The guide's own example without the two arguments that it calls necessary, by name and path,
+    and complete; another revision is another matter."""
+    for target, draft in (
+        ("meta-llama/Llama-3.1-8B-Instruct", "lmsys/sglang-EAGLE3-LLaMA3.1-Instruct-8B"),
+        ("/root/Llama-3.1-8B-Instruct", "/root/sglang-EAGLE3-LLaMA3.1-Instruct-8B"),
+    ):
+        text = TRAINED.replace("Qwen/Qwen3-8B", target)
+        text = text.replace("yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", draft)
+        _, findings = lint(empty, text)
+        for code in ("SPL401", "SPL402"):
+            assert findings[code]["severity"] == "error", (code, target)
+            assert "slime documentation, speculative decoding" in findings[code]["why"]
+        necessary = "--dtype float16 --context-length 2048 --speculative-algorithm"
+        _, findings = lint(empty, text.replace("--speculative-algorithm", necessary))
+        assert not {"SPL401", "SPL402"} & set(findings), target
+        other = "--speculative-draft-model-revision 0123456789abcdef --speculative-algorithm"
+        _, findings = lint(empty, text.replace("--speculative-algorithm", other))
+        assert findings["SPL401"]["severity"] == "warning", target
+
+
 def test_a_sibling_is_taken_when_told(empty: Path) -> None:
     file, findings = lint(empty, NGRAM)
     assert "SPL507" not in findings

@@ -14,7 +14,7 @@ FORMAT = 1
 KINDS = ("config", "sibling", "training", "documents", "disk")
 ORDER = (
     *("format", "model", "kind", "base", "source", "also", "read", "confidence", "revision"),
-    *("config", "unread", "absent", "quantization_file", "weights", "parameters_check"),
+    *("config", "unread", "absent", "stated", "quantization_file", "weights", "parameters_check"),
     *("mtp_weights", "has_token_map", "gated", "tokenizer", "tensors", "draft", "note"),
 )
 """The keys of an entry, in the order in which they stand."""
