@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +32,8 @@ NO_DRAFTS = frozenset({"token map"})
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
 LAYOUTS = {"EAGLE3": frozenset(EAGLE3_DRAFTS), "EAGLE": frozenset(EAGLE_HEADS)}
 """The classes that SGLang takes for these algorithms; for the others any that it has."""
+_TEST_FILE = re.compile(r" \((?:test fixture[^()]*)\)")
+"""How evidence remarks that a file with a config belongs to a test."""
 MOST_OF_TARGET = 0.3
 """A partner is worth its time only when it is much smaller: published ones have a fifth or less."""
 MOST_PARTNERS = 3
@@ -59,7 +62,7 @@ def pairs(index: Mapping[str, Entry]) -> dict[str, list[dict[str, Any]]]:
             continue
         unread = entry.get("unread", [])
         one = {"draft": name, "algorithm": algorithm, "confidence": entry.get("confidence")}
-        one |= {key: draft[key] for key in ("since", "form") if draft.get(key)}
+        one |= {key: draft[key] for key in ("since", "form", "mode") if draft.get(key)}
         foreign = _foreign(algorithm, entry)
         one |= {"form": foreign} if foreign and "form" not in one else {}
         one |= {"read": True} if entry.get("config") and unread != ["config"] else {}
@@ -113,8 +116,8 @@ def _less(confidence: str | None) -> str:
 
 
 def shown(source: str) -> str:
-    """A source in one line."""
-    return " ".join(source.split())[:200]
+    """A source in one line, without remarks that say nothing about the pair."""
+    return " ".join(_TEST_FILE.sub("", source).split())[:200]
 
 
 def _place(one: Mapping[str, Any]) -> tuple[int, int, int, str]:

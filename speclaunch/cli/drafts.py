@@ -36,6 +36,9 @@ def drafts(
     models: ModelDirs = None,
     online: Online = False,
     assume: Assume = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also show the ways that no version accepts.")
+    ] = False,
     output_format: Annotated[
         OutputFormat, typer.Option("--output-format", help="Output format.")
     ] = OutputFormat.TEXT,
@@ -51,6 +54,6 @@ def drafts(
     if output_format is OutputFormat.JSON:
         typer.echo(drafts_document(found))
     else:
-        show_drafts(out(), found)
+        show_drafts(out(), found, refused=every)
     if not any(one.newest for one in found.ways):
         raise typer.Exit(ExitCode.FAILED)

@@ -106,6 +106,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--models',), True, (), 'Where checkpoints are: DIR/organisation/name/config.json, or a hub cache'),
         (('--online',), False, (), 'Fetch missing model configurations from the hub'),
         (('--assume',), True, (), 'Take the checkpoint NAME, of which nothing is known, to be as the checkpoint SIBLING'),
+        (('--all',), False, (), 'Also show the ways that no version accepts'),
         (('--output-format',), True, ('text', 'json'), 'Output format'),
         (('--help', '-h'), False, (), 'Show this message and exit.'),
     ),

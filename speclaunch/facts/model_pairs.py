@@ -40,6 +40,8 @@ class ModelPair:
     is_read: bool = False
     """Whether anything of its config.json is in the index."""
     sources: tuple[str, ...] = ()
+    mode: str | None = None
+    """The mode of the target that it was trained for, if only one: `non-thinking`."""
 
 
 def drafts_for(target: str) -> tuple[ModelPair, ...]:
@@ -127,6 +129,7 @@ def _pair(target: str, said: Mapping[str, Any]) -> ModelPair:
         text(said.get("of")),
         said.get("read") is True,
         texts(said.get("sources")),
+        text(said.get("mode")),
     )
 
 

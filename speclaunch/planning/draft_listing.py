@@ -155,13 +155,15 @@ def _judged(way: Way, target: Checkpoint, versions: Sequence[str], lookup: Looku
         "" if taken[0] == versions[-1] else refused,
         # what asks for the machine is no matter of the way where none was named
         tuple(one.code for one in newest.unjudged if one.reason != _NO_HARDWARE),
-        tuple(_doubts(newest)),
+        tuple(_doubts(way, newest)),
         tuple(changes),
     )
 
 
-def _doubts(settled: Settled) -> Iterator[str]:
+def _doubts(way: Way, settled: Settled) -> Iterator[str]:
     """What the rules warn of, those that never refuse included."""
+    if way.mode is not None:
+        yield f"trained for {way.mode} mode: in any other mode fewer drafted tokens are accepted"
     further = judge(settled.plan, warnings_of_the_way()).findings
     for one in (*settled.findings, *further):
         if one.severity is Severity.WARNING:

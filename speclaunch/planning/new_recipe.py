@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -19,6 +20,7 @@ from speclaunch.plan.budget import Fit
 from speclaunch.planning.new_recipe_text import text_of
 from speclaunch.planning.placing import NoPlace, Placed, in_gib, place
 from speclaunch.planning.planned_deployment import PlannedDeployment, planned
+from speclaunch.planning.settling import request_of
 from speclaunch.planning.ways import Method, Way, too_early, ways_for
 from speclaunch.recipe.load import load
 from speclaunch.record import record
@@ -110,7 +112,8 @@ def _first(wanted: Wanted, tried: _Tried, *, unknown: bool) -> NewRecipe | None:
         arguments = {**_of_model(wanted.target), **way.arguments}
         found = place(arguments, wanted.version, wanted.lookup, unknown=unknown)
         if isinstance(found, NoPlace):
-            tried.skipped[name] = found.why
+            unread = found.unknown
+            tried.skipped[name] = _unread(wanted, way, found.why) if unread else found.why
             tried.least = found if found.memory else tried.least
             tried.unknown |= found.unknown
             if _is_hopeless(found):
@@ -121,6 +124,18 @@ def _first(wanted: Wanted, tried: _Tried, *, unknown: bool) -> NewRecipe | None:
             return made
         tried.skipped[name] = made
     return None
+
+
+def _unread(wanted: Wanted, way: Way, why: str) -> str:
+    """Why the memory of a way is unknown, with the checkpoint to pull if its config is the gap."""
+    names = {"model_path": wanted.target.name, **way.arguments}
+    facts = wanted.lookup.facts(request_of(names, {}, wanted.version))
+    for name, found in ((wanted.target.name, facts.target), (way.draft, facts.draft)):
+        if name is not None and (found is None or found.unread):
+            known = "is unknown" if found is None else "is known in part"
+            pull = f"`speclaunch models pull {shlex.quote(name)}` reads it"
+            return f"the memory is not known: the config.json of {name} {known}; {pull}"
+    return why
 
 
 def _of_model(target: Checkpoint) -> dict[str, Any]:

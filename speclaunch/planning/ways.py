@@ -56,6 +56,8 @@ class Way:
     since: str = "0"
     """The first release that has the algorithm, or that loads the draft by its publisher; `0`: all
     that are known."""
+    mode: str | None = None
+    """The target's mode that the draft was trained for, if only one: `non-thinking`."""
     rank: int = 0
     """How well founded it is, 0 the best."""
 
@@ -125,7 +127,7 @@ def _own(target: Checkpoint) -> Iterator[Way]:
         told,
         told if released is False else None,
         FIRST_WITH["EAGLE"],
-        {True: _RANK_OWN_RELEASED, False: _RANK_NEVER}.get(released, _RANK_OWN),
+        rank={True: _RANK_OWN_RELEASED, False: _RANK_NEVER}.get(released, _RANK_OWN),
     )
 
 
@@ -155,13 +157,19 @@ def _published(pair: ModelPair) -> Way:
         option,
         pair.confidence or "low",
         pair.sources,
-        f"published for {pair.target}"
-        if pair.sibling is None
-        else f"published for {pair.sibling}, of which {pair.target} is another export",
+        _foundation(pair),
         f"its weights are in the {form}" if foreign else None,
         ASSISTANTS_SINCE if method is Method.ASSISTANT else since,
+        pair.mode,
         _RANK_NEVER if foreign else _rank(pair, method),
     )
+
+
+def _foundation(pair: ModelPair) -> str:
+    mode = f" in {pair.mode} mode" if pair.mode is not None else ""
+    if pair.sibling is None:
+        return f"published for {pair.target}{mode}"
+    return f"published for {pair.sibling}{mode}, of which {pair.target} is another export"
 
 
 def _rank(pair: ModelPair, method: Method) -> int:
@@ -188,7 +196,7 @@ def _partner(name: str, place: int) -> Way:
         "a smaller model of the same family with as many tokens in its vocabulary",
         None,
         FIRST_WITH["STANDALONE"],
-        _RANK_STANDALONE + 5 + place,
+        rank=_RANK_STANDALONE + 5 + place,
     )
 
 
@@ -204,5 +212,5 @@ def _ngram() -> Way:
         "needs no draft; helps where the output repeats the prompt or itself",
         None,
         FIRST_WITH["NGRAM"],
-        _RANK_NGRAM,
+        rank=_RANK_NGRAM,
     )

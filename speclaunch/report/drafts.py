@@ -17,15 +17,17 @@ VERSION = 1
 _LABEL = 12
 
 
-def show_drafts(console: Console, found: DraftListing) -> None:
-    """Each way with its releases, its memory and its sources."""
+def show_drafts(console: Console, found: DraftListing, *, refused: bool = False) -> None:
+    """Show each way with its releases, its memory and its sources. Those that no release accepts
+    are shown with `refused`, or if there are no others."""
     target = found.target
     architecture = ", ".join(target.told("architectures") or ()) or "architecture not known"
-    ways = "1 way" if len(found.ways) == 1 else f"{len(found.ways)} ways"
+    shown = [one for one in found.ways if refused or one.newest] or found.ways
+    ways = "1 way" if len(shown) == 1 else f"{len(shown)} ways"
     console.print(Text(f"{target.name} ({architecture})", "bold"))
     _line(console, "facts", str(target.origin))
     _line(console, "speculation", f"{ways}, the best founded first")
-    for number, one in enumerate(found.ways, 1):
+    for number, one in enumerate(shown, 1):
         console.print()
         console.print(Text(f"{number}. {heading(one)}", "bold" if one.newest else "dim"))
         _line(console, "engine", releases(one, found))
@@ -40,6 +42,10 @@ def show_drafts(console: Console, found: DraftListing) -> None:
             _line(console, "not judged", ", ".join(dict.fromkeys(one.unjudged)))
         for source in one.way.sources:
             _line(console, "source", source)
+    hidden = len(found.ways) - len(shown)
+    if hidden:
+        console.print()
+        console.print(Text(f"{hidden} more that no release accepts: --all shows why", "dim"))
 
 
 def heading(one: ListedWay) -> str:

@@ -62,6 +62,17 @@ def test_the_list_as_json() -> None:
     assert all(way.keys() == keys for way in found["ways"])
 
 
+def test_what_no_release_accepts_is_shown_on_request() -> None:
+    refused, why = "RedHatAI/Qwen3-8B-speculator.eagle3", "no release takes it"
+    done = run("drafts", TARGET, *NEWEST)
+    assert refused not in done.stdout and why not in done.stdout
+    assert "3 more that no release accepts: --all shows why" in done.stdout
+    done = run("drafts", TARGET, *NEWEST, "--all")
+    assert refused in done.stdout and why in done.stdout and "--all" not in done.stdout
+    done = run("drafts", "openai/gpt-oss-20b", "--engine", "0.4.6.post5")
+    assert done.returncode == 1 and why in done.stdout  # there is nothing else to show
+
+
 def test_without_hardware_no_memory_is_worked_out() -> None:
     found = drafts_json(TARGET, *NEWEST)
     assert found["hardware"] is None and {way["memory"] for way in found["ways"]} == {None}

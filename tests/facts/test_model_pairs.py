@@ -46,6 +46,11 @@ def test_the_drafts_of_a_target_the_best_founded_first() -> None:
     assert drafts_for("o/none") == ()
 
 
+def test_no_pair_names_a_test_file_as_its_source() -> None:
+    text = (models_dir() / model_pairs.FILE).read_text().casefold()
+    assert "fixture" not in text and "test file" not in text
+
+
 def test_the_target_of_a_draft() -> None:
     assert LLAMA in targets_of("jamesliu1/sglang-EAGLE3-Llama-3.1-Instruct-8B")
     assert targets_of("o/none") == ()

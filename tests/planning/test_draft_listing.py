@@ -86,6 +86,20 @@ def test_a_head_in_another_layout_is_listed_with_the_warning() -> None:
     assert converted.spans and not converted.doubts
 
 
+def test_a_draft_for_one_mode_of_the_target_is_a_warning() -> None:
+    listed = found("Qwen/Qwen3-8B")
+    block = way(listed, "z-lab/Qwen3-8B-DFlash-b16", Method.DFLASH)
+    assert block.doubts[0].startswith("trained for non-thinking mode") and block.spans
+    assert "in non-thinking mode" in block.way.why
+    assert not way(listed, "AngelSlim/Qwen3-8B_eagle3", Method.EAGLE3).doubts
+
+
+def test_a_quantized_copy_of_a_draft_begins_with_its_class() -> None:
+    listed = found("Qwen/Qwen3.8-27B", versions=("0.5.18", "0.5.23"))
+    for name in ("incoai/Qwen3.8-27B-DFlash2", "josch15366/Qwen3.8-27B-DFlash2-FP8"):
+        assert way(listed, name, Method.DFLASH).spans == (("0.5.23", "0.5.23"),)
+
+
 def test_all_held_releases_count_where_none_is_named() -> None:
     assert found("google/gemma-3-1b-it", versions=()).versions == held_versions()
 

@@ -198,6 +198,12 @@ def test_unknown_memory_is_no_reason_to_write() -> None:
     assert "--unknown-memory" in (caught.value.problems[0].help or "")
 
 
+def test_a_draft_of_unknown_config_is_named_to_pull() -> None:
+    with pytest.raises(NotWrittenError) as caught:
+        new_recipe(wanted("Qwen/Qwen3-8B", "h100:1", draft="Tengyunw/qwen3_8b_eagle3"))
+    assert "`speclaunch models pull Tengyunw/qwen3_8b_eagle3` reads it" in str(caught.value)
+
+
 def test_a_recipe_of_unknown_memory_is_written_when_it_is_asked_for() -> None:
     found = new_recipe(wanted("openbmb/MiniCPM3-4B", "h200:4", unknown_memory=True))
     assert found.placed.budget.fit is Fit.UNKNOWN

@@ -4,7 +4,7 @@ A line is a JSON object with `model`, `role` (`target`, `draft`), `source`, `sou
 (`verbatim`, `derivative`, `stated in docs`), `confidence`; where known `config`, `config_file`
 (beside the file of lines), `hf_quant_config`, `unread`, `absent`, `base`, `also`, `revision`,
 `gated`, `weights_bytes` or `weights_bytes_approx` with `weights_source`, `mtp_weights`,
-`tokenizer`; for a draft `for`, `algorithm`, `since`, `pair_source`.
+`tokenizer`; for a draft `for`, `algorithm`, `mode`, `since`, `pair_source`.
 """
 
 from __future__ import annotations
@@ -178,6 +178,7 @@ def _draft(line: Mapping[str, Any]) -> dict[str, Any] | None:
         "for": list(targets or ()),
         "algorithm": algorithm or None,
         "form": form.rstrip(")") or None,
+        "mode": line.get("mode"),
         "since": line.get("since"),
         "sources": [source_text(line.get("pair_source") or line["source"])],
     }
