@@ -42,9 +42,9 @@ def _claim_spec(claim: Claim) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     if claim.shared:
         spec[f"{COMMENT}class"] = (
-            f"{FILL_IN} storageClassName if the default class has no volumes that several hosts "
-            "can write (NFS, CephFS, Lustre have). Or set deploy.models: pvc:NAME for a claim that "
-            "exists, a directory for a path on every host."
+            f"{FILL_IN} storageClassName unless the default class offers ReadWriteMany volumes "
+            "(NFS, CephFS, Lustre). Or set deploy.models to pvc:NAME, a claim that exists, or to "
+            "a directory of every host."
         )
     spec["accessModes"] = ["ReadWriteMany" if claim.shared else "ReadWriteOnce"]
     guess = f"{FILL_IN} the size. " if claim.is_guess else ""

@@ -208,8 +208,8 @@ def _resource_comments(deployment: Rendering, role: Role) -> dict[str, str]:
 
 def memory_contents(role: Role) -> str:
     """What the memory of a host is for, as every target states it."""
-    shm = gib(role.needs.shm_bytes)
-    return f"processes and {shm}B of /dev/shm; the page cache of the checkpoint is not included"
+    shm = -(-role.needs.shm_bytes // _GIB)
+    return f"processes and {shm} GiB of /dev/shm; the page cache of the checkpoint is not included"
 
 
 def _mounted(one: Mount) -> dict[str, Any]:
