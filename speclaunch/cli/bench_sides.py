@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from speclaunch.bench.running import RunningSide
 from speclaunch.bench.schema import SideRecord
 from speclaunch.bench.sides import AnySide
 from speclaunch.launch.journal_header import document
+from speclaunch.plan.budget import Fit
 
 _OF_HERE = ("PATH",)
 """What says more of this machine than of what was measured."""
@@ -23,6 +26,16 @@ def told_of(side: AnySide) -> SideRecord:
         command=tuple(said["argv"]),
         environment={name: value for name, value in said["env"].items() if name not in _OF_HERE},
     )
+
+
+def memory_warnings(sides: Iterable[AnySide]) -> Iterator[str]:
+    """Yield the memory verdicts that speak against a start; the children's output does not show."""
+    for side in sides:
+        if isinstance(side, RunningSide):
+            continue
+        memory = side.plan.memory
+        if memory.fit in (Fit.TIGHT, Fit.FAILS):
+            yield f"{side.name} {memory.fit.text}: {memory.why}"
 
 
 def hardware_of(side: AnySide) -> str | None:

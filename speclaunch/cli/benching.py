@@ -34,7 +34,7 @@ from speclaunch.bench.workload import Prompts, workload
 from speclaunch.cli.bench_kept import exit_code
 from speclaunch.cli.bench_output import Output
 from speclaunch.cli.bench_rounds import chosen, measure_all
-from speclaunch.cli.bench_sides import hardware_of, told_of
+from speclaunch.cli.bench_sides import hardware_of, memory_warnings, told_of
 from speclaunch.cli.check_options import lookup
 from speclaunch.cli.numbers import numbers
 from speclaunch.cli.starts import default_blocks, require_starts
@@ -85,6 +85,8 @@ def run_bench(words: BenchWords) -> ExitCode:
     schedule = _schedule(words, sides)
     if len(sides) == 1:
         words.output.require_no_page()
+    for warning in memory_warnings(sides):
+        err_lines().print(f"warning: {warning}", markup=False, style="yellow")
     if words.dry_run:
         _require_load(schedule, words.generator)
         plans = {side.name: side.plan for side in sides if isinstance(side, Side)}

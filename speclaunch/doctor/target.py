@@ -16,7 +16,6 @@ from speclaunch.facts.engines import declared
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.facts.runtime import Runtime
 from speclaunch.lint.ignores import unsilenced
-from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import from_recipe
@@ -181,7 +180,7 @@ def target_of(
         mem_fraction=float(fraction) if isinstance(fraction, int | float) else None,
         attention_backends=tuple(sorted(backends)),
         algorithm=_algorithm(plan),
-        budget=budget(plan),
+        budget=plan.memory,
         dummy_weights=_value(plan, "load_format") == "dummy",
     )
 

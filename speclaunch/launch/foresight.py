@@ -42,7 +42,7 @@ class Foresight:
     def rung(self) -> Rung | None:
         """The settings to begin with; None where none are predicted to fit."""
         found = self.suggestion
-        if found.fit is not Fit.FITS or not found.changes:
+        if not found.fit.may_serve or not found.changes:
             return None
         return Rung(_NAME, dict(found.arguments), self.why, found.cost, found.after)
 
@@ -51,7 +51,8 @@ class Foresight:
         """What to do about it."""
         rung = self.rung
         if rung is not None:
-            return f"{say_all(rung.changes)} is predicted to fit"
+            fits = "fit" if self.suggestion.fit is Fit.FITS else "fit only in the best case"
+            return f"{say_all(rung.changes)} is predicted to {fits}"
         fitting = next((one for one in self.suggestion.alternatives if one.fits), None)
         if fitting is not None:
             return f"{fitting.what}: {fitting.verdict}"
@@ -59,16 +60,19 @@ class Foresight:
 
 
 def foresee(
-    recovery: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+    recovery: Recovery, plan_with: PlanWith, budget: BudgetOf | None = None
 ) -> Foresight | None:
     """The failure that is predicted for the settings as they are; None where none is, or nobody can
     tell. What is suggested keeps to what `recovery` lets be stepped, where it is on."""
     try:
-        found = budget(plan_with({}))
+        plan = plan_with({})
+        found = plan.memory if budget is None else budget(plan)
         if found.fit is not Fit.FAILS:
             return None
         off = recovery.policy is RecoveryPolicy.OFF
-        suggestion = suggest(plan_with, budget=budget, settings=SETTINGS if off else recovery)
+        suggestion = suggest(
+            plan_with, budget=budget or work_out, settings=SETTINGS if off else recovery
+        )
     except (SpeclaunchError, UnknownValueError):
         return None
     return Foresight(found, suggestion)

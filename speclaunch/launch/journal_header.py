@@ -131,12 +131,7 @@ def _hardware(hardware: Hardware | None) -> dict[str, Any] | None:
 
 
 def _budget(plan: Plan) -> dict[str, Any] | None:
-    from speclaunch.plan.memory.budget import budget  # noqa: PLC0415 - only a launch needs it
-
-    try:
-        found = budget(plan)
-    except Exception as error:  # the record must not keep an engine from starting
-        return {"fit": "unknown", "why": f"it could not be computed: {error}"}
+    found = plan.memory
     return {
         "fit": found.fit.value,
         "why": found.why,

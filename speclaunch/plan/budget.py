@@ -24,11 +24,26 @@ class MemoryPhase(StrEnum):
 
 
 class Fit(StrEnum):
-    """Whether the memory is enough."""
+    """The memory verdict: whether the memory is enough. The values are those of JSON documents."""
 
     FITS = "fits"
+    """It holds at the likely bound: with what graphs and activations are expected to need."""
+    TIGHT = "tight"
+    """It holds only in the best case: with every estimate at its least."""
     FAILS = "fails"
     UNKNOWN = "unknown"
+
+    @property
+    def text(self) -> str:
+        """The verdict as the predicate of a sentence about a deployment."""
+        return {Fit.FITS: "fits", Fit.TIGHT: "is tight", Fit.FAILS: "does not fit"}.get(
+            self, "may or may not fit"
+        )
+
+    @property
+    def may_serve(self) -> bool:
+        """True if a start may succeed, even if only in the best case."""
+        return self in (Fit.FITS, Fit.TIGHT)
 
 
 class MemoryUse(StrEnum):
@@ -112,6 +127,8 @@ class Budget:
     working_fractions: tuple[float, float] | None = None
     """The least and the largest `mem_fraction_static` that work, to 0.001; None: there is none,
     or it is not known."""
+    likely_fractions: tuple[float, float] | None = None
+    """The least and the largest with which it FITS; None: there is none, or it is not known."""
     impossible: bool = False
     """Whether the weights alone, as few as they can be, are more than a GPU that nobody else uses
     has for them: no setting that is stepped makes it fit, and no start succeeds."""

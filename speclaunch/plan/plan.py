@@ -22,6 +22,8 @@ from speclaunch.record import record
 if TYPE_CHECKING:
     from packaging.version import Version
 
+    from speclaunch.plan.budget import Budget
+
 __all__ = ["NoSuchArgumentError", "Plan", "UnknownValueError"]
 
 
@@ -61,6 +63,13 @@ class Plan:
     def derived(self) -> Derived:
         """What the engine works out and has no argument for."""
         return Derived(self)
+
+    @cached_property
+    def memory(self) -> Budget:
+        """The memory verdict, with its budget: what every verb repeats."""
+        from speclaunch.plan.memory.budget import memory_verdict  # noqa: PLC0415  all of memory/
+
+        return memory_verdict(self)
 
     def in_versions(self, specifier: str) -> bool:
         """Whether the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""

@@ -39,6 +39,9 @@ class Fitting:
             return "what would fit is not known"
         if self.suggestion.fit is Fit.FAILS:
             return "no settings fit"
+        if self.suggestion.fit is Fit.TIGHT:
+            settings = "these settings fit" if self.suggestion.changes else "as written it fits"
+            return f"{settings} only in the best case"
         if not self.suggestion.changes:
             return "it fits as written"
         before = self.suggestion.before.fit

@@ -14,7 +14,6 @@ from speclaunch.launch.prepare import Prepared
 from speclaunch.lint.ignores import unsilenced
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.effective_arguments import EffectiveArgument, effective_arguments
-from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.memory.margins import Margins, margins
 from speclaunch.plan.placement import beyond_the_gpus, gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
@@ -24,7 +23,6 @@ from speclaunch.redaction import HIDDEN
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.finding import Finding, Severity, Unjudged
 from speclaunch.rules.interface import Rule
-from speclaunch.rules.runner import BUG
 
 if TYPE_CHECKING:
     from speclaunch.asking.asker import Asker
@@ -130,7 +128,7 @@ def planned(
 
         examined, says = examined_with(examined, asker, rules, prepared.python)
     plan, recipe = examined.plan, prepared.recipe
-    found = _budget(plan)
+    found = plan.memory
     hardware = plan.facts.hardware
     return PlannedDeployment(
         label=label,
@@ -172,19 +170,6 @@ def command_of(prepared: Prepared) -> Command:
         tuple(line.strip() for line in bare.rstrip("\n").split(" \\\n")),
         tuple(spelling.notes),
     )
-
-
-def _budget(plan: Plan) -> Budget:
-    """The budget; a mistake in it must not hide everything else that a plan shows. Ranks without
-    a GPU have none."""
-    beyond = beyond_the_gpus(plan)
-    if beyond is not None:
-        return Budget(Fit.FAILS, beyond)
-    try:
-        return budget(plan)
-    except Exception as error:
-        why = f"{BUG}: {type(error).__name__}: {error}".replace("this rule", "the memory budget")
-        return Budget(Fit.UNKNOWN, f"not known, because {why}")
 
 
 def _margins(plan: Plan) -> Margins | None:

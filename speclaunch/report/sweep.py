@@ -15,6 +15,7 @@ from speclaunch.sweep.jobs import Job, Row, Verdict
 _COLORS = {
     Verdict.SERVED: "green",
     Verdict.FITS: "green",
+    Verdict.TIGHT: "yellow",
     Verdict.FAILED: "bold red",
     Verdict.FAILS: "bold red",
     Verdict.REFUSED: "yellow",

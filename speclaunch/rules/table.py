@@ -187,6 +187,7 @@ ROWS: tuple[Row, ...] = (
     ('SPL709', 'deepep-dispatch', 'warning', 'performance.spl709_deepep_dispatch', '', ('DFLASH', 'DSPARK', 'EAGLE', 'EAGLE3', 'NGRAM', 'STANDALONE'), False, (('error', 'for more tokens than DeepEP takes at all, from 0.5.2 on'),), ()),
     ('SPL710', 'memory-fraction', 'error', 'performance.spl710_memory_fraction', '', (), False, (('warning', 'for 1'),), ()),
     ('SPL711', 'does-not-fit', 'warning', 'performance.spl711_does_not_fit', '', (), False, (('error', 'where the weights alone exceed the GPU'),), ()),
+    ('SPL712', 'tight-memory', 'warning', 'performance.spl712_tight_memory', '', (), False, (), ()),
     ('SPL801', 'open-address', 'info', 'serving.spl801_open_address', '', (), False, (), ()),
     ('SPL802', 'plain-api-key', 'warning', 'serving.spl802_plain_api_key', '', (), False, (), ()),
     ('SPL803', 'impossible-port', 'error', 'serving.spl803_impossible_port', '', (), False, (), ()),

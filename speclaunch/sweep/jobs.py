@@ -24,6 +24,7 @@ class Verdict(StrEnum):
     """It was never started: the rules, or the composition, say that it cannot serve."""
     FITS = "fits"
     """Of a plan, as are the rest: what its memory budget says."""
+    TIGHT = "tight"
     FAILS = "fails"
     UNKNOWN = "unknown"
 

@@ -86,7 +86,7 @@ def _plan(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool
         return _row(job, folder, Verdict.REFUSED, reason=_last_error(folder.log(job.key)))
     told = documents[-1]
     budget = _mapping(told.get("budget"))
-    known = {one.value for one in (Verdict.FITS, Verdict.FAILS)}
+    known = {one.value for one in (Verdict.FITS, Verdict.TIGHT, Verdict.FAILS)}
     fit = budget.get("fit")
     return _row(
         job,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.bench.sides import NONE, Asked, Side, baseline, candidate, server
+from speclaunch.cli.bench_sides import memory_warnings
 from speclaunch.errors import InputError
+from speclaunch.facts.declared_gpus import declare
 from speclaunch.rules.examine import Lookup
 
 ASKED = Asked((), "0.5.23", Lookup(), dry_run=True)
@@ -89,3 +91,12 @@ def test_another_recipe_and_the_same_on_another_engine() -> None:
     assert other.name == "eagle2_llama2_7b"
     older = baseline("engine=0.5.18", words, ours, ASKED)
     assert (older.prepared.version, older.name) == ("0.5.18", "eagle3_llama8b (engine=0.5.18)")
+
+
+def test_a_side_that_is_tight_or_does_not_fit_is_a_warning_beforehand() -> None:
+    words = ["recipe=ngram_qwen7b", "args.mem_fraction_static=0.93"]
+    asked = Asked((), None, Lookup(hardware=declare("rtx4090")), dry_run=True)
+    one = candidate(words, asked)
+    said = list(memory_warnings([one]))
+    assert len(said) == 1 and said[0].startswith("ngram_qwen7b is tight: ")
+    assert not list(memory_warnings([candidate(["recipe=ngram_qwen7b"], asked)]))

@@ -22,6 +22,12 @@ from tests.doctor.helpers import HEALTHY, TARGET
             "tight",
         ),
         (
+            Budget(Fit.TIGHT, "2 GiB missing in all but the best case"),
+            CheckState.WARNING,
+            "r is tight: 2 GiB missing in all but the best case",
+            "",
+        ),
+        (
             Budget(Fit.FAILS, "2 GiB missing"),
             CheckState.WARNING,
             "r does not fit: 2 GiB missing",

@@ -100,20 +100,25 @@ def _weights(found: MachineFacts) -> int:
     )
 
 
-_STATES = {Fit.FITS: CheckState.OK, Fit.FAILS: CheckState.WARNING, Fit.UNKNOWN: CheckState.UNKNOWN}
+_STATES = {
+    Fit.FITS: CheckState.OK,
+    Fit.TIGHT: CheckState.WARNING,
+    Fit.FAILS: CheckState.WARNING,
+    Fit.UNKNOWN: CheckState.UNKNOWN,
+}
 
 
 def check_budget(found: MachineFacts) -> Iterator[CheckLine]:
-    """The verdict of the memory budget; SPL711 says more of one that fails."""
+    """The memory verdict; SPL711 and SPL712 say more of one that fails or is tight."""
     if found.target is None or found.target.budget is None:
         return
     budget = found.target.budget
     if budget.fit is Fit.UNKNOWN:
         what, why = "whether the recipe fits is unknown", "; ".join(budget.unknown)
     else:
-        said = "fits" if budget.fit is Fit.FITS else "does not fit"
-        what, why = f"{found.target.name} {said}: {budget.why}", "; ".join(budget.notes)
-    failing = budget.fit is Fit.FAILS
+        what = f"{found.target.name} {budget.fit.text}: {budget.why}"
+        why = "; ".join(budget.notes)
+    failing = budget.fit in (Fit.TIGHT, Fit.FAILS)
     command = f"speclaunch plan recipe={found.target.called or found.target.name} --fit"
     yield CheckLine(
         "memory-budget",

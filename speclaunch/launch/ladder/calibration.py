@@ -24,12 +24,15 @@ from speclaunch.plan.fit.predict import (
     memory_at_start,
     shares,
 )
-from speclaunch.plan.fit.suggestion import RESERVE
+from speclaunch.plan.memory.phases import EXPECTED
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.record import record
 
 _RUNNING, _CHUNK = "max_running_requests", "chunked_prefill_size"
+RESERVE = EXPECTED - 1
+"""The estimates of graphs and activations are the engine's own, which mean to be on the safe side:
+so much less (as a share of them) than is likely by them is left free."""
 _MARGIN = 0.002
 """What a fraction must be above one that was too low, or below one that was too high."""
 _POOL_ROOM = 0.01

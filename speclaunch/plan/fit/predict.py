@@ -80,6 +80,14 @@ class Predictor:
         likely = self._likely_end(changes, working)
         return Bounds(working[0], working[1] if likely is None else min(working[1], likely))
 
+    def likely(self, changes: Mapping[str, Any]) -> Bounds | None:
+        """Return the fractions with which these changes fit; None if there are none."""
+        return _bounds(self.budget(changes).likely_fractions)
+
+    def working(self, changes: Mapping[str, Any]) -> Bounds | None:
+        """Return the fractions with which these changes fit or are tight; None without one."""
+        return _bounds(self.budget(changes).working_fractions)
+
     def _likely_end(self, changes: Mapping[str, Any], working: tuple[float, float]) -> float | None:
         """The fraction at which nothing is left free."""
         at = self.budget(with_fraction(changes, working[0]))
@@ -131,6 +139,10 @@ class Predictor:
         if start is None:
             return _LEAST_ESTIMATE
         return max(_LEAST_ESTIMATE, _sum(tightest(budget), _GUESSED) / start)
+
+
+def _bounds(ends: tuple[float, float] | None) -> Bounds | None:
+    return None if ends is None else Bounds(*ends)
 
 
 def tightest(budget: Budget) -> RankBudget | None:

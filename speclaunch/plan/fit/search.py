@@ -120,6 +120,8 @@ class Search:
     """Fewer KV tokens than this are known to be too few."""
     tried: Callable[[Mapping[str, Any]], bool] = lambda _: False
     """Tells settings that failed already."""
+    narrow: float = NARROW
+    """0 for bounds that need no room for error: their upper end gives the most tokens."""
     least_width: float = 0.0
     """Of the fractions that should work; only with everything at its floor will less do."""
 
@@ -168,7 +170,7 @@ def _at_fractions(
     search: Search, changes: Mapping[str, Any], bounds: Bounds
 ) -> Iterator[Mapping[str, Any]]:
     if Steppable.FRACTION in search.settings.order:
-        for fraction in fractions(bounds, search.settings):
+        for fraction in fractions(bounds, search.settings, search.narrow):
             yield with_fraction(changes, fraction)
         return
     fixed = known(search.predictor.plan(changes), FRACTION)
@@ -176,15 +178,15 @@ def _at_fractions(
         yield changes
 
 
-def fractions(bounds: Bounds, settings: Recovery) -> Sequence[float]:
+def fractions(bounds: Bounds, settings: Recovery, narrow: float = NARROW) -> Sequence[float]:
     """The fractions to try within bounds, the best first: the upper end, for the most tokens;
-    the middle where the two ends are near each other."""
+    the middle of a range that is not wider than `narrow`."""
     low = max(bounds.low, settings.floors.mem_fraction_static)
     high = min(bounds.high, settings.limits.mem_fraction_static)
     if high - low < LEAST_WIDTH:
         return ()
     middle = round((low + high) / 2, 3)
     upper = floor(high * 1000 + 1e-6) / 1000
-    if high - low <= NARROW:
+    if high - low <= narrow:
         return (middle,)
     return (upper, middle, ceil(low * 1000 + 1) / 1000)

@@ -9,19 +9,16 @@ from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.fit.alternatives import Alternative, alternatives, binding
 from speclaunch.plan.fit.cost import WHY, cost, known
 from speclaunch.plan.fit.knobs import FRACTION
-from speclaunch.plan.fit.predict import Bounds, BudgetOf, PlanWith, Predictor
-from speclaunch.plan.fit.search import OBJECTIVE, Candidate, Search, best, levels
+from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor
+from speclaunch.plan.fit.search import OBJECTIVE, Candidate, Levels, Search, best, levels
 from speclaunch.plan.memory.budget import budget as work_out
-from speclaunch.plan.memory.margins import EXPECTED, Choice, Margins, margins
+from speclaunch.plan.memory.margins import Choice, Margins, margins
 from speclaunch.recipe.deployment import PlainRecovery, RecoveryPolicy, Steppable
 from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Recovery
 
-RESERVE = EXPECTED - 1
-"""The estimates of graphs and activations are the engine's own, which mean to be on the safe side:
-so much less (as a share of them) than is likely by them is left free."""
 _LEAST_EACH = 512
 """KV tokens for each running request: with less than a short prompt and its answer, requests wait
 for each other, or are taken back."""
@@ -45,8 +42,8 @@ class Suggested:
 
 @record
 class Suggestion:
-    """What fits. `fit` is FITS where the changes (or none) do it, FAILS where nothing does, and
-    UNKNOWN where the budget cannot tell."""
+    """What fits. `fit` is FITS where the changes (or none) do it, TIGHT where they do it only in
+    the best case, FAILS where nothing does, and UNKNOWN where the budget cannot tell."""
 
     fit: Fit
     why: str
@@ -73,7 +70,7 @@ def suggest(
     budget: BudgetOf = work_out,
     settings: Recovery = SETTINGS,
 ) -> Suggestion:
-    """The settings that fit with the least loss, by the budget.
+    """The settings that fit with the least loss, by the budget; tight settings where none fit.
 
     Never raises for facts that are missing: the suggestion is then UNKNOWN.
     """
@@ -84,32 +81,29 @@ def suggest(
     if before.fit is Fit.FITS:
         return _improved(predictor, before, settings)
     steps = levels(predictor, {}, settings)
-    found = best(
-        Search(
-            predictor,
-            settings,
-            lambda changes: reserved(predictor, changes, RESERVE),
-            before.tokens or None,
-        ),
-        steps,
-    )
-    if found is None:
-        smallest = steps.smallest()
-        return Suggestion(
-            Fit.FAILS,
-            binding(predictor, smallest),
-            OBJECTIVE,
-            before,
-            alternatives=alternatives(predictor, smallest),
-        )
-    return _suggestion(predictor, before, found)
+    for fit, bounds_of in ((Fit.FITS, predictor.likely), (Fit.TIGHT, predictor.working)):
+        if fit is before.fit:
+            why = f"no settings are likely to fit; as written it is tight: {before.why}"
+            return Suggestion(fit, why, OBJECTIVE, before, margins=margins(predictor.plan({})))
+        search = Search(predictor, settings, bounds_of, before.tokens or None, narrow=0.0)
+        found = best(search, steps)
+        if found is not None:
+            return _suggestion(predictor, before, found, fit)
+    return _nothing(predictor, before, steps)
+
+
+def _nothing(predictor: Predictor, before: Budget, steps: Levels) -> Suggestion:
+    smallest = steps.smallest()
+    others = alternatives(predictor, smallest)
+    why = binding(predictor, smallest)
+    return Suggestion(Fit.FAILS, why, OBJECTIVE, before, alternatives=others)
 
 
 def _improved(predictor: Predictor, before: Budget, settings: Recovery) -> Suggestion:
-    """What fits as it is, and would be better founded, or of more use, at another fraction."""
+    """What fits as it is, and would be of more use at another fraction."""
     plan = predictor.plan({})
     found = margins(plan)
-    doubt = _doubt(before, found)
+    doubt = _doubt(before)
     best = None if found is None else found.best
     if doubt is None or best is None or Steppable.FRACTION not in settings.order:
         text = f"it fits as written: {before.why}{_each(before)}{_more(before, best)}"
@@ -137,14 +131,8 @@ def _more(before: Budget, best: Choice | None) -> str:
     return f"; {FRACTION}={best.fraction:.3f} is likely to work too, with {best.tokens:,} KV tokens"
 
 
-def _doubt(before: Budget, found: Margins | None) -> str | None:
-    """What is wrong with settings that fit: they are at the edge, or the pool is of little use."""
-    likely, now = found.likely if found is not None else None, before.mem_fraction_static
-    if likely is not None and now is not None and now > likely.fraction:
-        return (
-            f"{FRACTION}={now:g} is at the edge: it works only if graphs and activations take "
-            f"less than is likely; up to {likely.fraction:.3f} they need not"
-        )
+def _doubt(before: Budget) -> str | None:
+    """What is wrong with settings that fit: the pool is of little use."""
     tokens, running = before.tokens, before.running_requests
     if tokens is None or not running or tokens >= running * _LEAST_EACH:
         return None
@@ -165,15 +153,7 @@ def _each(budget: Budget) -> str:
     return f"; {many} of the full context ({context:,} tokens) at once"
 
 
-def reserved(predictor: Predictor, changes: Mapping[str, Any], share: float) -> Bounds | None:
-    """The fractions that work when graphs and activations take a share more than is estimated."""
-    bounds = predictor.bounds(changes)
-    if bounds is None:
-        return None
-    return Bounds(bounds.low, bounds.high - share * predictor.estimated(changes))
-
-
-def _suggestion(predictor: Predictor, before: Budget, found: Candidate) -> Suggestion:
+def _suggestion(predictor: Predictor, before: Budget, found: Candidate, fit: Fit) -> Suggestion:
     plan = predictor.plan({})
     changes = []
     for name, value in found.changes.items():
@@ -183,7 +163,7 @@ def _suggestion(predictor: Predictor, before: Budget, found: Candidate) -> Sugge
         changes.append(Suggested(name, known(plan, name), value, WHY.get(name, ""), text))
     total = cost(plan, predictor.plan(found.changes), before, found.budget)
     return Suggestion(
-        Fit.FITS,
+        fit,
         found.budget.why + _each(found.budget),
         OBJECTIVE,
         before,

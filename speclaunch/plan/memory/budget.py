@@ -1,4 +1,4 @@
-"""The budget of a plan, and what is certain not to fit."""
+"""The memory verdict of a plan: its budget, and whether a deployment fits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from speclaunch.plan.memory.phases import (
     FractionOutcome,
     PredictedFailure,
     Terms,
+    direction,
+    expected,
+    likely_range,
+    run,
     start,
     working_range,
 )
 from speclaunch.plan.memory.pool import Pool
 from speclaunch.plan.memory.terms import Gathered, gather, weights_least
+from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 
 _ELSEWHERE = (
@@ -35,6 +40,22 @@ _ELSEWHERE = (
 in the host's memory, in other processes, not at all."""
 _FORMATS = frozenset({"gguf", "bitsandbytes", "layered", "sharded_state"})
 """`load_format` whose files are not what the config describes."""
+
+
+def memory_verdict(plan: Plan) -> Budget:
+    """Return the memory budget with its verdict. Never raises.
+
+    Ranks without a GPU do not fit. A defect of the budget gives UNKNOWN: it must neither hide what
+    else a plan shows, nor keep an engine from starting. Verbs read `Plan.memory`, which caches it.
+    """
+    beyond = beyond_the_gpus(plan)
+    if beyond is not None:
+        return Budget(Fit.FAILS, beyond)
+    try:
+        return budget(plan)
+    except Exception as error:
+        why = f"of a bug in the memory budget, please report it: {type(error).__name__}: {error}"
+        return Budget(Fit.UNKNOWN, f"not known, because {why}", unknown=(why,))
 
 
 def is_impossible(plan: Plan, found: Gathered) -> bool:
@@ -91,6 +112,7 @@ def budget(plan: Plan) -> Budget:
         "context_length": found.context,
         "mem_fraction_static": found.fraction,
         "working_fractions": None,
+        "likely_fractions": None,
         "impossible": is_impossible(plan, found),
     }
     terms = found.terms
@@ -98,6 +120,7 @@ def budget(plan: Plan) -> Budget:
         return _too_large(plan, found, base) or _unknown(found, base)
     if len(found.unknown) <= (found.fraction is None):  # all but the fraction itself
         base["working_fractions"] = working_range(lambda tried: start(plan, terms, tried).turn)
+        base["likely_fractions"] = _within(likely_range(plan, terms), base["working_fractions"])
     try:
         unequal = _unbalanced(plan, found)
     except UnknownValueError:
@@ -112,7 +135,16 @@ def budget(plan: Plan) -> Budget:
         return _unknown(found, base)
     if outcome.best.failure is not None:
         return _fails(outcome, outcome.best.failure, terms, base)
-    return _fits(plan, outcome, terms, found.context, base)
+    return _holds(plan, outcome, terms, found, base)
+
+
+def _within(
+    inner: tuple[float, float] | None, outer: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    if inner is None or outer is None:
+        return None
+    low, high = max(inner[0], outer[0]), min(inner[1], outer[1])
+    return (low, high) if low <= high else None
 
 
 def _unknown(found: Gathered, base: dict[str, Any]) -> Budget:
@@ -205,21 +237,15 @@ def _counts(outcome: FractionOutcome, context: int | None) -> dict[str, Any]:
     }
 
 
-def _fits(
-    plan: Plan, outcome: FractionOutcome, terms: Terms, context: int | None, base: dict[str, Any]
+def _holds(
+    plan: Plan, outcome: FractionOutcome, terms: Terms, found: Gathered, base: dict[str, Any]
 ) -> Budget:
-    doubt = outcome.likely.failure
+    """FITS or TIGHT: every estimate at its least leaves room; it depends on the likely bound."""
+    context, doubt = found.context, outcome.likely.failure
     base |= _counts(outcome, context)
     pool = outcome.likely.pool
-    if pool is None:  # there is none as is likely, and there is one at the best
-        what = "the KV cache" if doubt is None else doubt.what
-        reason = (
-            f"whether {what} fits depends on estimates: on CUDA's own memory, "
-            f"{shares.likely_size(terms.device.runtime)}"
-        )
-        if not terms.target_weights.size.exact:
-            reason += f", and on the weights, {shares.likely_size(terms.target_weights)}"
-        return Budget(Fit.UNKNOWN, reason, unknown=(reason,), **base)
+    if pool is None:  # none with the likely sizes, one in the best case
+        return Budget(Fit.TIGHT, _small_pool(terms, doubt), **base)
     notes = _limits(pool, terms, context)
     if doubt is not None:
         notes.append(_doubt(plan, terms, doubt))
@@ -231,12 +257,30 @@ def _fits(
         f"{pool.tokens:,} tokens of KV cache and {pool.running:,} running requests in "
         f"{in_gib(terms.device.free)} free at the start"
     )
-    return Budget(Fit.FITS, why, notes=tuple(notes), **base)
+    missing = None if found.fraction is None else expected(plan, terms, found.fraction).failure
+    if missing is None:
+        return Budget(Fit.FITS, why, notes=tuple(notes), **base)
+    why += (
+        f", but only in the best case: {in_gib(missing.short)} are missing of what "
+        f"'{missing.phase.value}' is expected to need"
+    )
+    return Budget(Fit.TIGHT, why, notes=tuple(notes), **base)
+
+
+def _small_pool(terms: Terms, doubt: PredictedFailure | None) -> str:
+    what = "the KV cache" if doubt is None else doubt.what
+    reason = (
+        f"{what} fits only in the best case: it depends on CUDA's own memory, "
+        f"{shares.likely_size(terms.device.runtime)}"
+    )
+    if not terms.target_weights.size.exact:
+        reason += f", and on the weights, {shares.likely_size(terms.target_weights)}"
+    return reason
 
 
 def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
     """What the engine itself would put aside is not there; that is often more than is needed."""
-    safe = working_range(lambda fraction: _likely_turn(plan, terms, fraction))
+    safe = working_range(lambda fraction: direction(run(plan, terms, fraction)))
     at = "no mem_fraction_static leaves it"
     if safe is not None:
         at = f"mem_fraction_static up to {safe[1]:.3f} leaves it"
@@ -245,11 +289,6 @@ def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
         f"safe side (activations {shares.likely_size(terms.activations)}): if the start fails, it "
         f"fails in the phase '{doubt.phase.value}'; {at}"
     )
-
-
-def _likely_turn(plan: Plan, terms: Terms, fraction: float) -> FractionDirection | None:
-    failure = start(plan, terms, fraction).likely.failure
-    return None if failure is None else failure.turn
 
 
 def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:

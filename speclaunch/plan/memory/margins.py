@@ -6,15 +6,11 @@ safe side. So there is no one largest fraction that works, but three.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from speclaunch.plan.budget import MemoryUse
-from speclaunch.plan.memory.estimate import Estimate
 from speclaunch.plan.memory.phases import (
-    FractionDirection,
     FractionOutcome,
-    PhaseRun,
     Terms,
+    likely_range,
     start,
     working_range,
 )
@@ -22,10 +18,8 @@ from speclaunch.plan.memory.terms import Gathered, gather
 from speclaunch.plan.plan import Plan
 from speclaunch.record import record
 
-EXPECTED = 0.75
-"""Of what the engine puts aside for graphs and activations: so much is expected to be needed."""
 SAFE = 1.25
-"""Of the same: so much is left free to be certain."""
+"""Of what the engine puts aside for graphs and activations: so much is left free to be certain."""
 
 
 @record
@@ -84,10 +78,6 @@ def margins(plan: Plan) -> Margins | None:
     if edge is None:
         return None
 
-    def working(part: float) -> tuple[float, float] | None:
-        other = _scaled(terms, part)
-        return working_range(lambda fraction: _turn(start(plan, other, fraction).likely))
-
     def choice(at: tuple[float, float] | None) -> Choice | None:
         return None if at is None else _choice(plan, terms, found, min(at[1], edge[1]))
 
@@ -95,27 +85,13 @@ def margins(plan: Plan) -> Margins | None:
     return (
         None
         if last is None
-        else Margins(edge[0], choice(working(SAFE)), choice(working(EXPECTED)), last)
+        else Margins(
+            edge[0],
+            choice(likely_range(plan, terms, SAFE)),
+            choice(likely_range(plan, terms)),
+            last,
+        )
     )
-
-
-def _scaled(terms: Terms, part: float) -> Terms:
-    """The same, with so much of what is estimated for graphs and activations."""
-
-    def scaled(estimate: Estimate) -> Estimate:
-        wanted = max(estimate.least, int(estimate.size.bytes * part))
-        return replace(estimate, size=replace(estimate.size, bytes=wanted))
-
-    return replace(
-        terms,
-        target_graphs=scaled(terms.target_graphs),
-        draft_graphs=scaled(terms.draft_graphs),
-        activations=scaled(terms.activations),
-    )
-
-
-def _turn(course: PhaseRun) -> FractionDirection | None:
-    return None if course.failure is None else course.failure.turn
 
 
 def _choice(plan: Plan, terms: Terms, found: Gathered, fraction: float) -> Choice | None:

@@ -6,7 +6,7 @@ Whether the draft is loaded before the pool or after it: `topics/draft_memory.py
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 
 from speclaunch.plan.budget import MemoryPhase, MemoryUse
@@ -16,6 +16,9 @@ from speclaunch.plan.memory.free import Device
 from speclaunch.plan.memory.pool import Pool, PoolSettings, pool
 from speclaunch.plan.plan import Plan
 from speclaunch.record import record
+
+EXPECTED = 0.75
+"""Share of the engine's own reserve that graphs and activations are expected to need."""
 
 
 class FractionDirection(StrEnum):
@@ -107,10 +110,36 @@ class FractionOutcome:
 
 def start(plan: Plan, terms: Terms, fraction: float) -> FractionOutcome:
     """The start with a fraction. `plan` only tells how the messages are worded."""
-    return FractionOutcome(_run(plan, terms, fraction, False), _run(plan, terms, fraction, True))
+    return FractionOutcome(run(plan, terms, fraction), run(plan, terms, fraction, least=True))
 
 
-def _run(plan: Plan, terms: Terms, fraction: float, least: bool) -> PhaseRun:
+def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
+    """Return the start at the likely bound, with what is expected of graphs and activations."""
+    return run(plan, scaled(terms, EXPECTED), fraction)
+
+
+def scaled(terms: Terms, share: float) -> Terms:
+    """Return the terms with a share of what is estimated for graphs and activations."""
+
+    def part(estimate: Estimate) -> Estimate:
+        size = max(estimate.least, int(estimate.size.bytes * share))
+        return replace(estimate, size=replace(estimate.size, bytes=size))
+
+    return replace(
+        terms,
+        target_graphs=part(terms.target_graphs),
+        draft_graphs=part(terms.draft_graphs),
+        activations=part(terms.activations),
+    )
+
+
+def direction(course: PhaseRun) -> FractionDirection | None:
+    """Return which way the fraction must go; None if the start succeeds."""
+    return None if course.failure is None else course.failure.turn
+
+
+def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> PhaseRun:
+    """Return one run through the phases; `least`: with every estimate at its least."""
     before = terms.device.most_free if least else terms.device.free
     course = PhaseRun(before, least)
     full = engine_messages.allocation(plan)
@@ -247,6 +276,12 @@ def working_range(turn: Callable[[float], FractionDirection | None]) -> tuple[fl
         return None
     beyond = _first(lambda step: turn(step / _STEPS) is not None, least)
     return least / _STEPS, ((_STEPS if beyond is None else beyond) - 1) / _STEPS
+
+
+def likely_range(plan: Plan, terms: Terms, share: float = EXPECTED) -> tuple[float, float] | None:
+    """Return the least and the largest fraction that work with a share of what is estimated."""
+    part = scaled(terms, share)
+    return working_range(lambda tried: direction(run(plan, part, tried)))
 
 
 def _first(holds: Callable[[int], bool], after: int = 0) -> int | None:

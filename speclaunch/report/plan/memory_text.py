@@ -11,6 +11,7 @@ from speclaunch.report.plan.terminal_lines import LineWriter, TableCell
 
 _HEADS = {
     Fit.FITS: ("fits", "bold green"),
+    Fit.TIGHT: ("tight: fits only in the best case", "bold yellow"),
     Fit.FAILS: ("does not fit", "bold red"),
     Fit.UNKNOWN: ("unknown whether it fits", "bold magenta"),
 }

@@ -34,12 +34,14 @@ TEMPLATES = Path(__file__).with_name("templates")
 _TABLES = {
     "FITS": {
         Fit.FITS: ("memory fits", "good"),
+        Fit.TIGHT: ("memory is tight", "odd"),
         Fit.FAILS: ("memory is too small", "bad"),
         Fit.UNKNOWN: ("memory: not known", "odd"),
     },
     "TOO_FEW": ("too few GPUs", "bad"),
     "VERDICTS": {
         Fit.FITS: ("It fits.", "good"),
+        Fit.TIGHT: ("It fits only in the best case.", "odd"),
         Fit.FAILS: ("It does not fit.", "bad"),
         Fit.UNKNOWN: ("Whether it fits is unknown.", "odd"),
     },

@@ -74,7 +74,7 @@ class Rank(_Record):
 class MemoryRecord(_Record):
     """The memory budget; null where it is not known."""
 
-    fit: Literal["fits", "fails", "unknown"]
+    fit: Literal["fits", "tight", "fails", "unknown"]
     why: str
     phase: str | None
     message: str | None
@@ -201,7 +201,7 @@ class AlternativeRecord(_Record):
 class SuggestionRecord(_Record):
     """What `--fit` found: `fits` with the changes that do it (none: nothing needs to change)."""
 
-    fit: Literal["fits", "fails", "unknown"]
+    fit: Literal["fits", "tight", "fails", "unknown"]
     why: str
     objective: str
     cost: str
@@ -217,7 +217,7 @@ class BestForLoad(_Record):
     """What `--best` found for `requests` of `context` tokens each at the same time: `fits` where
     all have room, `fails` where `requests_with_room` have."""
 
-    fit: Literal["fits", "fails", "unknown"]
+    fit: Literal["fits", "tight", "fails", "unknown"]
     why: str
     requests: int | None
     context: int | None

@@ -8,7 +8,12 @@ from speclaunch.report.plan import formatting
 from speclaunch.report.plan.memory_text import margin_rows
 from speclaunch.report.plan.terminal_lines import LineWriter, TableCell
 
-_STYLES = {Fit.FITS: "bold green", Fit.FAILS: "bold red", Fit.UNKNOWN: "bold magenta"}
+_STYLES = {
+    Fit.FITS: "bold green",
+    Fit.TIGHT: "bold yellow",
+    Fit.FAILS: "bold red",
+    Fit.UNKNOWN: "bold magenta",
+}
 
 
 def show_fitting(paper: LineWriter, found: Fitting) -> None:

@@ -77,11 +77,15 @@ def summary(planned: PlannedDeployment) -> tuple[str, str]:
     counts = [(severity, planned.count(severity)) for severity in Severity]
     said = [_many(count, severity) for severity, count in counts if count]
     fit = planned.budget.fit.value
-    memory = {"fits": "memory fits", "fails": "memory is too small"}.get(fit, "memory unknown")
+    memory = {
+        "fits": "memory fits",
+        "tight": "memory is tight",
+        "fails": "memory is too small",
+    }.get(fit, "memory unknown")
     if planned.short_of_gpus:
         memory = "too few GPUs"
     style = "bold red" if planned.fails else "bold green"
-    if not planned.fails and (planned.count(Severity.WARNING) or fit == "unknown"):
+    if not planned.fails and (planned.count(Severity.WARNING) or fit != "fits"):
         style = "bold yellow"
     name = f"{planned.label} on SGLang {planned.version}"
     return f"{name}: {', '.join([memory, *said]) if said else f'{memory}, no findings'}", style

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.plan.budget import Budget, Fit
+from speclaunch.plan.budget import Budget
 from speclaunch.plan.plan import Plan
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
@@ -15,16 +15,13 @@ def check(plan: Plan) -> Iterator[Verdict]:
     """One verdict where it fails for certain."""
     if plan.facts.hardware is None:
         return
-    from speclaunch.plan.memory.budget import budget  # noqa: PLC0415  all of plan/memory
-
-    found = budget(plan)
-    if found.fit is not Fit.FAILS:
+    found = plan.memory
+    if found.phase is None:  # it fits, nobody knows, or ranks have no GPU (SPL506)
         return
-    phase = found.phase.value if found.phase is not None else "start"
     yield Verdict(
         f"the deployment does not fit into GPU memory: {found.why}",
         at=(_FRACTION, "model_path"),
-        why=f"the start fails at '{phase}'"
+        why=f"the start fails at '{found.phase.value}'"
         + (f"; the engine says: {found.message}" * bool(found.message)),
         fix=_fix(plan, found),
         severity=Severity.ERROR if found.impossible else None,
@@ -45,7 +42,12 @@ def _fix(plan: Plan, found: Budget) -> Fix:
             f"no {_FRACTION} helps; `speclaunch plan --fit` searches for settings that fit, "
             "otherwise use more GPUs (tp_size) or a quantised model"
         )
-    return Fix(f"{_FRACTION}={choices.said}", set={_FRACTION: choices.best.fraction})
+    if choices.likely is None:  # an edge is no remedy: SPL712 would warn of it
+        return Fix(
+            f"{_FRACTION}={choices.said}; `speclaunch plan --fit` searches for settings that are "
+            "likely to work, otherwise use more GPUs (tp_size) or a quantised model"
+        )
+    return Fix(f"{_FRACTION}={choices.said}", set={_FRACTION: choices.likely.fraction})
 
 
 RULE = rule(

@@ -122,6 +122,7 @@ class Arithmetic:
             requests_at_context=tokens // 8192,
             mem_fraction_static=fraction,
             working_fractions=(low, high) if low <= high else None,
+            likely_fractions=(low, high) if low <= high else None,
         )
 
 

@@ -185,22 +185,28 @@ def test_both_directions_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("version", ["0.5.10.post1", "0.5.23"])
 def test_the_ends_of_the_range_work(version: str) -> None:
     found = budget(plan(SPECULATING, version))
-    assert found.working_fractions is not None
+    assert found.working_fractions is not None and found.likely_fractions is not None
     least, most = found.working_fractions
-    for fraction in (least, round((least + most) / 2, 3), most):
-        assert (
-            budget(plan(SPECULATING | {"mem_fraction_static": fraction}, version)).fit is Fit.FITS
-        )
+    _, likely = found.likely_fractions
+    assert least < likely < most
+    for fraction, fit in (
+        (least, Fit.FITS),
+        (likely, Fit.FITS),
+        (likely + 0.001, Fit.TIGHT),
+        (most, Fit.TIGHT),
+    ):
+        args = SPECULATING | {"mem_fraction_static": round(fraction, 3)}
+        assert budget(plan(args, version)).fit is fit
     for fraction, phase in ((least - 0.01, MemoryPhase.KV_POOL), (most + 0.001, None)):
         outside = budget(plan(SPECULATING | {"mem_fraction_static": fraction}, version))
         assert outside.fit is Fit.FAILS
         assert phase is None or outside.phase is phase
 
 
-def test_between_the_estimates_nothing_is_certain() -> None:
+def test_a_pool_in_the_best_case_alone_is_tight() -> None:
     """R of 0.1904 is positive only if CUDA takes less than is likely: 0.19 P = 14.93 GiB."""
     found = budget(plan(SPECULATING | {"mem_fraction_static": 0.19}, "0.5.10.post1"))
-    assert found.fit is Fit.UNKNOWN
+    assert found.fit is Fit.TIGHT
     assert "on CUDA's own memory" in found.why
 
 

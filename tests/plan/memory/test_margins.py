@@ -6,7 +6,8 @@ import pytest
 
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import budget
-from speclaunch.plan.memory.margins import EXPECTED, SAFE, margins
+from speclaunch.plan.memory.margins import SAFE, margins
+from speclaunch.plan.memory.phases import EXPECTED
 from tests.plan.memory.sized import plan_of, published
 
 QWEN = published("meta-llama/Meta-Llama-3.1-8B (base)")

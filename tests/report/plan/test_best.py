@@ -108,9 +108,9 @@ def test_a_fraction_at_the_edge_is_not_good_enough() -> None:
     choices = margins(plan)
     assert choices is not None and choices.edge is not None
     prepared, plan = asked(f"args.mem_fraction_static={choices.edge.fraction:.3f}")
-    assert budget(plan).fit is Fit.FITS
+    assert budget(plan).fit is Fit.TIGHT
     found = fitting(prepared, plan)
-    assert "is at the edge" in found.suggestion.why
+    assert found.suggestion.fit is Fit.FITS and found.head == "these settings fit"
     assert found.suggestion.arguments["mem_fraction_static"] < choices.edge.fraction
 
 
