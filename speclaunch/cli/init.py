@@ -67,6 +67,23 @@ def init(
             help="Write a recipe, too, of which it is not known whether it fits.",
         ),
     ] = False,
+    context: Annotated[
+        int | None,
+        typer.Option(
+            "--context",
+            metavar="L",
+            min=1,
+            max=1 << 24,
+            help="Tokens of the longest request, prompt and output. Default: the model's context.",
+        ),
+    ] = None,
+    tight: Annotated[
+        bool,
+        typer.Option(
+            "--tight",
+            help="If nothing is likely to fit, write a recipe that fits only in the best case.",
+        ),
+    ] = False,
     interactive: Annotated[
         bool, typer.Option("--interactive", help="Ask for what was not said.")
     ] = False,
@@ -110,6 +127,8 @@ def init(
         algorithm,
         draft,
         unknown_memory,
+        context,
+        tight,
         way,
     )
     made = new_recipe(wanted)
@@ -160,6 +179,8 @@ def _conclude(made: NewRecipe, path: Path | None) -> None:
     note = "it is not known whether it fits: " if budget.fit is Fit.UNKNOWN else ""
     said = f"{made.way.method}{draft} on {gpus}: {note}{budget.why}"
     err().print(said, markup=False, style="dim")
+    for warning in made.placed.warnings:
+        err().print(f"warning: {warning}", markup=False, style="yellow")
     if path is not None:
         err().print(f"wrote {path}", markup=False)
         err().print(f"speclaunch recipe={path} launches it.", markup=False, style="dim")

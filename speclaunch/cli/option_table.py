@@ -118,6 +118,8 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--algorithm',), True, (), 'Take this way: mtp, eagle3, eagle2, dflash, dspark, standalone, ngram'),
         (('--draft',), True, (), 'Take this draft of `speclaunch drafts`'),
         (('--unknown-memory',), False, (), 'Write a recipe, too, of which it is not known whether it fits'),
+        (('--context',), True, (), 'Tokens of the longest request, prompt and output'),
+        (('--tight',), False, (), 'If nothing is likely to fit, write a recipe that fits only in the best case'),
         (('--interactive',), False, (), 'Ask for what was not said'),
         (('--models',), True, (), 'Where checkpoints are: DIR/organisation/name/config.json, or a hub cache'),
         (('--online',), False, (), 'Fetch missing model configurations from the hub'),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import InputError, Problem
@@ -11,9 +12,9 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.known_models import near_names
 from speclaunch.facts.model_pairs import targets_of
-from speclaunch.plan.budget import MemoryUse
+from speclaunch.plan.budget import Fit, MemoryUse
 from speclaunch.plan.fit.predict import tightest
-from speclaunch.planning.placing import NoPlace, Placed, place, place_on
+from speclaunch.planning.placing import USUAL, Demand, NoPlace, Placed, place, place_on
 from speclaunch.planning.settling import (
     Settled,
     request_of,
@@ -37,12 +38,16 @@ class WayMemory:
 
     ranks: int
     fits: bool | None = None
+    verdict: Fit = Fit.UNKNOWN
+    """Of the best settings for the same context and requests as all ways."""
     draft_weights: int | None = None
     """Bytes of the draft's weights on a rank; 0: it has none."""
     draft_kv: int | None = None
     """Bytes of the draft's KV cache for a token, on a rank."""
     tokens: int | None = None
-    """Tokens that the KV cache of the target then holds."""
+    """Tokens that the KV cache of the target then holds, at the best fraction."""
+    fraction: float | None = None
+    """`mem_fraction_static` with which it does; None where nothing fits."""
     note: str = ""
 
 
@@ -195,21 +200,35 @@ def spans_of(taken: Sequence[str], versions: Sequence[str]) -> tuple[Span, ...]:
 def _with_memory(
     listed: Sequence[ListedWay], target: Checkpoint, lookup: Lookup
 ) -> list[ListedWay]:
-    """With what each way costs, on as many GPUs as the target needs."""
-    found: list[ListedWay] = []
-    ranks: int | None = None
-    for one in reversed(listed):  # the least demanding first: it says how many GPUs are needed
-        if one.newest is None:
-            found.append(one)
-            continue
-        arguments = {"model_path": target.name, **one.way.arguments}
-        if ranks is None:
-            placed = place(arguments, one.newest, lookup)
-            ranks = placed.ranks if isinstance(placed, Placed) else None
-        else:
-            placed = place_on(arguments, ranks, one.newest, lookup)
-        found.append(_costs(one, placed, ranks))
+    """With what each way costs, on as many GPUs and with as many requests as the least demanding
+    way needs and serves."""
+    for demand in (USUAL, replace(USUAL, fewer_requests=True)):
+        found: list[ListedWay] = []
+        ranks: int | None = None
+        for one in reversed(listed):  # the least demanding first
+            if one.newest is None:
+                found.append(one)
+                continue
+            arguments = {"model_path": target.name, **one.way.arguments}
+            placed = _on(arguments, ranks, one.newest, lookup, demand)
+            ranks = placed.ranks if isinstance(placed, Placed) else ranks
+            if isinstance(placed, NoPlace) and placed.memory:
+                best_case = replace(demand, fit=Fit.TIGHT)
+                tight = _on(arguments, ranks, one.newest, lookup, best_case)
+                placed = tight if isinstance(tight, Placed) else placed
+            found.append(_costs(one, placed, ranks))
+        if ranks is not None:
+            break
     return found[::-1]
+
+
+def _on(
+    arguments: Mapping[str, Any], ranks: int | None, version: str, lookup: Lookup, demand: Demand
+) -> Placed | NoPlace:
+    """On so many GPUs; None: on as many as it takes."""
+    if ranks is None:
+        return place(arguments, version, lookup, demand=demand)
+    return place_on(arguments, ranks, version, lookup, demand)
 
 
 def _costs(one: ListedWay, placed: Placed | NoPlace, ranks: int | None) -> ListedWay:
@@ -220,12 +239,27 @@ def _costs(one: ListedWay, placed: Placed | NoPlace, ranks: int | None) -> Liste
         sizes = {s.use: s.size.bytes for s in rank.shares}
         draft = sizes.get(MemoryUse.DRAFT_WEIGHTS, 0 if one.way.method is Method.NGRAM else None)
     kv = budget.draft_kv if budget is not None else None
+    verdict = Fit.UNKNOWN if budget is None else budget.fit
+    if isinstance(placed, NoPlace) and placed.memory:
+        verdict = Fit.FAILS
     memory = WayMemory(
         ranks or 0,
-        isinstance(placed, Placed) or (None if placed.unknown else False),
+        None
+        if verdict is Fit.UNKNOWN and not isinstance(placed, Placed) and placed.unknown
+        else verdict is Fit.FITS,
+        verdict,
         draft,
         0 if one.way.method is Method.NGRAM else None if kv is None else kv.bytes,
         budget.tokens if budget is not None else None,
-        "" if isinstance(placed, Placed) else placed.why,
+        placed.budget.mem_fraction_static if isinstance(placed, Placed) else None,
+        _longest(placed) if isinstance(placed, Placed) else placed.why,
     )
     return replace(one, memory=memory)
+
+
+def _longest(placed: Placed) -> str:
+    """The longest request that is served, if it is not the whole context."""
+    context = placed.budget.context_length
+    if not placed.lost_context or placed.longest is None or context is None:
+        return ""
+    return f"the longest request has {placed.longest:,} of {context:,} tokens"

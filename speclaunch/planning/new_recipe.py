@@ -12,15 +12,16 @@ from typing import Any
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import InputError, LaunchError, Problem, SpeclaunchError
 from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.engines import at_hand, named
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.importer.recipe_text import options_with
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
 from speclaunch.planning.new_recipe_text import text_of
-from speclaunch.planning.placing import NoPlace, Placed, in_gib, place
+from speclaunch.planning.placing import Demand, NoPlace, Placed, in_gib, place, place_on
 from speclaunch.planning.planned_deployment import PlannedDeployment, planned
-from speclaunch.planning.settling import request_of
+from speclaunch.planning.settling import LENGTHENED, request_of
 from speclaunch.planning.ways import Method, Way, too_early, ways_for
 from speclaunch.recipe.load import load
 from speclaunch.record import record
@@ -29,6 +30,8 @@ from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
 
 _OF_MODEL = ("trust_remote_code",)
+TIGHT = "SPL712"
+"""The rule about settings that fit only in the best case."""
 
 
 class NotWrittenError(SpeclaunchError):
@@ -50,6 +53,10 @@ class Wanted:
     draft: str | None = None
     unknown_memory: bool = False
     """Whether a recipe is wanted, too, of which nobody can tell whether it fits."""
+    context: int | None = None
+    """Tokens of the longest request; None: the model's own context."""
+    tight: bool = False
+    """True if settings that fit only in the best case are accepted where none fit."""
     way: Way | None = None
     """Chosen by hand, from the list of the ways."""
 
@@ -83,9 +90,14 @@ def new_recipe(wanted: Wanted) -> NewRecipe:
     for a method or a draft that nobody knows for the target."""
     tried = _Tried()
     for unknown in (False, True)[: 1 + wanted.unknown_memory]:
-        made = _first(wanted, tried, unknown=unknown)
-        if made is not None:
-            return made
+        for fit in (Fit.FITS, Fit.TIGHT)[: 1 + wanted.tight]:
+            for fewer in (False, True):
+                demand = Demand(wanted.context, fewer, fit)
+                made = _best(wanted, tried, demand, unknown=unknown)
+                if made is not None:
+                    return made
+                if not tried.memory:  # nothing that fewer requests would change
+                    break
     raise NotWrittenError(_why_none(wanted, tried))
 
 
@@ -94,35 +106,39 @@ class _Tried:
     """The ways that were tried, and what stood against each."""
 
     skipped: dict[str, str] = field(default_factory=dict)
-    least: NoPlace | None = None
-    """Where memory was short."""
+    memory: list[tuple[Way, NoPlace]] = field(default_factory=list)
+    """Those for which memory was short."""
     unknown: bool = False
     """Whether the memory of one is not known."""
 
 
-def _first(wanted: Wanted, tried: _Tried, *, unknown: bool) -> NewRecipe | None:
-    """The recipe of the first way that serves; None where there is none."""
+def _best(wanted: Wanted, tried: _Tried, demand: Demand, *, unknown: bool) -> NewRecipe | None:
+    """The recipe of the way that serves the most requests and the longest context, all ways with
+    the same demand; of equal ones the best founded. None where there is none."""
     tried.skipped.clear()
+    tried.memory.clear()
+    placed: list[tuple[Way, Placed]] = []
     for way in _candidates(wanted):
-        name = called(way)
-        unusable = way.unusable or too_early(way, wanted.version)
-        if unusable is not None:
-            tried.skipped[name] = unusable
+        found = _placed(wanted, way, demand, unknown=unknown)
+        if isinstance(found, Placed):
+            placed.append((way, found))
+            if not found.lost_context and not demand.fewer_requests:
+                break  # no other way preserves more
             continue
-        arguments = {**_of_model(wanted.target), **way.arguments}
-        found = place(arguments, wanted.version, wanted.lookup, unknown=unknown)
-        if isinstance(found, NoPlace):
-            unread = found.unknown
-            tried.skipped[name] = _unread(wanted, way, found.why) if unread else found.why
-            tried.least = found if found.memory else tried.least
-            tried.unknown |= found.unknown
-            if _is_hopeless(found):
-                break
-            continue
-        made = _proven(wanted, way, found, tried.skipped)
+        why = _unread(wanted, way, found.why) if found.unknown else found.why
+        tried.skipped[called(way)] = why
+        if found.memory:
+            tried.memory.append((way, found))
+        tried.unknown |= found.unknown
+        if _is_hopeless(found):
+            break
+    placed.sort(key=lambda one: (-_requests(one[1]), one[1].lost_context))
+    for number, (way, found) in enumerate(placed):
+        others = {called(other): _less(it, found) for other, it in placed[number + 1 :]}
+        made = _proven(wanted, way, found, {**tried.skipped, **others})
         if isinstance(made, NewRecipe):
             return made
-        tried.skipped[name] = made
+        tried.skipped[called(way)] = made
     return None
 
 
@@ -136,6 +152,27 @@ def _unread(wanted: Wanted, way: Way, why: str) -> str:
             pull = f"`speclaunch models pull {shlex.quote(name)}` reads it"
             return f"the memory is not known: the config.json of {name} {known}; {pull}"
     return why
+
+
+def _placed(wanted: Wanted, way: Way, demand: Demand, *, unknown: bool) -> Placed | NoPlace:
+    unusable = way.unusable or too_early(way, wanted.version)
+    if unusable is not None:
+        return NoPlace(unusable)
+    arguments = {**_of_model(wanted.target), **way.arguments}
+    return place(arguments, wanted.version, wanted.lookup, unknown=unknown, demand=demand)
+
+
+def _requests(found: Placed) -> int:
+    return found.budget.running_requests or 0
+
+
+def _less(other: Placed, chosen: Placed) -> str:
+    """Why a way that serves was not chosen."""
+    if _requests(other) < _requests(chosen):
+        return f"it serves {_requests(other)} requests at a time"
+    if other.lost_context > chosen.lost_context:
+        return f"its longest request has {other.longest or 0:,} tokens"
+    return "it serves as well, and is less well founded"
 
 
 def _of_model(target: Checkpoint) -> dict[str, Any]:
@@ -218,7 +255,10 @@ def _proven(
         here = replace(prepared.recipe, path=Path.cwd() / path.name)
         prepared = replace(prepared, recipe=here)
         found = planned(prepared, wanted.lookup, all_rules(), label=path.stem)
-    wrong = [one for one in found.findings if one.severity is not Severity.INFO]
+    told = {LENGTHENED, *((TIGHT,) if placed.demand.fit is Fit.TIGHT else ())}
+    wrong = [
+        one for one in found.findings if one.severity is not Severity.INFO and one.code not in told
+    ]
     if wrong:
         return f"{wrong[0].code}: {wrong[0].message}"
     if found.budget.fit is not Fit.FITS and found.budget.fit is not placed.budget.fit:
@@ -238,10 +278,8 @@ def _why_none(wanted: Wanted, tried: _Tried) -> list[Problem]:
         f"{wanted.version}"
     )
     help_ = None
-    if tried.least is not None:
-        size = tried.least.least_bytes
-        needed = "" if size is None else f"; it takes at least {in_gib(size)} of all GPUs together"
-        help_ = f"use more or larger GPUs, or a quantised checkpoint{needed}"
+    if tried.memory:
+        help_ = _larger(wanted, tried)
     elif tried.unknown:
         help_ = (
             "make the missing facts known: --models DIR, or --online (`speclaunch models pull` "
@@ -253,3 +291,46 @@ def _why_none(wanted: Wanted, tried: _Tried) -> list[Problem]:
         Problem(head, help=help_),
         *(Problem(f"{name}: {why}") for name, why in tried.skipped.items()),
     ]
+
+
+def _larger(wanted: Wanted, tried: _Tried) -> str:
+    """The hardware that would serve, and what would do on this one."""
+    fitting, size = _fitting_hardware(wanted), tried.memory[0][1].least_bytes
+    instead = "more or larger GPUs" if fitting is None else fitting
+    needed = "" if size is None else f"; it takes at least {in_gib(size)} of all GPUs together"
+    help_ = f"use {instead}, or a quantised checkpoint{needed}"
+    demand = Demand(wanted.context, True, Fit.TIGHT)
+    if not wanted.tight and any(
+        isinstance(_placed(wanted, way, demand, unknown=False), Placed) for way, _ in tried.memory
+    ):
+        help_ += "; --tight writes a recipe that fits only in the best case"
+    return help_
+
+
+def _fitting_hardware(wanted: Wanted) -> str | None:
+    """The least hardware that a way fits on: more of the same GPUs, else larger ones."""
+    here = wanted.lookup.hardware
+    if here is None:
+        return None
+    ways = [
+        one for one in _candidates(wanted) if not (one.unusable or too_early(one, wanted.version))
+    ]
+    demand = Demand(wanted.context)
+    for name in dict.fromkeys((here.name, *_LARGER)):
+        for count in _COUNTS:
+            kind = declare(f"{name}:{count}")
+            if count * (kind.memory_mib or 0) <= here.count * (here.memory_mib or 0):
+                continue
+            lookup = replace(wanted.lookup, hardware=kind)
+            for way in ways:
+                arguments = {**_of_model(wanted.target), **way.arguments}
+                found = place_on(arguments, count, wanted.version, lookup, demand)
+                if isinstance(found, Placed):
+                    return f"{name}:{count}, where {called(way)} fits"
+                if _is_hopeless(found):
+                    break
+    return None
+
+
+_LARGER = ("h100", "h200", "b200")
+_COUNTS = (1, 2, 4, 8)

@@ -12,7 +12,7 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.importer.recipe_text import RecipeLine, recipe_text
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.topics.drafts import PATH
-from speclaunch.planning.placing import TP, Placed
+from speclaunch.planning.placing import CONTEXT, TP, Placed
 from speclaunch.planning.ways import Way
 
 _WIDTH = 100
@@ -65,6 +65,8 @@ def _ordered(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def _comment(name: str, way: Way, placed: Placed) -> str | None:
     if name in placed.why:
         return " ".join(placed.why[name].split())
+    if name == CONTEXT:
+        return "the longest request, as requested"
     if name == TP and placed.budget.fit is Fit.UNKNOWN:
         return "a guess: what fits is not known"
     if name == TP:
@@ -96,6 +98,8 @@ def _header(
         yield from _wrapped("Memory:   ", f"whether it fits is unknown: {budget.why}")
     else:
         yield from _wrapped("Memory:   ", f"{budget.why}{_requests(placed)}")
+    for warning in placed.warnings:
+        yield from _wrapped("Warning:  ", warning)
     yield from _wrapped(
         "Checked:  ", f"SGLang {settled.version}: no finding; `speclaunch plan` shows it"
     )

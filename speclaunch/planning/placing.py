@@ -4,28 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from math import log2
 from typing import Any
 
 from speclaunch.errors import SpeclaunchError
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.plan.budget import Budget, Fit
-from speclaunch.plan.fit import suggest
 from speclaunch.plan.fit.alternatives import needs
-from speclaunch.plan.fit.predict import tightest
-from speclaunch.plan.memory.budget import budget
+from speclaunch.plan.fit.cost import WHY
+from speclaunch.plan.fit.knobs import FRACTION
+from speclaunch.plan.fit.predict import Predictor, tightest
+from speclaunch.plan.fit.search import Candidate
+from speclaunch.plan.fit.suggestion import SETTINGS, cheapest
+from speclaunch.plan.memory.margins import margins
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
 from speclaunch.planning.settling import Settled, request_of, settle
+from speclaunch.recipe.deployment import Steppable
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
+from speclaunch.rules.registry import all_rules
 
-TP = "tp_size"
+TP, CONTEXT = "tp_size", "context_length"
 _BREADTH = "speculative_ngram_max_bfs_breadth"
 _USUAL = (1, 2, 4, 8)
 """What people serve on where only the kind of GPU was said."""
 _GIB = 1 << 30
-_LEAST_TOKENS = 8192
-"""A KV cache of fewer tokens serves a few short prompts at a time: no more than a trial."""
+LEAST_TOKENS = 8192
+"""A KV cache, or a context, of fewer tokens serves a few short prompts: no more than a trial."""
+_MOST_WEIGHTS = 0.8
+"""Of the memory: the rest is for the KV cache, graphs and activations."""
+_OF_MEMORY = ("SPL711", "SPL712")
+"""The rules about the memory verdict: here the settings are chosen by it."""
+_ENOUGH = 0.9
+"""A better supported fraction is taken if it gives this share of the likely one's KV tokens."""
+
+
+@record
+class Demand:
+    """What a recipe is to serve, the same for all ways that are compared."""
+
+    context: int | None = None
+    """Tokens of the longest request; None: the model's own."""
+    fewer_requests: bool = False
+    """True if fewer concurrent requests than the engine's default are allowed."""
+    fit: Fit = Fit.FITS
+    """TIGHT accepts settings that fit only in the best case."""
+
+
+USUAL = Demand()
+"""The whole context of the model, and as many requests as the engine runs at a time."""
 
 
 @record
@@ -36,6 +64,7 @@ class Placed:
     ranks: int
     budget: Budget
     why: Mapping[str, str] = field(default_factory=dict)
+    demand: Demand = USUAL
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -53,7 +82,48 @@ class Placed:
     @property
     def is_of_use(self) -> bool:
         """Whether the KV cache is more than a few short prompts."""
-        return self.holds_a_request or (self.budget.tokens or 0) >= _LEAST_TOKENS
+        return self.holds_a_request or (self.budget.tokens or 0) >= LEAST_TOKENS
+
+    @property
+    def cut(self) -> tuple[int, int] | None:
+        """The context that is served and the one that was to be, if it is less."""
+        wanted = wanted_context(self.settled, self.demand)
+        served = self.settled.arguments.get(CONTEXT, wanted)
+        return None if wanted is None or served is None or served >= wanted else (served, wanted)
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens of the longest request that is served; None if unknown."""
+        wanted = wanted_context(self.settled, self.demand)
+        limits = (self.settled.arguments.get(CONTEXT, wanted), self.budget.tokens)
+        return min((int(one) for one in limits if one is not None), default=None)
+
+    @property
+    def lost_context(self) -> int:
+        """How many times the context is halved; 0: all of it is served."""
+        wanted, longest = wanted_context(self.settled, self.demand), self.longest
+        if not wanted or not longest or (self.holds_a_request and self.cut is None):
+            return 0
+        return max(0, round(log2(wanted / longest)))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the recipe gives up, each in a sentence with the numbers."""
+        found = []
+        if self.budget.fit is Fit.TIGHT:
+            found.append(f"tight: {self.budget.why}")
+        if self.cut is not None:
+            served, wanted = self.cut
+            found.append(f"context_length is cut from {wanted:,} to {served:,} tokens")
+        context, tokens = self.budget.context_length, self.budget.tokens
+        if context is not None and tokens is not None and not self.holds_a_request:
+            found.append(
+                f"requests of more than {tokens:,} tokens are refused: the KV cache has no room "
+                f"for the context of {context:,}"
+            )
+        if self.settled.lengthened is not None:
+            found.append(self.settled.lengthened)
+        return tuple(found)
 
 
 @record
@@ -68,10 +138,16 @@ class NoPlace:
     """Bytes that all GPUs together would need at least, where it is known."""
     settled: Settled | None = None
     budget: Budget | None = None
+    """That of the best settings, where some start at all."""
 
 
 def place(
-    arguments: Mapping[str, Any], version: str, lookup: Lookup, *, unknown: bool = False
+    arguments: Mapping[str, Any],
+    version: str,
+    lookup: Lookup,
+    *,
+    unknown: bool = False,
+    demand: Demand = USUAL,
 ) -> Placed | NoPlace:
     """The fewest GPUs on which the rules are content, the memory fits, and a request of the whole
     context has room; else the most that fit. The lookup names the hardware.
@@ -85,7 +161,7 @@ def place(
     kept: Placed | None = None
     refused: NoPlace | None = None
     for ranks in sizes(hardware):
-        found = place_on(arguments, ranks, version, lookup)
+        found = place_on(arguments, ranks, version, lookup, demand)
         if isinstance(found, NoPlace):
             # what the memory lacks says more than that the next number does not divide
             refused = found if refused is None or found.memory or not refused.memory else refused
@@ -132,42 +208,68 @@ def _more(one: Placed, other: Placed) -> bool:
 
 
 def place_on(
-    arguments: Mapping[str, Any], ranks: int, version: str, lookup: Lookup
+    arguments: Mapping[str, Any],
+    ranks: int,
+    version: str,
+    lookup: Lookup,
+    demand: Demand = USUAL,
 ) -> Placed | NoPlace:
-    """The same on a given number of GPUs."""
-    settled = settle({**arguments, TP: ranks}, version, lookup)
+    """The same on a given number of GPUs, at the best fraction that is likely to work."""
+    asked = {**arguments, TP: ranks}
+    if demand.context is not None:
+        asked[CONTEXT] = demand.context
+    rules = [rule for rule in all_rules() if rule.code not in _OF_MEMORY]
+    settled = settle(asked, version, lookup, rules)
     if not settled.clean and arguments.get("speculative_algorithm") == "NGRAM":
         # as a chain: for targets whose attention takes no tree
-        chain = settle({**arguments, TP: ranks, _BREADTH: 1}, version, lookup)
+        chain = settle({**asked, _BREADTH: 1}, version, lookup, rules)
         settled = chain if chain.clean else settled
-    memory = {one.code for one in settled.findings} <= {_DOES_NOT_FIT}
-    if settled.unknown_class is not None or (settled.findings and not memory):
+    if not settled.clean:
         return NoPlace(settled.reason, settled=settled)
-    try:
-        found = budget(settled.plan)
-    except (SpeclaunchError, UnknownValueError) as error:
-        return NoPlace(str(error), unknown=True, settled=settled)
+    short = _cut_too_far(settled, demand)
+    if short is not None:
+        return NoPlace(short, settled=settled)
+    found = settled.plan.memory
     if found.fit is Fit.UNKNOWN:
         why = f"the memory is not known: {found.why}"
         return NoPlace(why, unknown=True, settled=settled, budget=found)
-    placed: Placed | None = None
-    if found.fit is Fit.FITS:
-        placed = Placed(settled, ranks, found, dict(settled.applied))
-    elif not found.impossible:
-        placed = _fitted(settled, ranks, lookup)
+    placed = None if found.impossible else _fitted(settled, ranks, lookup, demand)
     if placed is not None and placed.is_of_use:
         return placed
-    said = found.why if placed is None else f"the KV cache holds {placed.budget.tokens:,} tokens"
-    least = _least(found, ranks)
-    return NoPlace(said, memory=True, least_bytes=least, settled=settled, budget=found)
+    why = found.why if found.impossible else f"no settings are likely to fit: {found.why}"
+    if placed is not None:
+        found = placed.budget
+        why = f"the KV cache holds {found.tokens or 0:,} tokens"
+    return NoPlace(
+        why,
+        memory=True,
+        least_bytes=_least(settled.plan.memory, ranks),
+        settled=settled,
+        budget=found,
+    )
 
 
-_MOST_WEIGHTS = 0.8
-"""Of the memory: the rest is for the KV cache, graphs and activations."""
-_DOES_NOT_FIT = "SPL711"
+def wanted_context(settled: Settled, demand: Demand) -> int | None:
+    """Tokens that a request is to have: those that were requested, else the model's own; None if
+    these are unknown."""
+    target = settled.plan.facts.target
+    if demand.context is not None or target is None:
+        return demand.context
+    try:
+        return target.context_in(settled.version)
+    except UnknownValueError:
+        return None
 
 
-def _fitted(settled: Settled, ranks: int, lookup: Lookup) -> Placed | None:
+def _cut_too_far(settled: Settled, demand: Demand) -> str | None:
+    """Why a context that a rule cut is no use; None if it was not, or is long enough."""
+    wanted, served = wanted_context(settled, demand), settled.arguments.get(CONTEXT)
+    if wanted is None or served is None or served >= min(wanted, LEAST_TOKENS):
+        return None
+    return f"it cuts the context from {wanted:,} to {served:,} tokens"
+
+
+def _fitted(settled: Settled, ranks: int, lookup: Lookup, demand: Demand) -> Placed | None:
     """The settings that fit with the least loss, where the rules are content with them."""
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
@@ -176,19 +278,56 @@ def _fitted(settled: Settled, ranks: int, lookup: Lookup) -> Placed | None:
         request = request_of(known, settled.env, settled.version)
         return resolve(request, lookup.facts(request))
 
+    predictor = Predictor(plan_with)
+    order = tuple(one for one in Steppable if demand.fewer_requests or one is not Steppable.RUNNING)
+    settings = SETTINGS.model_copy(update={"order": order})
+    useful = min(LEAST_TOKENS, wanted_context(settled, demand) or LEAST_TOKENS)
     try:
-        found = suggest(plan_with)
+        found = cheapest(predictor, settings, demand.fit, least_tokens=useful) or cheapest(
+            predictor, settings, demand.fit
+        )
     except (SpeclaunchError, UnknownValueError, ValueError):
         return None
-    if found.fit is not Fit.FITS or found.after is None:
+    if found is None:
         return None
-    asked = {**settled.arguments, **found.arguments}
-    again = settle(asked, settled.version, lookup, env=settled.env)
-    after = budget(again.plan)
-    if not again.clean or after.fit is not Fit.FITS:
+    changes, why = _supported(predictor, found)
+    again = settle(
+        {**settled.arguments, **changes},
+        settled.version,
+        lookup,
+        [rule for rule in all_rules() if rule.code not in _OF_MEMORY],
+        env=settled.env,
+    )
+    after = again.plan.memory
+    if not again.clean or not (after.fit is Fit.FITS or after.fit is demand.fit):
         return None
-    why = {change.name: f"to fit: {change.why}" for change in found.changes}
-    return Placed(again, ranks, after, {**settled.applied, **why, **again.applied})
+    return Placed(again, ranks, after, {**settled.applied, **why, **again.applied}, demand)
+
+
+def _supported(
+    predictor: Predictor, found: Candidate
+) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """The changes, at the best supported fraction that gives about as many KV tokens: the engine's
+    own, the certain one, the likely one."""
+    others = {name: value for name, value in found.changes.items() if name != FRACTION}
+    why = {name: f"to fit: {WHY.get(name, 'less memory')}" for name in others}
+    own = predictor.budget(others)
+    if own.fit is Fit.FITS and (own.tokens or 0) >= _ENOUGH * found.tokens:
+        return others, why
+    choices = margins(predictor.plan(others))
+    certain = None if choices is None else choices.certain
+    value = found.changes[FRACTION]
+    said = f"likely to work, with {found.tokens:,} KV tokens"
+    if certain is not None and certain.tokens >= _ENOUGH * found.tokens:
+        value, said = certain.fraction, f"certain to work, with {certain.tokens:,} KV tokens"
+    return {**others, FRACTION: value}, {**why, FRACTION: f"{said}{_engines(own)}"}
+
+
+def _engines(own: Budget) -> str:
+    """What the engine's own fraction would give."""
+    if own.mem_fraction_static is None or not own.fit.may_serve:
+        return ""
+    return f"; the engine's own {own.mem_fraction_static:g} gives {own.tokens or 0:,}"
 
 
 def _least(found: Budget, ranks: int) -> int | None:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.versions import within
 from speclaunch.errors import Place
 from speclaunch.facts.facts import Facts
 from speclaunch.plan.architectures import architectures
@@ -19,12 +20,17 @@ from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding, Fix, Severity, Unjudged
 from speclaunch.rules.interface import Rule
+from speclaunch.rules.models.common import OVERWRITE
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import judge
 
 _MOST_ROUNDS = 8
 _THE_WAY = frozenset({"model_path", "speculative_algorithm", "speculative_draft_model_path"})
 """What makes a way the one that it is: no fix may change it."""
+_SHORT_DRAFT, LENGTHENED = "SPL402", "SPL403"
+"""A draft with less context than its target: refused by the engine, and allowed by its variable."""
+_LENGTHENS = ">=0.5.3"
+"""The releases that lengthen the draft's table of positions, too (SPL403)."""
 
 
 @record
@@ -52,15 +58,21 @@ class Settled:
 
     @property
     def clean(self) -> bool:
-        """Whether the rules have nothing to say but what the engine changes by itself."""
-        return self.unknown_class is None and not self.findings
+        """True if the rules find nothing but what the engine changes, and a lengthened draft."""
+        return self.unknown_class is None and all(one.code == LENGTHENED for one in self.findings)
+
+    @property
+    def lengthened(self) -> str | None:
+        """The warning of a draft that is served beyond the length that it was trained for."""
+        return next((one.message for one in self.findings if one.code == LENGTHENED), None)
 
     @property
     def reason(self) -> str:
         """What stands against it, in one sentence."""
         if self.unknown_class is not None:
             return self.unknown_class
-        worst = sorted(self.findings, key=lambda one: one.severity is not Severity.ERROR)
+        left = [one for one in self.findings if one.code != LENGTHENED]
+        worst = sorted(left, key=lambda one: one.severity is not Severity.ERROR)
         return f"{worst[0].code}: {worst[0].message}" if worst else ""
 
 
@@ -79,7 +91,9 @@ def settle(
     now, variables, applied = dict(arguments), dict(env or {}), {}
     for _ in range(_MOST_ROUNDS):
         found = _judged(now, variables, version, lookup, asked)
-        steps = [(fix, one.message) for one in found.findings if (fix := _followed(one.fix, now))]
+        steps = [
+            (fix, one.message) for one in found.findings if (fix := _followed(one, now, version))
+        ]
         if found.unknown_class is not None or not steps:
             break
         fix, message = steps[0]
@@ -108,9 +122,16 @@ def _put(into: dict[str, Any], name: str, value: Any) -> None:
         into[name] = value
 
 
-def _followed(fix: Fix | None, now: Mapping[str, Any]) -> Fix | None:
-    """The fix, where it can be followed and the way stays the one that it is."""
-    if fix is None or not (fix.set or fix.env):
+def _followed(one: Finding, now: Mapping[str, Any], version: str) -> Fix | None:
+    """The fix, where it can be followed and the way stays the one that it is.
+
+    A draft that is shorter than its target keeps the target's context, as in our own recipes:
+    the engine lets it, and SPL403 warns of it.
+    """
+    fix = one.fix
+    if one.code == _SHORT_DRAFT and within(version, _LENGTHENS):
+        return Fix("let the draft start", env={OVERWRITE: "1"})
+    if one.code == LENGTHENED or fix is None or not (fix.set or fix.env):
         return None
     other = any(now.get(name) != value for name, value in fix.set.items() if name in _THE_WAY)
     return None if other else fix

@@ -74,15 +74,16 @@ def memory(found: WayMemory, hardware: Hardware) -> str:
     if found.draft_weights is None and found.draft_kv is None:
         return f"on {where}: {found.note or 'not known'}"
     parts = []
+    at = "" if found.fraction is None else f" at mem_fraction_static {found.fraction:g}"
     if found.draft_weights is not None:
         parts.append(f"{in_gib(found.draft_weights)} of draft weights a GPU")
     if found.draft_kv is not None:
         parts.append(f"{found.draft_kv:,} bytes of draft KV cache a token")
     if found.tokens is not None:
-        parts.append(f"leaves {found.tokens:,} tokens of KV cache")
+        parts.append(f"leaves {found.tokens:,} tokens of KV cache{at}")
     if found.draft_weights == 0 and found.draft_kv == 0:
-        parts = [f"no draft; leaves {found.tokens or 0:,} tokens of KV cache"]
-    said = f"on {where}: {', '.join(parts)}"
+        parts = [f"no draft; leaves {found.tokens or 0:,} tokens of KV cache{at}"]
+    said = f"{found.verdict.text} on {where}: {', '.join(parts)}"
     return f"{said}; {found.note}" if found.note else said
 
 
@@ -125,6 +126,8 @@ def _way(one: ListedWay) -> dict[str, Any]:
         else {
             "gpus": cost.ranks or None,
             "fits": cost.fits,
+            "verdict": cost.verdict.value,
+            "mem_fraction_static": cost.fraction,
             "draft_weight_bytes": cost.draft_weights,
             "draft_kv_bytes_per_token": cost.draft_kv,
             "tokens": cost.tokens,

@@ -326,7 +326,7 @@ def test_a_mistake_in_the_budget_hides_nothing_else(
     def stumble(_: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("speclaunch.planning.planned_deployment.budget", stumble)
+    monkeypatch.setattr("speclaunch.plan.memory.budget.budget", stumble)
     with pytest.raises(typer.Exit) as ended:
         verb([RECIPE], engine="0.5.23", hardware="h100", output_format=OutputFormat.JSON)
     assert ended.value.exit_code == 0

@@ -39,7 +39,7 @@ def test_too_high_a_fraction_is_the_only_change() -> None:
     assert 0.85 < change.value < 0.93
     assert change.why
     assert "KV tokens" in change.cost
-    assert found.objective.startswith("keep running requests, then KV tokens")
+    assert found.objective.startswith("lose the least: decode graphs")
 
 
 def test_too_low_a_fraction_is_raised() -> None:

@@ -9,6 +9,7 @@ import pytest
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import InputError
 from speclaunch.facts.declared_gpus import declare
+from speclaunch.plan.budget import Fit
 from speclaunch.planning.draft_listing import (
     DraftListing,
     ListedWay,
@@ -139,3 +140,26 @@ def test_a_draft_is_no_target() -> None:
     with pytest.raises(InputError, match="is a draft of"):  # nothing of its config is known
         find_target("Tengyunw/qwen3_8b_eagle3", Lookup())
     assert find_target("Qwen/Qwen2.5-1.5B-Instruct", Lookup()).name  # drafts, and is a model
+
+
+def test_all_ways_are_compared_at_their_own_best_fraction() -> None:
+    """At the engine's own fraction EAGLE-3 would hold 1,278 tokens, and a draft of 1B 2,111."""
+    listed = found("meta-llama/Llama-3.3-70B-Instruct", "h100:2", ("0.5.23",))
+    drafts = {
+        "lmsys/SGLang-EAGLE3-Llama-3.3-70B-Instruct-SpecForge": Method.EAGLE3,
+        "meta-llama/Llama-3.2-1B-Instruct": Method.STANDALONE,
+        "meta-llama/Llama-3.2-3B-Instruct": Method.STANDALONE,
+    }
+    costs = [way(listed, draft, method).memory for draft, method in drafts.items()]
+    tokens = [one.tokens or 0 for one in costs if one is not None]
+    assert tokens == sorted(tokens, reverse=True) and min(tokens) > 20_000
+    assert all(one and one.verdict is Fit.FITS and one.fits and one.ranks == 2 for one in costs)
+    large = way(listed, "meta-llama/Llama-3.1-8B-Instruct", Method.STANDALONE).memory
+    assert large is not None and large.verdict is Fit.TIGHT and not large.fits
+
+
+def test_a_short_draft_is_listed_with_the_variable_that_lets_it_start() -> None:
+    listed = found("meta-llama/Llama-3.3-70B-Instruct", versions=("0.5.23",))
+    short = way(listed, "lmsys/SGLang-EAGLE3-Llama-3.3-70B-Instruct-SpecForge", Method.EAGLE3)
+    assert "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1" in short.changes
+    assert any(one.startswith("SPL403") for one in short.doubts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.request import from_words
 from speclaunch.planning.new_recipe import NewRecipe, NotWrittenError, new_recipe
+from speclaunch.planning.settling import LENGTHENED
 from speclaunch.planning.ways import Method
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup, examine
@@ -112,7 +114,8 @@ def test_what_is_written_is_clean_and_fits(
     env = {name: value for name, value in prepared.overlay.items() if value is not None}
     lookup = Lookup(hardware=declare(hardware))
     found = examine(from_words(words, env, catalogue), lookup, all_rules())
-    assert [one for one in found.judgement.findings if one.severity is not Severity.INFO] == []
+    told = [one for one in found.judgement.findings if one.severity is not Severity.INFO]
+    assert {one.code for one in told} <= {LENGTHENED}
     fits = budget(found.plan)
     assert fits.fit is Fit.FITS
     assert (fits.tokens or 0) >= 8192 or fits.requests_at_context
@@ -215,3 +218,62 @@ def test_a_recipe_of_unknown_memory_is_written_when_it_is_asked_for() -> None:
 def test_what_is_known_not_to_fit_is_never_written() -> None:
     with pytest.raises(NotWrittenError, match="missing"):
         new_recipe(wanted("deepseek-ai/DeepSeek-V3", "h100:8", unknown_memory=True))
+
+
+def test_as_many_gpus_as_are_likely_to_do() -> None:
+    """Four B200 hold R1 in the best case, at a fraction of 0.99; eight are likely to."""
+    found = made("deepseek-ai/DeepSeek-R1", "b200")
+    assert found.placed.ranks == 8 and found.planned.budget.fit is Fit.FITS
+    assert (found.placed.budget.tokens or 0) >= 1_000_000
+    assert not found.placed.warnings
+
+
+def test_within_the_likely_bound_with_what_that_leaves() -> None:
+    found = made("meta-llama/Llama-3.3-70B-Instruct", "h100:2")
+    likely = found.planned.margins and found.planned.margins.likely
+    assert likely and found.placed.arguments["mem_fraction_static"] <= likely.fraction
+    assert found.planned.budget.fit is Fit.FITS
+    assert "SPL712" not in {one.code for one in found.planned.findings}
+
+
+def test_where_nothing_is_likely_to_fit_it_names_the_hardware_and_offers_tight() -> None:
+    asked = wanted("Qwen/Qwen3-14B", "rtx5090:1")
+    with pytest.raises(NotWrittenError) as caught:
+        new_recipe(asked)
+    help_ = caught.value.problems[0].help or ""
+    assert help_.startswith("use rtx5090:2, where EAGLE-3 with AngelSlim/Qwen3-14B_eagle3 fits")
+    assert "--tight writes a recipe that fits only in the best case" in help_
+    found = new_recipe(replace(asked, tight=True))
+    assert found.planned.budget.fit is Fit.TIGHT
+    assert found.placed.warnings[0].startswith("tight: ") and "# Warning:  tight:" in found.text
+    fitting = new_recipe(replace(wanted("Qwen/Qwen3-14B", "h100:1"), tight=True))
+    assert fitting.planned.budget.fit is Fit.FITS  # tight settings are the last resort
+
+
+def test_a_short_draft_keeps_the_targets_context() -> None:
+    found = made("meta-llama/Llama-3.3-70B-Instruct", "h100:4")
+    assert found.way.method is Method.EAGLE3 and "context_length" not in found.placed.arguments
+    assert "override engine: short_draft" in found.text
+    (warning,) = found.placed.warnings
+    assert "4096" in warning and "131072" in warning
+
+
+def test_a_release_that_does_not_lengthen_a_draft_takes_another_way() -> None:
+    """Up to 0.5.2 the draft would read beyond its table: the context would be cut to 4,096."""
+    found = made("meta-llama/Llama-3.3-70B-Instruct", "h100:4", "0.5.2")
+    assert found.way.method is not Method.EAGLE3 and "context_length" not in found.placed.arguments
+    said = " ".join(found.skipped.values())
+    assert "it cuts the context from 131,072 to 4,096 tokens" in said
+
+
+def test_a_context_that_is_requested_is_served() -> None:
+    asked = wanted("meta-llama/Llama-3.3-70B-Instruct", "h100:2", context=4096)
+    found = new_recipe(asked)
+    assert found.placed.arguments["context_length"] == 4096
+    assert found.placed.holds_a_request and not found.placed.warnings
+
+
+def test_a_pool_that_is_smaller_than_the_context_is_a_warning_with_both_numbers() -> None:
+    found = made("meta-llama/Llama-3.3-70B-Instruct", "h100:2")
+    tokens = found.placed.budget.tokens
+    assert any(f"{tokens:,}" in one and "131,072" in one for one in found.placed.warnings)

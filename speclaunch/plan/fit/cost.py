@@ -85,7 +85,7 @@ def _depth(before: Plan, after: Plan) -> str | None:
 
 
 def _graphs(before: Plan, after: Plan) -> str | None:
-    was, now = _largest(before), _largest(after)
+    was, now = largest_graph(before), largest_graph(after)
     if was is None or now is None or now >= was:
         return None
     running = known(after, "max_running_requests")
@@ -94,7 +94,8 @@ def _graphs(before: Plan, after: Plan) -> str | None:
     return f"batches of more than {now} requests run without CUDA graphs (before: {was})"
 
 
-def _largest(plan: Plan) -> int | None:
+def largest_graph(plan: Plan) -> int | None:
+    """Return the largest batch that has a CUDA graph; None if there is none, or it is unknown."""
     try:
         return max(captured_sizes(plan), default=None)
     except UnknownValueError:

@@ -1,22 +1,22 @@
 """The settings that fit with the least loss, by what is predicted.
 
-The objective, in this order: keep the number of running requests, then the KV tokens, then the
-depth of speculation, then the batch sizes that have a CUDA graph and the size of prefill chunks.
-Tokens within a share of what was asked for (`objective.tokens_within`) count as kept, so that
-nobody loses the draft tree for the last per cent of the pool.
+Candidates are ordered by their price (`price.py`): decode without CUDA graphs is the dearest, then
+running requests and KV tokens, then the depth of speculation, then the size of prefill chunks.
+Tokens within a share of what was requested (`objective.tokens_within`) cost nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.plan.budget import Budget
 from speclaunch.plan.fit.cost import known
 from speclaunch.plan.fit.knobs import FRACTION, Step, steps_down
 from speclaunch.plan.fit.predict import Bounds, Predictor, with_fraction
+from speclaunch.plan.fit.price import Prices, pool_price
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.recipe.deployment import Steppable
@@ -25,7 +25,10 @@ from speclaunch.record import record
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Recovery
 
-OBJECTIVE = "keep running requests, then KV tokens, then speculation depth"
+OBJECTIVE = (
+    "lose the least: decode graphs, then running requests and KV tokens, then speculation depth, "
+    "then prefill chunks"
+)
 
 NARROW = 0.02
 """In a range of fractions that is not wider than this the middle is taken, else its upper end."""
@@ -52,12 +55,6 @@ class Candidate:
         """Predicted KV tokens; 0 where they are not known."""
         return self.budget.tokens or 0
 
-    @property
-    def whole(self) -> bool:
-        """Whether one request of the full context length has room."""
-        requests = self.budget.requests_at_context
-        return requests is None or requests >= 1
-
 
 @record
 class Levels:
@@ -77,7 +74,7 @@ class Levels:
         return changes
 
     def combinations(self, running: Step) -> Iterable[dict[str, Any]]:
-        """All of them at a number of running requests, the most worth keeping first."""
+        """All of them at a number of running requests, the mildest first."""
         for steps in product(*self.others):
             changes = {**self.base, **running}
             for step in steps:
@@ -125,32 +122,39 @@ class Search:
     least_width: float = 0.0
     """Of the fractions that should work; only with everything at its floor will less do."""
 
+    @property
+    def enough(self) -> float | None:
+        """KV tokens that count as all that the recipe asks for; None if that is unknown."""
+        if self.asked is None:
+            return None
+        return self.asked * (1 - self.settings.objective.tokens_within)
+
 
 def best(search: Search, steps: Levels) -> Candidate | None:
-    """The best settings that are predicted to fit; None where there are none."""
-    for running in steps.running:
-        candidate = candidate_of(search, steps.smallest(running))
-        if candidate is None:
+    """Return the cheapest settings that are predicted to fit; None if there are none."""
+    prices = Prices.of(search.predictor.plan({}))
+    priced = [
+        (prices.settings(changes), number, changes)
+        for number, running in enumerate(steps.running)
+        for changes in steps.combinations(running)
+    ]
+    priced.sort(key=lambda one: one[0])
+    floors: dict[int, Candidate | None] = {}
+    cheapest, found = inf, None
+    for price, number, changes in priced:
+        if price >= cheapest:
+            break  # the pool's price only adds
+        if number not in floors:
+            floors[number] = candidate_of(search, steps.smallest(steps.running[number]))
+        if floors[number] is None:
             continue  # more requests than this leave no room, whatever else is stepped
-        return _least_loss(search, steps, running) or candidate
-    return None
-
-
-def _least_loss(search: Search, steps: Levels, running: Step) -> Candidate | None:
-    most: Candidate | None = None
-    within = 1 - search.settings.objective.tokens_within
-    enough: float | None = None if search.asked is None else search.asked * within
-    for changes in steps.combinations(running):
-        found = candidate_of(search, changes)
-        if found is None or found.bounds.width < search.least_width:
+        candidate = candidate_of(search, changes)
+        if candidate is None or candidate.bounds.width < search.least_width:
             continue
-        if enough is None:  # nobody knows what was asked for: what fits with the fewest changes
-            enough = found.tokens * within
-        if found.whole and found.tokens >= enough:
-            return found
-        if most is None or (found.whole, found.tokens) > (most.whole, most.tokens):
-            most = found
-    return most
+        total = price + pool_price(candidate.budget, search.enough)
+        if total < cheapest:
+            cheapest, found = total, candidate
+    return found or next((floors[number] for number in sorted(floors) if floors[number]), None)
 
 
 def candidate_of(search: Search, changes: Mapping[str, Any]) -> Candidate | None:

@@ -10,7 +10,8 @@ from speclaunch.plan.fit.alternatives import Alternative, alternatives, binding
 from speclaunch.plan.fit.cost import WHY, cost, known
 from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor
-from speclaunch.plan.fit.search import OBJECTIVE, Candidate, Levels, Search, best, levels
+from speclaunch.plan.fit.price import LEAST_EACH
+from speclaunch.plan.fit.search import OBJECTIVE, Candidate, Search, best, levels
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.memory.margins import Choice, Margins, margins
 from speclaunch.recipe.deployment import PlainRecovery, RecoveryPolicy, Steppable
@@ -19,9 +20,6 @@ from speclaunch.record import record
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Recovery
 
-_LEAST_EACH = 512
-"""KV tokens for each running request: with less than a short prompt and its answer, requests wait
-for each other, or are taken back."""
 _WORTH_IT = 1.05
 """A fraction that gives so much more of a KV cache is worth a word."""
 SETTINGS = cast("Recovery", PlainRecovery(policy=RecoveryPolicy.BUDGET, order=tuple(Steppable)))
@@ -80,20 +78,34 @@ def suggest(
         return Suggestion(Fit.UNKNOWN, before.why, OBJECTIVE, before)
     if before.fit is Fit.FITS:
         return _improved(predictor, before, settings)
-    steps = levels(predictor, {}, settings)
-    for fit, bounds_of in ((Fit.FITS, predictor.likely), (Fit.TIGHT, predictor.working)):
+    for fit in (Fit.FITS, Fit.TIGHT):
         if fit is before.fit:
             why = f"no settings are likely to fit; as written it is tight: {before.why}"
             return Suggestion(fit, why, OBJECTIVE, before, margins=margins(predictor.plan({})))
-        search = Search(predictor, settings, bounds_of, before.tokens or None, narrow=0.0)
-        found = best(search, steps)
+        found = cheapest(predictor, settings, fit, before.tokens or None)
         if found is not None:
             return _suggestion(predictor, before, found, fit)
-    return _nothing(predictor, before, steps)
+    return _nothing(predictor, before, settings)
 
 
-def _nothing(predictor: Predictor, before: Budget, steps: Levels) -> Suggestion:
-    smallest = steps.smallest()
+def cheapest(
+    predictor: Predictor,
+    settings: Recovery,
+    fit: Fit = Fit.FITS,
+    asked: int | None = None,
+    least_tokens: int = 0,
+) -> Candidate | None:
+    """Return the cheapest settings with a verdict, FITS or TIGHT, at their largest fraction.
+
+    `asked`: the KV tokens of the recipe, if known; `least_tokens`: fewer are of no use.
+    """
+    bounds_of = predictor.likely if fit is Fit.FITS else predictor.working
+    search = Search(predictor, settings, bounds_of, asked, least_tokens, narrow=0.0)
+    return best(search, levels(predictor, {}, settings))
+
+
+def _nothing(predictor: Predictor, before: Budget, settings: Recovery) -> Suggestion:
+    smallest = levels(predictor, {}, settings).smallest()
     others = alternatives(predictor, smallest)
     why = binding(predictor, smallest)
     return Suggestion(Fit.FAILS, why, OBJECTIVE, before, alternatives=others)
@@ -134,7 +146,7 @@ def _more(before: Budget, best: Choice | None) -> str:
 def _doubt(before: Budget) -> str | None:
     """What is wrong with settings that fit: the pool is of little use."""
     tokens, running = before.tokens, before.running_requests
-    if tokens is None or not running or tokens >= running * _LEAST_EACH:
+    if tokens is None or not running or tokens >= running * LEAST_EACH:
         return None
     if before.context_length and tokens >= running * before.context_length:
         return None
