@@ -79,7 +79,7 @@ def plan(
             metavar="N",
             min=1,
             max=65536,
-            help="For --best: concurrent requests. Default: as many as run at once.",
+            help="For --best: concurrent requests. Default: 32.",
         ),
     ] = None,
     context: Annotated[
@@ -89,9 +89,7 @@ def plan(
             metavar="L",
             min=1,
             max=1 << 24,
-            help=(
-                "For --best: tokens of each request, prompt and output. Default: the full context."
-            ),
+            help="For --best: tokens of each request, prompt and output. Default: 4096.",
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,

@@ -12,13 +12,13 @@ from speclaunch.errors import InputError, Problem, SpeclaunchError
 from speclaunch.launch.journal_header import recipe_diff
 from speclaunch.launch.prepare import Prepared
 from speclaunch.plan.budget import Budget, Fit
-from speclaunch.plan.fit import Best, Load, NoLoadError, best_for, load_of
+from speclaunch.plan.fit import Best, Load, best_for, load_of
 from speclaunch.plan.fit.search import OBJECTIVE
 from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
 from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
-from speclaunch.planning.planned_deployment import Wish
+from speclaunch.planning.planned_deployment import Wish, command_of
 from speclaunch.record import record
 
 
@@ -31,6 +31,8 @@ class Fitting:
     """Lines of the recipe's `args`, `- ` and `+ ` in front."""
     overrides: tuple[str, ...] = ()
     """The same as overrides, to be put behind the recipe on a command line."""
+    command: str | None = None
+    """The command with the changes; None if there are none."""
 
     @property
     def head(self) -> str:
@@ -69,6 +71,7 @@ def fitting(prepared: Prepared, plan: Plan) -> Fitting:
         found,
         tuple(recipe_lines(changes, deployment.args)),
         tuple(recipe_diff(changes, deployment)),
+        _command(prepared, changes),
     )
 
 
@@ -83,6 +86,8 @@ class Advice:
     best: Best
     diff: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
+    command: str | None = None
+    """The command with the settings; None if they change nothing."""
 
     @property
     def head(self) -> str:
@@ -91,11 +96,13 @@ class Advice:
             return "the best settings are not known"
         if self.best.fit is Fit.FITS:
             return "the whole load has room"
+        if self.best.fit is Fit.TIGHT:
+            return "the whole load has room in the best case"
         return "a part of the load has room" if self.best.requests else "the load does not fit"
 
 
 def advice(prepared: Prepared, plan: Plan, wish: Wish) -> Advice:
-    """Raises InputError for a load that this model cannot have, or that nobody has named."""
+    """Raises InputError for a load that this model cannot have."""
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
         return resolve(prepared.changed(changes).request(os.environ), plan.facts)
@@ -107,13 +114,6 @@ def advice(prepared: Prepared, plan: Plan, wish: Wish) -> Advice:
     try:
         load = load_of(plan, wish.requests, wish.context)
         found = best_for(load, plan_with)
-    except NoLoadError:
-        raise InputError(
-            Problem(
-                "--best: the number of requests of the load is not known",
-                help="set --requests N, and --context L for the tokens of each",
-            )
-        ) from None
     except ValueError as error:
         raise InputError(Problem(str(error), help="set args.context_length, if possible")) from None
     except (SpeclaunchError, UnknownValueError) as error:
@@ -128,7 +128,12 @@ def advice(prepared: Prepared, plan: Plan, wish: Wish) -> Advice:
         and not (value is None and name not in plan.request.given)
     }
     diff = tuple(recipe_lines(changes, deployment.args))
-    return Advice(found, diff, tuple(recipe_diff(changes, deployment)))
+    overrides = tuple(recipe_diff(changes, deployment))
+    return Advice(found, diff, overrides, _command(prepared, changes))
+
+
+def _command(prepared: Prepared, changes: Mapping[str, Any]) -> str | None:
+    return command_of(prepared.changed(changes)).text if changes else None
 
 
 def recipe_lines(changes: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:

@@ -99,6 +99,12 @@ class PlannedDeployment:
             return self.advice.best.why
         return None
 
+    @property
+    def shown_command(self) -> str:
+        """The command to run: with what `--fit` or `--best` changes, if it was requested."""
+        changed = [one.command for one in (self.advice, self.fitting) if one is not None]
+        return next((text for text in changed if text is not None), self.command.text)
+
     def count(self, severity: Severity) -> int:
         """How many findings of a severity."""
         return sum(finding.severity is severity for finding in self.findings)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from speclaunch.plan.budget import Fit
-from speclaunch.plan.fit import Best, Load, NoLoadError, best_for, load_of
+from speclaunch.plan.fit import Best, Load, best_for, load_of
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import Plan
 from tests.plan.memory.sized import plan_of, published
@@ -97,11 +97,37 @@ def test_facts_that_are_missing() -> None:
     assert best(8, 1024, hardware=None).fit is Fit.UNKNOWN
 
 
-def test_a_load_that_is_not_said_or_cannot_be() -> None:
-    plan = plan_of(LLAMA, "--max-running-requests 16")
-    assert load_of(plan, None, None) == Load(16, 2048)
+def test_a_load_that_is_not_stated_is_a_common_one() -> None:
+    plan = plan_of(LLAMA, "--max-running-requests 16 --context-length 8192")
+    assert load_of(plan, None, None) == Load(32, 4096, ("--requests 32", "--context 4096"))
+    assert load_of(plan, None, 500) == Load(32, 500, ("--requests 32",))
     assert load_of(plan, 3, 500) == Load(3, 500)
+    short = plan_of(LLAMA, "--context-length 1024")
+    assert load_of(short, None, None).context == 1024
     with pytest.raises(ValueError, match="more than a request of this model can have"):
-        load_of(plan, 3, 2049)
-    with pytest.raises(NoLoadError):
-        load_of(plan_of(LLAMA, ""), None, 500)
+        load_of(plan, 3, 8193)
+
+
+def test_an_assumed_load_never_lowers_the_recipes_own_requests() -> None:
+    drafting = "--max-running-requests 48"
+    stated = best_for(Load(32, 4096), planner(drafting))
+    assumed = best_for(Load(32, 4096, ("--requests 32",)), planner(drafting))
+    assert stated.changes["max_running_requests"] == 32
+    assert assumed.changes["max_running_requests"] == 48
+    assert assumed.fit is Fit.FITS and assumed.requests == 32
+
+
+def test_the_certain_fraction_is_taken_where_it_carries_the_load() -> None:
+    found = best(32, 1024)
+    assert found.margins is not None and found.margins.certain and found.margins.likely
+    assert found.changes["mem_fraction_static"] == found.margins.certain.fraction
+    most = found.margins.certain.tokens // 1024
+    more = best(most + 8, 1024)
+    assert more.margins is not None and more.margins.certain is not None
+    assert more.changes["mem_fraction_static"] > more.margins.certain.fraction
+
+
+def test_a_load_with_room_in_the_best_case_alone_is_tight() -> None:
+    found = best(4, 1024, "--chunked-prefill-size 8192", hardware="rtx4090")
+    assert found.margins is not None and found.margins.likely is None
+    assert found.fit is Fit.TIGHT and found.requests == 4

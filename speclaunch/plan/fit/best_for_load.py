@@ -13,7 +13,7 @@ from speclaunch.plan.fit.knobs import FRACTION, TOKENS, graphs_can_shrink
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.memory.free import number
-from speclaunch.plan.memory.margins import Margins, margins
+from speclaunch.plan.memory.margins import Choice, Margins, margins
 from speclaunch.plan.memory.terms import context_length
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
@@ -21,6 +21,8 @@ from speclaunch.plan.topics.graphs import MOST, SIZES
 from speclaunch.record import record
 
 RUNNING = "max_running_requests"
+REQUESTS, TOKENS_EACH = 32, 4096
+"""A common load of a chat server: what is assumed where the user states none."""
 _DIGITS = 1000
 """The engine takes three digits of a fraction."""
 
@@ -33,6 +35,8 @@ class Load:
     """0: nobody knows."""
     context: int
     """0: nobody knows."""
+    assumed: tuple[str, ...] = ()
+    """What the user did not state, as options of `plan`."""
 
     @property
     def said(self) -> str:
@@ -45,8 +49,9 @@ class Load:
 
 @record
 class Best:
-    """The settings for a load. `fit` is FITS where all requests have room at the same time, FAILS
-    where they do not (`requests` is then how many have), UNKNOWN where nobody can tell."""
+    """The settings for a load. `fit` is FITS where all requests have room at the same time, TIGHT
+    where they do only in the best case, FAILS where they do not (`requests` is then how many have),
+    UNKNOWN where nobody can tell."""
 
     fit: Fit
     why: str
@@ -64,39 +69,38 @@ class Best:
     """Where not even one request has room: what else would fit."""
 
 
-class NoLoadError(Exception):
-    """Nothing says how many requests a load has: the user has to."""
-
-
 def load_of(plan: Plan, requests: int | None, context: int | None) -> Load:
-    """The load with what was not said: as many requests as run at a time, of the whole context.
+    """Return the load, with a common one (`REQUESTS`, `TOKENS_EACH`) for what is not stated.
 
-    Raises UnknownValueError where a fact is missing, NoLoadError where the engine has no number of
-    requests, ValueError where no request can be so long.
+    Raises UnknownValueError where a fact is missing, ValueError where no request can be so long.
     """
     longest = context_length(plan)
-    if requests is None:
-        running = plan.value(RUNNING)
-        if running is None:
-            raise NoLoadError
-        requests = int(running)
     if context is not None and context > longest:
         raise ValueError(
             f"--context {context} is more than a request of this model can have ({longest})"
         )
-    return Load(requests, longest if context is None else context)
+    assumed = []
+    if requests is None:
+        requests = REQUESTS
+        assumed.append(f"--requests {requests}")
+    if context is None:
+        context = min(TOKENS_EACH, longest)
+        assumed.append(f"--context {context}")
+    return Load(requests, context, tuple(assumed))
 
 
 def best_for(load: Load, plan_with: PlanWith, budget: BudgetOf = work_out) -> Best:
-    """The likely fraction, the running requests and the graphs for a load.
+    """The fraction, the running requests and the graphs for a load: the certain fraction if it
+    carries the load, else the likely one.
 
-    Fewer requests at a time need smaller graphs, which leaves more for the KV cache: so where not
-    all have room, it is worked out again for those that have. Never raises for a missing fact.
+    An assumed number of requests never lowers the recipe's own. Fewer requests at a time need
+    smaller graphs, which leaves more for the KV cache: so where not all have room, it is worked out
+    again for those that have. Never raises for a missing fact.
     """
     predictor = Predictor(plan_with, budget)
-    running = load.requests
     try:
         ranks = predictor.plan({}).derived.attention_ranks
+        running = _least_running(predictor.plan({}), load)
         while True:
             changes = _changes(predictor.plan({}), running, ranks)
             plan = predictor.plan(changes)
@@ -104,20 +108,43 @@ def best_for(load: Load, plan_with: PlanWith, budget: BudgetOf = work_out) -> Be
             if found is None:
                 return _without(predictor, load, changes)
             each = _tokens_of_one(plan, load.context)
-            room = min(found.best.tokens // each, found.best.running_requests) * ranks
-            if room >= running or running <= ranks:
+            choice = _choice(found, min(running, load.requests), each, ranks)
+            room = _room(choice, each, ranks)
+            if room >= min(running, load.requests) or running <= ranks:
                 break
             running = max(ranks, min(room, running - 1))
     except UnknownValueError as error:
         return Best(Fit.UNKNOWN, str(error), load)
-    chosen = {**changes, FRACTION: _floor(found.best.fraction)}
+    chosen = {**changes, FRACTION: _floor(choice.fraction)}
     served = min(room, load.requests)
     needed = -(-load.requests // ranks) * each
-    why = _why(load, served, found.best.tokens, needed, ranks)
-    fit = Fit.FITS if served >= load.requests else Fit.FAILS
+    why = _why(load, served, choice.tokens, needed, ranks)
+    fit = Fit.FAILS
+    if served >= load.requests:
+        fit = Fit.TIGHT if found.likely is None else Fit.FITS
     others = alternatives(predictor, changes) if not served else ()
     sizes = _sizes(predictor.plan(chosen))
     return Best(fit, why, load, served, needed, chosen, sizes, found, others)
+
+
+def _least_running(plan: Plan, load: Load) -> int:
+    """The requests to begin with: those of the load, or the recipe's own where more are set and
+    the load is assumed."""
+    own = known(plan, RUNNING)
+    return max(load.requests, int(own)) if load.assumed and own else load.requests
+
+
+def _choice(found: Margins, requests: int, each: int, ranks: int) -> Choice:
+    """The best supported fraction that carries so many requests."""
+    certain = found.certain
+    if certain is not None and _room(certain, each, ranks) >= requests:
+        return certain
+    return found.best
+
+
+def _room(choice: Choice, each: int, ranks: int) -> int:
+    """Requests that have room at the same time, all ranks together."""
+    return min(choice.tokens // each, choice.running_requests) * ranks
 
 
 def _changes(plan: Plan, running: int, ranks: int) -> dict[str, Any]:

@@ -148,6 +148,8 @@ def _best(found: Advice) -> schema.BestForLoad:
         margins=None if best.margins is None else _margins(best.margins),
         overrides=list(found.overrides),
         diff=list(found.diff),
+        assumed=list(best.load.assumed),
+        command=found.command,
         alternatives=[_alternative(one) for one in best.alternatives],
     )
 
@@ -180,6 +182,7 @@ def _suggestion(found: Fitting) -> schema.SuggestionRecord:
         ],
         overrides=list(found.overrides),
         diff=list(found.diff),
+        command=found.command,
         tokens=suggestion.after.tokens if suggestion.after is not None else None,
         alternatives=[_alternative(one) for one in suggestion.alternatives],
         margins=None if suggestion.margins is None else _margins(suggestion.margins),

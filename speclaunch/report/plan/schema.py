@@ -208,6 +208,7 @@ class SuggestionRecord(_Record):
     changes: list[SuggestedChange]
     overrides: list[str]
     diff: list[str]
+    command: str | None
     tokens: int | None
     alternatives: list[AlternativeRecord]
     margins: FractionMargins | None
@@ -215,7 +216,8 @@ class SuggestionRecord(_Record):
 
 class BestForLoad(_Record):
     """What `--best` found for `requests` of `context` tokens each at the same time: `fits` where
-    all have room, `fails` where `requests_with_room` have."""
+    all have room, `tight` where they do in the best case alone, `fails` where
+    `requests_with_room` have."""
 
     fit: Literal["fits", "tight", "fails", "unknown"]
     why: str
@@ -228,6 +230,8 @@ class BestForLoad(_Record):
     margins: FractionMargins | None
     overrides: list[str]
     diff: list[str]
+    assumed: list[str]
+    command: str | None
     alternatives: list[AlternativeRecord]
 
 

@@ -56,6 +56,8 @@ def show_advice(paper: LineWriter, found: Advice) -> None:
     paper.heading("Best for the load", best.load.said)
     paper.line("  ", (found.head, _STYLES[best.fit]))
     paper.say(best.why, indent=2)
+    if best.load.assumed:
+        paper.say(f"no load was stated, so this assumes {' '.join(best.load.assumed)}", indent=2)
     rows = [
         (name, formatting.value(value)) for name, value in best.changes.items() if found.overrides
     ]

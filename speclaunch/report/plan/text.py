@@ -104,8 +104,9 @@ def _show_findings(paper: LineWriter, planned: PlannedDeployment) -> None:
 
 
 def _show_command(paper: LineWriter, planned: PlannedDeployment) -> None:
-    paper.heading("Command")
-    for line in planned.command.text.rstrip("\n").split("\n"):
+    is_new = planned.shown_command != planned.command.text
+    paper.heading("Command", "with the settings above" if is_new else "")
+    for line in planned.shown_command.rstrip("\n").split("\n"):
         paper.console.print(paper.plain(line), markup=False, soft_wrap=True)
 
 

@@ -80,8 +80,8 @@ def test_what_cannot_be() -> None:
         advice(*asked(), Wish(1, 1 << 20))
     unknown = advice(*asked(hardware=None), Wish(1, 100))
     assert unknown.best.fit is Fit.UNKNOWN and unknown.head == "the best settings are not known"
-    with pytest.raises(InputError, match="the number of requests of the load is not known"):
-        advice(*asked("~speculation"), Wish())
+    assumed = advice(*asked("~speculation", hardware="h100"), Wish())
+    assert assumed.best.load == Load(32, 4096, ("--requests 32", "--context 4096"))
     beyond = advice(*asked("++args.tp_size=16", hardware="h100:8"), Wish(1, 100))
     assert beyond.best.fit is Fit.FAILS and "needs 16 GPUs" in beyond.best.why
 
@@ -118,3 +118,16 @@ def test_ranks_without_a_gpu_fit_nothing() -> None:
     found = fitting(*asked("++args.tp_size=16", hardware="h200:8"))
     assert found.head == "no settings fit"
     assert "tp_size=16 needs 16 GPUs on one machine, and h200 has 8" in found.suggestion.why
+
+
+def test_an_assumed_load_is_stated_with_the_new_command() -> None:
+    found = advice(*asked(hardware="h100"), Wish())
+    assert found.best.fit is Fit.FITS and found.command is not None
+    text = shown(show_plan, having(found), width=200, terminal=False)
+    assert "no load was stated, so this assumes --requests 32 --context 4096" in text
+    fraction = found.best.changes["mem_fraction_static"]
+    assert f"--mem-fraction-static {fraction:g}" in text.partition("with the settings above")[2]
+    assert "(assumed: --requests 32 --context 4096)" in plan_page(having(found))
+    best = json.loads(plan_document(having(found)))["best"]
+    assert best["assumed"] == ["--requests 32", "--context 4096"]
+    assert best["command"] == found.command
