@@ -48,6 +48,9 @@ _HUNGRY = 0.75
 """How far up in what could work a pool is sized that was too small for the requests."""
 _HOPELESS = 0.006
 """Of the memory: a range that is narrower than this is not worth another restart."""
+_CONSISTENT = 3
+"""So many starts that ran out of memory beyond the pool are no accident: with less left beyond it
+than they show to be missing, another one is not tried."""
 _SCARCE = -0.75
 """The estimates are not expected to be too large by more than this share of themselves."""
 ROOM_FOR_ERROR = 0.03
@@ -111,15 +114,17 @@ class Calibration:
     ) -> Bounds | None:
         """The fractions that should work for some changes; None where the budget is not known.
 
-        `reserve` is the share of the estimates to keep free in spite of what was learned, `room`
-        what the pool is to have.
+        `reserve` is the share of the estimates to keep free, whatever growth failed starts suggest;
+        `room` is what the pool is to have.
         """
         predicted = self.predictor.bounds(changes)
         if predicted is None:
             return None
         low = max(predicted.low + self.shift + room, self.too_low(changes) + _MARGIN)
         estimated = self.predictor.estimated(changes)
-        more = self._more(changes, estimated) if reserve is None else reserve * estimated
+        more = self._more(changes, estimated)
+        if reserve is not None:
+            more = max(reserve * estimated, self._shown(changes))
         high = min(predicted.high - more, self.too_high(changes) - _MARGIN)
         return Bounds(low, min(high, self._pool_ceiling(low)))
 
@@ -147,6 +152,13 @@ class Calibration:
             scaled = excess.least * excess.scale(self.predictor.plan(changes))
             more = max(more, scaled + growth * max(estimated, excess.estimated, _LEAST_GROWN))
         return more
+
+    def _shown(self, changes: Mapping[str, Any]) -> float:
+        """What several failed starts showed to be missing at the least, for these changes."""
+        if len(self.excesses) < _CONSISTENT:
+            return -1.0
+        plan = self.predictor.plan(changes)
+        return max((one.least * one.scale(plan) for one in self.excesses), default=-1.0)
 
     def _pool_ceiling(self, low: float) -> float:
         """After a pool that was too large for a machine: how far it has to go down towards the
