@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from speclaunch import reads
 from speclaunch.cli.standard_input import read_stdin
-from speclaunch.errors import ExitCode
+from speclaunch.cli.writing import Force, Overwrite, require_free, require_sound
+from speclaunch.engine.versions import is_of_its_line
+from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.facts.engines import named
+from speclaunch.fix.edits import write_together
 from speclaunch.fix.import_recipes import chosen, import_all, import_one
+from speclaunch.fixing.output_check import against, check_source, check_text, configured
 from speclaunch.importer.deployment import Imported
 from speclaunch.importer.files import read_file, read_text, read_words
 from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import Reading
 from speclaunch.importer.recipe_name import recipe_name
+from speclaunch.importer.recipe_text import filled_in
+from speclaunch.lint.collect import LintedFile
+from speclaunch.lint.installed import installed_engine
 from speclaunch.report.console import err, write_exact
 from speclaunch.report.problems import show_problems
 
@@ -37,9 +46,8 @@ def import_(
         typer.Option(
             "--engine",
             metavar="VERSION",
-            help=(
-                "The version that the command is written for. Default: the newest that accepts it."
-            ),
+            help="The version that the command is written for. Default: that of its image, else "
+            "the installed one, else the newest; an older one if only that accepts the command.",
         ),
     ] = None,
     command: Annotated[
@@ -59,23 +67,66 @@ def import_(
             ),
         ),
     ] = None,
+    overwrite: Overwrite = False,
+    force: Force = False,
 ) -> None:
-    """Write the recipe of an existing server command to standard output. Nothing is executed."""
-    engine = named(engine).held if engine is not None else None
+    """Write the recipe of an existing server command to standard output. Nothing is executed.
+
+    Exit 1, and nothing is written, if the rules find an error in a recipe that its source does
+    not have.
+    """
+    stated = _stated(engine)
     reading, source, stem = read(words)
+    installed = None if stated else installed_engine()
     show_problems(err(), reading.problems, "warning")
     commands = reading.commands(source)
     if to_dir is not None:
-        written = []
-        for imported, path in import_all(reading, source, stem, engine, to_dir):
+        found = list(import_all(reading, source, stem, stated, to_dir, installed))
+        for _, _, path in found:
+            require_free(path, overwrite=overwrite)
+        for imported, text, path in found:
+            _require_sound(imported, text, str(path), source, force=force)
+        _make(to_dir)
+        write_together({path: text for _, text, path in found})
+        for _, _, path in found:
             typer.echo(str(path))
-            written.append(imported)
-        _conclude(written, reading)
+        _conclude([imported for imported, _, _ in found], reading)
         return
     number = chosen(reading, source, command)
-    imported, text = import_one(commands[number - 1], recipe_name(stem), source, engine)
+    name = recipe_name(stem)
+    imported, text = import_one(commands[number - 1], name, source, stated, installed)
+    _require_sound(imported, text, f"{name}.yaml", source, force=force, what="the recipe")
     write_exact(text)
     _conclude([imported], reading)
+
+
+def _stated(engine: str | None) -> str | None:
+    """The release of `--engine`: the requested one, if the nearest one answers for it."""
+    if engine is None:
+        return None
+    found = named(engine)
+    return found.held if is_of_its_line(found) else found.asked
+
+
+def _require_sound(
+    imported: Imported, text: str, path: str, source: str, *, force: bool, what: str | None = None
+) -> None:
+    """Raise OutputRefusedError for errors that the recipe has and its command does not."""
+    command = imported.command
+    options = configured(path, (imported.version,), command.hardware if command else None)
+    given = LintedFile(source, invocations=(command,) if command else ())
+    before = check_source(given, options)
+    after = check_text(path, filled_in(text), options)
+    check = against(before, after)
+    with reads.instead({os.path.realpath(path): text.encode()}):
+        require_sound(check, what or path, force=force)
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(Problem(f"cannot make --to-dir {directory}: {error.strerror}")) from error
 
 
 def read(words: Sequence[str]) -> tuple[Reading, str, str]:
@@ -94,6 +145,9 @@ def _conclude(imported: Sequence[Imported], reading: Reading) -> None:
 
     Exit 1 when a recipe is not the same deployment, 2 when a part of the file was not read.
     """
+    for one in imported:
+        if one.note:
+            err().print(f"note: {one.note}", markup=False)
     show_problems(err(), [said for one in imported for said in one.assumed], "warning")
     problems = [problem for one in imported for problem in one.problems]
     show_problems(err(), [*problems, *reading.misread, *reading.unread])

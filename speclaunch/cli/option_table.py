@@ -164,6 +164,8 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--engine',), True, (), 'The version that the command is written for'),
         (('--command',), True, (), 'The command to import, by number, if the file has several'),
         (('--to-dir',), True, (), 'Write every command of the file as a recipe into this directory, which is created'),
+        (('--overwrite',), False, (), 'Replace an existing file'),
+        (('--force',), False, (), 'Write it despite errors that the rules find in it'),
         (('--help', '-h'), False, (), 'Show this message and exit.'),
     ),
     'migrate': (

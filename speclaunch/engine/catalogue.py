@@ -232,10 +232,10 @@ def held_versions(directory: Path | None = None) -> tuple[str, ...]:
 def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion:
     """The held version that answers for ``text`` (``0.5.13``, ``v0.5.20``, ``sglang==0.5.9``).
 
-    A release that is not held is answered by the held one of its line (``0.5.13`` →
-    ``0.5.13.post1``, a release candidate too), one newer than all by the newest, both with a
-    note.  ``newest`` is a version.  A path (a package, a checkout, a wheel, a catalogue) is an
-    engine of its own, read there; so is an added judge's name.  Raises :class:`UnknownVersion`.
+    A release that is not held is answered by the nearest one, with a note: the held one of its
+    line (``0.5.13`` → ``0.5.13.post1``, a release candidate too), else the newest before it, else
+    the oldest.  ``newest`` is a version.  A path (a package, a checkout, a wheel, a catalogue) is
+    an engine of its own, read there; so is an added judge's name.  Raises UnknownVersion.
     """
     if forks.MARK in text and _may_read(forks.file_of(text, directory or _default_directory())):
         return ResolvedVersion(text, text, exact=True)

@@ -19,7 +19,7 @@ _NEWEST = ("latest", "newest")
 
 
 class UnknownVersion(InputError):
-    """No held version can stand for the one that was asked for."""
+    """What was requested is not a version."""
 
 
 @record
@@ -134,22 +134,6 @@ def precedes(version: str, other: str) -> bool:
     return within(version, f"<{other}")
 
 
-def nearest(text: str, held: Sequence[str]) -> ResolvedVersion:
-    """As `resolve`, and for a release that is older than all, or between two lines, the nearest
-    one, with a note. Raises UnknownVersion for what is no version at all."""
-    try:
-        return resolve(text, held)
-    except UnknownVersion:
-        matched = _SPELLING.match(text)
-        spelled = matched["version"] if matched else text.strip()
-        asked = _asked(text, spelled, held)
-        below = [version for version in held if _parse(version) < asked]
-        found = below[-1] if below else held[0]
-        why = "no release that is known" if below else "older than every known release"
-        note = f"SGLang {spelled} is {why}; {found} is used"
-        return ResolvedVersion(text, found, exact=False, note=note)
-
-
 def is_of_its_line(found: ResolvedVersion) -> bool:
     """Whether a release was asked for, and it or a post-release of it was found."""
     asked = found.asked.strip().removeprefix("v")
@@ -158,7 +142,10 @@ def is_of_its_line(found: ResolvedVersion) -> bool:
 
 
 def resolve(text: str, held: Sequence[str]) -> ResolvedVersion:
-    """The version of ``held`` (ascending) for ``text``; see ``catalogue.resolve_version``."""
+    """The version of ``held`` (ascending) for ``text``; see ``catalogue.resolve_version``.
+
+    Raises UnknownVersion for what is no version at all.
+    """
     if text in held:
         return ResolvedVersion(text, text, exact=True)
     matched = _SPELLING.match(text)
@@ -176,17 +163,15 @@ def resolve(text: str, held: Sequence[str]) -> ResolvedVersion:
     if line:
         note = f"SGLang {spelled} has no catalogue; {line[-1]} of the same line is used"
         return ResolvedVersion(text, line[-1], exact=False, note=note)
-    newest, oldest = known[-1], known[0]
+    newest = known[-1]
+    below = [name for version, name in known if version < asked]
     if asked > newest[0]:
         note = f"SGLang {spelled} is newer than every known release; {newest[1]} is used"
-        return ResolvedVersion(text, newest[1], exact=False, note=note)
-    if asked < oldest[0]:
-        raise _unknown(
-            f"SGLang {spelled} is older than the oldest known release, {oldest[1]}", held
-        )
-    below = [name for version, name in known if version < asked][-1]
-    above = next(name for version, name in known if version > asked)
-    raise _unknown(f"no release of SGLang {spelled} is known; nearest: {below}, {above}", held)
+    elif below:
+        note = f"SGLang {spelled} is not a known release; {below[-1]} is used"
+    else:
+        note = f"SGLang {spelled} is older than every known release; {held[0]} is used"
+    return ResolvedVersion(text, below[-1] if below else held[0], exact=False, note=note)
 
 
 def _parse(version: str) -> Version:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from speclaunch import reads
 from speclaunch.engine.catalogue import UnknownVersion, add_fork, held_versions, resolve_version
 from speclaunch.engine.forks import is_path
-from speclaunch.engine.versions import ResolvedVersion, nearest
+from speclaunch.engine.versions import ResolvedVersion
 from speclaunch.errors import InputError, LaunchError, Problem
 
 if TYPE_CHECKING:
@@ -19,9 +19,10 @@ INSTALLED = "installed"
 
 
 def named(text: str) -> ResolvedVersion:
-    """What `--engine` names: a version, `installed`, or a path.
+    """The catalogue for what `--engine` names: a version, `installed`, or a path.
 
-    Raises InputError, also where none is installed.
+    The nearest release answers for an unknown one, with a note. Raises InputError for what is no
+    version, and if no engine is installed.
     """
     if text == INSTALLED:
         from speclaunch.facts.runtime import find_runtime  # noqa: PLC0415  slow to import
@@ -35,21 +36,9 @@ def named(text: str) -> ResolvedVersion:
     return resolve_version(text)
 
 
-def nearest_release(text: str) -> ResolvedVersion:
-    """As `named`, but an unknown release is answered by the nearest one, with a note.
-
-    Raises InputError for what is no version, and where none is installed.
-    """
-    try:
-        return named(text)
-    except UnknownVersion:
-        return nearest(text, held_versions())
-
-
 def listed(text: str) -> tuple[ResolvedVersion, ...]:
-    """What `--engine VERSION[,VERSION…]` names, to be checked for: an unknown release is answered
-    by the nearest one. Raises InputError, also for no name at all."""
-    return tuple(nearest_release(name) for name in names(text))
+    """What `--engine VERSION[,VERSION…]` names. Raises InputError, also for no name at all."""
+    return tuple(named(name) for name in names(text))
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Server commands as recipes, each proven before it is handed on or written."""
+"""Server commands as recipes, each proven before it is written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from speclaunch.errors import InputError, Problem
-from speclaunch.fix.edits import write_atomically
 from speclaunch.fix.proof_import import prove_import
 from speclaunch.importer.deployment import Imported, to_deployment
 from speclaunch.importer.interface import Invocation, Reading
@@ -14,35 +13,36 @@ from speclaunch.importer.recipe_name import recipe_name
 
 
 def import_one(
-    invocation: Invocation, name: str, source: str, engine: str | None
+    invocation: Invocation,
+    name: str,
+    source: str,
+    engine: str | None,
+    installed: str | None = None,
 ) -> tuple[Imported, str]:
-    """A command of `source` as a recipe, and its text. Raises UnprovenError."""
-    imported = to_deployment(invocation, name, engine)
+    """Return a command of `source` as a recipe, and its text. Raises UnprovenError.
+
+    `engine` is the stated release, `installed` the one to prefer if none is stated.
+    """
+    imported = to_deployment(invocation, name, engine, installed)
     text = imported.recipe(source)
-    prove_import(invocation, imported, text)
+    prove_import(imported.command or invocation, imported, text)
     return imported, text
 
 
 def import_all(
-    reading: Reading, source: str, stem: str, engine: str | None, directory: Path
-) -> Iterator[tuple[Imported, Path]]:
-    """Every command as a recipe in a directory, which is made; each as soon as it is written.
-
-    A file that is there is left, and ends it: InputError.
-    """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(Problem(f"cannot make --to-dir {directory}: {error.strerror}")) from error
+    reading: Reading,
+    source: str,
+    stem: str,
+    engine: str | None,
+    directory: Path,
+    installed: str | None = None,
+) -> Iterator[tuple[Imported, str, Path]]:
+    """Yield every command as a recipe: its text, and the file of `directory` to write it to."""
     several = len(reading.invocations) > 1
     for number, invocation in enumerate(reading.invocations, 1):
         name = recipe_name(invocation.name or stem, number if several else None)
-        target = directory / f"{name}.yaml"
-        if target.exists():
-            raise InputError(Problem(f"{target} already exists", help="choose another directory"))
-        imported, text = import_one(invocation, name, source, engine)
-        write_atomically(target, text)
-        yield imported, target
+        imported, text = import_one(invocation, name, source, engine, installed)
+        yield imported, text, directory / f"{name}.yaml"
 
 
 def chosen(reading: Reading, source: str, command: int | None) -> int:

@@ -6,14 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from speclaunch.engine.argument import ArgumentKind
-from speclaunch.engine.argv import ParsedArgument, ParsedArguments, args_of, parse_argv
+from speclaunch.engine.argv import ParsedArgument, ParsedArguments, args_of
 from speclaunch.engine.canonical import canonical
-from speclaunch.engine.catalogue import Catalogue, held_versions, resolve_version
-from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.engine.versions import is_version
 from speclaunch.errors import Problem
-from speclaunch.importer.effective_words import EffectiveWords, effective
-from speclaunch.importer.images import tagged_version
+from speclaunch.importer.command_version import versioned
+from speclaunch.importer.effective_words import EffectiveWords
 from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, Word
 from speclaunch.importer.interpolate import value_of
 from speclaunch.importer.literals import Literals
@@ -49,6 +46,10 @@ class Imported:
     """The secrets of the command, which the recipe does not hold."""
     model: str | None = None
     """The model as a reader knows it."""
+    command: Invocation | None = None
+    """The command that was read, its flags in full."""
+    note: str | None = None
+    """Why it was read for another release than the stated one, or than the newest."""
 
     def recipe(self, source: str) -> str:
         """The recipe, its header naming `source` and every remark."""
@@ -69,11 +70,13 @@ class Imported:
         )
 
 
-def to_deployment(invocation: Invocation, name: str, version: str | None = None) -> Imported:
-    """Read a command's arguments as `version`, else as its image's release, else as the newest
-    version that takes them all."""
-    version = version or tagged_version(invocation.image)
-    catalogue, found, parsed = _parsed(invocation, version)
+def to_deployment(
+    given: Invocation, name: str, version: str | None = None, default: str | None = None
+) -> Imported:
+    """Read a command's arguments as `version`, else as its image's release, else as `default` (the
+    newest release), or an older release that accepts them."""
+    read = versioned(given, version, default)
+    invocation, found, parsed = read.command, read.words, read.parsed
     words = found.words
     problems = [
         *found.refused,
@@ -119,24 +122,17 @@ def to_deployment(invocation: Invocation, name: str, version: str | None = None)
     plain = model is not None and not isinstance(model.value, Interpolation) and model.value != OPEN
     return Imported(
         name,
-        _pinned(version, catalogue),
+        read.pin,
         args,
         env,
         tuple(remarks),
         tuple(problems),
-        (*_conditional(invocation, parsed, words, args), *secrets.told),
+        (*read.in_full, *_conditional(invocation, parsed, words, args), *secrets.told),
         secrets,
         str(model.value) if model is not None and plain else next(iter(named), None),
+        invocation,
+        read.note,
     )
-
-
-def _pinned(asked: str | None, catalogue: Catalogue) -> str:
-    """The version to write down: the one that was asked for, where another answers for it."""
-    if asked is not None:
-        resolved = resolve_version(asked)
-        if not resolved.exact and is_version(asked):
-            return asked.strip().removeprefix("v")
-    return catalogue.version
 
 
 def _line(argument: ParsedArgument, words: Sequence[Word]) -> RecipeLine | None:
@@ -241,33 +237,6 @@ def _apart(dropped: Sequence[Dropped]) -> list[str]:
 def _together(why: str, dropped: Sequence[Dropped]) -> list[str]:
     names = " ".join(one.text.partition(" ")[0].partition("=")[0] for one in dropped)
     return [f"{dropped[0].place}: left out {len(dropped)} times {why}: {names}"]
-
-
-def _parsed(
-    invocation: Invocation, version: str | None
-) -> tuple[Catalogue, EffectiveWords, ParsedArguments]:
-    if version is not None:
-        return _parsed_as(invocation, load_catalogue(version))
-    best: tuple[Catalogue, EffectiveWords, ParsedArguments] | None = None
-    for held in reversed(held_versions()):
-        read = _parsed_as(invocation, load_catalogue(held))
-        wrong = len(read[1].refused) + len(read[2].problems)
-        if not wrong:
-            return read
-        if best is None or wrong < len(best[1].refused) + len(best[2].problems):
-            best = read
-    if best is None:
-        raise LookupError("no catalogue is held")
-    return best
-
-
-def _parsed_as(
-    invocation: Invocation, catalogue: Catalogue
-) -> tuple[Catalogue, EffectiveWords, ParsedArguments]:
-    found = effective(invocation, catalogue)
-    opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
-    words = [word.text for word in found.words]
-    return catalogue, found, parse_argv(words, catalogue, opaque=opaque)
 
 
 def _config_file(

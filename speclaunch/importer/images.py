@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from speclaunch.engine.catalogue import UnknownVersion, held_versions, resolve_version
-from speclaunch.engine.versions import ResolvedVersion, nearest
+from speclaunch.engine.catalogue import resolve_version
+from speclaunch.engine.versions import ResolvedVersion
 from speclaunch.patterns import lazy
 
 _TAG = lazy(
@@ -28,21 +28,17 @@ def tagged_version(image: str | None) -> str | None:
 
 def image_version(image: str | None) -> str | None:
     """The held version that answers for the release in an image's tag."""
-    version = tagged_version(image)
-    if version is None:
-        return None
-    try:
-        return resolve_version(version).held
-    except UnknownVersion:
-        return None
+    found = image_release(image)
+    return None if found is None else found.held
 
 
 def image_release(image: str | None) -> ResolvedVersion | None:
-    """The same for a release, a candidate or a development version, the nearest where it is not
-    known: with a note. None where the tag names none (`latest`, `nightly-dev-20260101`)."""
+    """The same with a note if the tag's release, candidate or development version is not known.
+
+    None if the tag names none (`latest`, `nightly-dev-20260101`)."""
     version = tagged_version(image)
     if version is None:
         return None
     found = _TAG.search(image or "")
     more = found["more"] if found is not None and found["version"] == version else None
-    return nearest(version + (more or ""), held_versions())
+    return resolve_version(version + (more or ""))

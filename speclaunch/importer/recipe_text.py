@@ -17,6 +17,7 @@ from speclaunch.resources import conf_dir
 _PACKAGE = lazy(r"^#\s*@package\s+(\S+)", re.MULTILINE)
 OPEN = "???"
 """OmegaConf's word for a value that has to be given."""
+_OPEN = lazy(r"\?\?\?(?=\s|$)")
 _ARGS_GROUPS = ("model", "speculation", "serving")
 """Groups whose options give server arguments (`# @package args`)."""
 _BASE = {"serving": "local", "engine": "default"}
@@ -162,3 +163,8 @@ def _option(group: str, name: str) -> dict[str, Any]:
     if any(value is not None for key, value in data.items() if key != "env"):
         return {}
     return said | {key: str(value) for key, value in (data.get("env") or {}).items()}
+
+
+def filled_in(text: str) -> str:
+    """The recipe with a variable for each value that is left open: unknown instead of missing."""
+    return _OPEN.sub("${oc.env:SPECLAUNCH_OPEN}", text)

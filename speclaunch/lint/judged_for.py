@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from speclaunch import reads
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.versions import ResolvedVersion, is_of_its_line
-from speclaunch.facts.engines import declared, nearest_release
+from speclaunch.facts.engines import declared, named
 from speclaunch.importer.images import image_release
 from speclaunch.importer.interface import Invocation
 from speclaunch.lint.collect import LintedFile
@@ -92,7 +92,7 @@ def _is_for(recipe: Recipe, version: str) -> bool:
     wanted = recipe.deployment.engine
     if wanted.specifier.contains(version):
         return True
-    return wanted.pinned is not None and nearest_release(wanted.pinned).held == version
+    return wanted.pinned is not None and named(wanted.pinned).held == version
 
 
 def _with_roles(source: LintedFile, roles: Sequence[Recipe]) -> LintedFile:
@@ -122,7 +122,7 @@ def _of_recipe(recipe: Recipe, options: Options) -> Judged:
         near = recipe.path.parent
         return Judged(declared(wanted.catalogue, wanted.python, wanted.pinned, near))
     if wanted.pinned is not None:
-        return _known(nearest_release(wanted.pinned))
+        return _known(named(wanted.pinned))
     installed = reads.engine(options.installed())
     if installed is not None and wanted.specifier.contains(installed):
         return Judged(installed)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from speclaunch import errors
+from speclaunch import errors, reads
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.reads.bounded import read_regular
 from speclaunch.redaction import masked
@@ -92,6 +92,10 @@ def whole_line(place: Place) -> str | None:
     """The same with its secrets: not to be shown."""
     if place.path == COMMAND_LINE or place.line < 1 or not _may_quote(place.path):
         return None
+    held = reads.buffer(place.path)
+    if held is not None:
+        lines = _split(held)
+        return lines[place.line - 1] if place.line <= len(lines) else None
     with contextlib.suppress(OSError, ValueError):
         found = Path(place.path).stat()
         lines = _lines(place.path, (found.st_mtime_ns, found.st_ctime_ns, found.st_size))
@@ -102,7 +106,11 @@ def whole_line(place: Place) -> str | None:
 @lru_cache(maxsize=4)
 def _lines(path: str, _stamp: tuple[int, ...]) -> tuple[str, ...]:
     """Findings of one file, and of a group that many have, follow each other."""
-    text = read_regular(path).decode("utf-8", "replace")
+    return _split(read_regular(path))
+
+
+def _split(data: bytes) -> tuple[str, ...]:
+    text = data.decode("utf-8", "replace")
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return tuple(lines if lines[-1] else lines[:-1])
 

@@ -40,7 +40,7 @@ def test_speclaunch_itself() -> None:
         ("0.5.23", None, CheckState.OK, "", None),
         ("0.5.18", None, CheckState.OK, "newest known version is 0.5.23", None),
         ("0.5.99", None, CheckState.NOTE, "newer than every known", "catalogue add installed"),
-        ("0.3.0", None, CheckState.WARNING, "older than the oldest", "catalogue add installed"),
+        ("0.3.0", None, CheckState.WARNING, "older than every known", "catalogue add installed"),
         ("0.5.18", {"fits": True, "needs": ">=0.5"}, CheckState.OK, "newest", None),
         (
             "0.5.18",

@@ -72,6 +72,9 @@ def test_held_versions_ascend() -> None:
         ("0.5.12-1", "0.5.12.post1", True),
         ("0.4.6", "0.4.6.post5", False),
         ("0.5.9.post7", "0.5.9", False),
+        ("0.5.0rc2", "0.4.10.post2", False),
+        ("0.4.3.post2", "0.4.6.post5", False),
+        ("0.0.1", "0.4.6.post5", False),
     ],
 )
 def test_resolve_version(asked: str, held: str, exact: bool) -> None:
@@ -94,8 +97,6 @@ def test_newer_than_the_newest() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ("0.4.5", "older than the oldest known release, 0.4.6.post5"),
-        ("0.5.0rc1", "nearest: 0.4.10.post2, 0.5.1.post3"),
         ("bananas", "not a version"),
         ("", "not a version"),
         ("0.5.9 0.5.10", "not a version"),

@@ -17,7 +17,7 @@ from speclaunch.engine.catalogue import (
     resolve_version,
 )
 from speclaunch.errors import InputError
-from speclaunch.facts.engines import at_hand, declared, nearest_release
+from speclaunch.facts.engines import at_hand, declared, named
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.runtime import Runtime
 from speclaunch.launch.prepare import prepare
@@ -94,7 +94,7 @@ def test_the_name_of_its_judge_is_its_name(fork: Path, home: Path, tmp_path: Pat
     (judge / "judge.json").write_text(json.dumps({"name": "my-fork", "release": release}))
     assert resolve_version("my-fork") == ResolvedVersion("my-fork", release, exact=True)
     path = recipe(tmp_path, "")
-    assert codes(path, "0.5.21") != [] == codes(path, nearest_release("my-fork").held)
+    assert codes(path, "0.5.21") != [] == codes(path, named("my-fork").held)
     done = run("lint", str(path), "--engine", "my-fork", "--ask", "never")
     assert (done.returncode, done.stdout.count("error")) == (0, 0), done.stdout
     for name in ("my-frok", "..", ".", "judges", ""):

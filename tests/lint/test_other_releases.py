@@ -125,7 +125,7 @@ def test_a_recipe_is_for_the_releases_that_it_names(
         ("0.4.3", "0.4.6.post5", "older than every known release"),
         ("0.5.20rc1", "0.5.20", "0.5.20 of the same line is used"),
         ("0.5.19.dev123", "0.5.19", "0.5.19 of the same line is used"),
-        ("0.5.0", "0.4.10.post2", "no release that is known"),
+        ("0.5.0", "0.4.10.post2", "not a known release"),
         ("9.9", NEWEST, "newer than every known release"),
         ("0.5.13", "0.5.13.post1", None),
         ("0.5.13.post1", "0.5.13.post1", None),

@@ -28,8 +28,9 @@ def test_another_releases_are_marked() -> None:
     known = architectures(LATER)
     assert (known.asked, known.version, known.exact) == (LATER, NEWEST, False)
     assert architectures(f"{NEWEST}+fork.1234").exact, "a fork was made from a release"
+    assert not architectures("0.1.0").exact, "the oldest answers"
     with pytest.raises(UnknownVersion):
-        architectures("0.1.0")
+        architectures("bananas")
 
 
 @pytest.fixture

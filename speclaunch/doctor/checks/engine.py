@@ -9,6 +9,7 @@ from speclaunch.doctor.bounded_tasks import NoAnswer
 from speclaunch.doctor.check_line import CheckLine, CheckState
 from speclaunch.doctor.machine_facts import MachineFacts, Target, Tools
 from speclaunch.engine.catalogue import UnknownVersion, held_versions, resolve_version
+from speclaunch.engine.versions import precedes
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.packages import Packages
 from speclaunch.facts.runtime import Runtime
@@ -101,7 +102,7 @@ def _known(runtime: Runtime, where: str) -> CheckLine:
     if not resolved.exact:
         return CheckLine(
             "engine",
-            CheckState.NOTE,
+            CheckState.WARNING if precedes(resolved.asked, held_versions()[0]) else CheckState.NOTE,
             where,
             resolved.note or "",
             "speclaunch engine catalogue add installed --python "

@@ -1,0 +1,57 @@
+"""What verbs that write a deployment do with findings of the rules, and with existing files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from speclaunch.errors import InputError, Problem, SpeclaunchError
+from speclaunch.report.console import err
+from speclaunch.report.findings import show_findings
+
+if TYPE_CHECKING:
+    from speclaunch.fixing.output_check import OutputCheck
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Write it despite errors that the rules find in it.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
+
+
+class OutputRefusedError(SpeclaunchError):
+    """The rules find errors in what would be written (exit 1)."""
+
+
+def require_sound(check: OutputCheck, what: str, *, force: bool) -> None:
+    """Show the findings in an output on standard error.
+
+    Raises OutputRefusedError for new errors, unless `force`.
+    """
+    show_findings(err(), [*check.warnings, *check.inherited, *check.errors])
+    if check.inherited:
+        count = _errors(len(check.inherited))
+        err().print(f"{what}: its source has {count} already", markup=False)
+    if not check.errors:
+        return
+    count = _errors(len(check.errors))
+    if force:
+        err().print(f"--force: {what} is written despite {count}", style="bold red", markup=False)
+        return
+    raise OutputRefusedError(
+        Problem(
+            f"{what} was not written: {count}",
+            help="fix them first; --force writes it despite them",
+        )
+    )
+
+
+def require_free(path: Path, *, overwrite: bool) -> None:
+    """Raise InputError for a file that exists, unless `overwrite`."""
+    if (path.exists() or path.is_symlink()) and not overwrite:
+        raise InputError(Problem(f"{path} already exists", help="--overwrite replaces it"))
+
+
+def _errors(count: int) -> str:
+    return f"{count} error{'s' * (count > 1)}"

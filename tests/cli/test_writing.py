@@ -1,0 +1,49 @@
+"""No verb writes what another refuses: findings, exit codes, and the files afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import program
+
+SERVER = "python3 -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct "
+DRAFT = "jamesliu1/sglang-EAGLE3-LLaMA3.1-Instruct-8B"
+
+
+@pytest.mark.thorough
+def test_an_abbreviation_does_not_pin_an_old_release(tmp_path: Path) -> None:
+    words = f"{SERVER}--speculative-algo EAGLE3 --speculative-draft {DRAFT}".split()
+    done = program.run("import", "--", *words, cwd=tmp_path)
+    assert done.returncode == 0 and "version: 0.5.23" in done.stdout
+    assert f"speculative_draft_model_path: {DRAFT}" in done.stdout
+    assert "refuses --speculative-draft" in done.stderr
+
+
+@pytest.mark.thorough
+def test_import_takes_the_nearest_release_of_an_unknown_one(tmp_path: Path) -> None:
+    done = program.run("import", "--engine", "0.5.0rc2", "--", *SERVER.split(), cwd=tmp_path)
+    assert done.returncode == 0 and "version: 0.5.0rc2" in done.stdout
+    assert "note: SGLang 0.5.0rc2 is not a known release; 0.4.10.post2" in done.stderr
+    (tmp_path / "run.sh").write_text(f"docker run lmsysorg/sglang:v0.4.3-cu124 {SERVER}\n")
+    done = program.run("import", "run.sh", cwd=tmp_path)
+    assert done.returncode == 0 and "version: 0.4.3" in done.stdout
+    assert "older than every known release" in done.stderr
+    (tmp_path / "recipe.yaml").write_text(done.stdout)
+    assert program.run("lint", "recipe.yaml", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.thorough
+def test_an_error_of_the_source_is_reported_and_imported(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(f"{SERVER}--speculative-algorithm EAGLE3\n")
+    assert program.run("lint", "run.sh", cwd=tmp_path).returncode == 1
+    for words in (("import", "run.sh"), ("import", "run.sh", "--to-dir", "out")):
+        done = program.run(*words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "error[SPL404]" in done.stderr and "source has 1 error already" in done.stderr
+    assert (tmp_path / "out" / "run.yaml").is_file()
+    done = program.run("import", "run.sh", "--to-dir", "out", cwd=tmp_path)
+    assert done.returncode == 2 and "--overwrite" in done.stderr
+    done = program.run("import", "run.sh", "--to-dir", "out", "--overwrite", cwd=tmp_path)
+    assert done.returncode == 0
