@@ -183,6 +183,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--models',), True, (), 'Where checkpoints are: DIR/organisation/name/config.json, or a hub cache'),
         (('--bare',), False, (), 'Start the engine alone; deploy.speclaunch is ignored'),
         (('--output', '-o'), True, (), 'Write FILE, whole or not at all'),
+        (('--force',), False, (), 'Write it despite errors that the rules find in it'),
         (('--trust-engine',), False, (), 'Run the interpreter that a recipe names (engine.python) to identify its engine'),
         (('--help', '-h'), False, (), 'Show this message and exit.'),
     ),

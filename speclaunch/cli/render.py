@@ -17,23 +17,27 @@ from speclaunch.cli.options import (
     RoleName,
     TrustEngine,
 )
+from speclaunch.cli.writing import Force, require_sound
 from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.assemble import Assembled, assemble
 from speclaunch.deploy.interface import Renderer
 from speclaunch.deploy.own_proof import prove_launches
 from speclaunch.deploy.proof import prove_rendering
-from speclaunch.deploy.rendered_errors import errors_of_form
+from speclaunch.deploy.rendered_errors import errors_of_form, exposed, findings_of_recipe
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.facts.trusted_programs import trust_all
 from speclaunch.fix.edits import write_atomically
+from speclaunch.fixing.output_check import OutputCheck, configured
 from speclaunch.launch.preflight import PreflightError
 from speclaunch.lint.ignores import unsilenced
-from speclaunch.recipe.load import load
+from speclaunch.recipe.load import Recipe, load
 from speclaunch.recipe.recipe_words import split_recipe
 from speclaunch.recipe.select_role import select_role
 from speclaunch.report.console import err, write_exact
-from speclaunch.report.findings import show_findings
+from speclaunch.report.problems import show_problems
+from speclaunch.rules.examine import Lookup
+from speclaunch.rules.finding import Severity
 
 
 def render(
@@ -52,9 +56,13 @@ def render(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write FILE, whole or not at all."),
     ] = None,
+    force: Force = False,
     trust_engine: TrustEngine = False,
 ) -> None:
-    """Write a recipe in the format of another tool, for one engine version."""
+    """Write a recipe in the format of another tool, for one engine version.
+
+    Exit 1, and nothing is written, if the rules find an error in it.
+    """
     if trust_engine:
         trust_all()
     renderer = RENDERERS.get(to)
@@ -72,6 +80,9 @@ def render(
     carries = renderer.carries_speclaunch
     assembled = assemble(recipe, engine, found, role=role, bare=bare, carries_speclaunch=carries)
     text = rendered(renderer(), assembled)
+    check = _checked(renderer(), text, assembled, recipe, found)
+    require_sound(check, f"{assembled.rendering.name} as {to}", force=force)
+    _warn_exposed(renderer(), assembled)
     if output is None:
         write_exact(text)
     else:
@@ -89,25 +100,33 @@ def rendered(renderer: Renderer, assembled: Assembled) -> str:
         prove_launches(renderer, text, assembled)
     else:
         prove_rendering(renderer, text, rendering, assembled.prepared[0].catalogue)
-        _require_sound(text, renderer, assembled)
     return text
 
 
-def _require_sound(text: str, renderer: Renderer, assembled: Assembled) -> None:
-    """Show what is wrong with a deployment only in the target's form; raises PreflightError."""
-    rendering = assembled.rendering
-    of_roles = dict(zip((one.name for one in rendering.roles), assembled.prepared, strict=True))
-    own = [of_roles[one.role.name].request({}) for one in renderer.commands(rendering)]
-    path = assembled.prepared[0].recipe.path
-    found = unsilenced(errors_of_form(text, renderer.suffix, own), path)
-    if not found:
+def _checked(
+    renderer: Renderer, text: str, assembled: Assembled, recipe: Recipe, lookup: Lookup
+) -> OutputCheck:
+    """What the rules find in the recipe, and in the form that the target gives it."""
+    rendering, path = assembled.rendering, recipe.path
+    rules = configured(str(path), (assembled.prepared[0].catalogue.version,)).rules
+    found = findings_of_recipe(assembled, recipe, lookup, rules)
+    errors = [one for one in found if one.severity is Severity.ERROR]
+    if not rendering.runs_speclaunch:
+        of_roles = dict(zip((one.name for one in rendering.roles), assembled.prepared, strict=True))
+        own = [of_roles[one.role.name].request({}) for one in renderer.commands(rendering)]
+        errors += unsilenced(errors_of_form(text, renderer.suffix, own), path)
+    warnings = tuple(one for one in found if one.severity is Severity.WARNING)
+    return OutputCheck(tuple(errors), (), warnings)
+
+
+def _warn_exposed(renderer: Renderer, assembled: Assembled) -> None:
+    """Warn of servers that answer anyone who reaches their address."""
+    open_to_all = exposed(renderer, assembled.rendering)
+    if not open_to_all:
         return
-    show_findings(err(), found)
-    plural = "s" * (len(found) > 1)
-    raise PreflightError(
-        Problem(
-            f"{rendering.name} was not rendered: {len(found)} finding{plural} of "
-            f"error severity as {renderer.target}",
-            help="fix the recipe, or render it to another target",
-        )
+    listen = "listens" if len(open_to_all) == 1 else "listen"
+    problem = Problem(
+        f"{' and '.join(open_to_all)} {listen} on all interfaces without an API key",
+        help="set one: args.api_key='${oc.env:API_KEY}', or let only trusted clients reach it",
     )
+    show_problems(err(), [problem], "warning")

@@ -1,4 +1,4 @@
-"""What a target's form does to a deployment: the rules read what was written, as `lint` would."""
+"""What the rules find in a rendering: in its recipe, and in what the target's form does to it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,21 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from speclaunch.deploy.assemble import Assembled
+from speclaunch.deploy.interface import RenderedCommand, Renderer, Rendering
 from speclaunch.deploy.proof import read_back
+from speclaunch.deploy.words import ALL_ADDRESSES
 from speclaunch.errors import Place
 from speclaunch.facts.facts import Facts
+from speclaunch.launch.preflight import here
+from speclaunch.lint.ignores import unsilenced
+from speclaunch.lint.role_findings import findings_across
 from speclaunch.plan.request import Given, Request, from_invocation
 from speclaunch.plan.resolve import resolve
-from speclaunch.rules.finding import Finding, Judgement
+from speclaunch.recipe.load import Recipe
+from speclaunch.rules.examine import Lookup, examine
+from speclaunch.rules.finding import Finding, Judgement, Severity
+from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import judge
 
@@ -29,6 +38,41 @@ def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Find
         written = from_invocation(invocation, request.name, request.catalogue)
         found += [one for one in _news(written, request) if one not in found]
     return tuple(found)
+
+
+def findings_of_recipe(
+    assembled: Assembled, whole: Recipe, lookup: Lookup, rules: Sequence[Rule]
+) -> tuple[Finding, ...]:
+    """The errors and warnings of the rendered roles, for the release and hardware of each, and of
+    the roles of `whole` together; those that a comment silences are left out."""
+    found: list[Finding] = []
+    for one in assembled.prepared:
+        facts = here(lookup, one.recipe, probe=False, cpu=one.cpu is not None)
+        told = examine(one.request({}), facts, rules).judgement.findings
+        found += unsilenced(told, one.recipe.path)
+    version = assembled.prepared[0].catalogue.version
+    found += findings_across(whole, version, lookup, rules)
+    once = {(one.place, one.code, one.message): one for one in found}  # of lines that roles share
+    return tuple(one for one in once.values() if one.severity is not Severity.INFO)
+
+
+def exposed(renderer: Renderer, rendering: Rendering) -> tuple[str, ...]:
+    """The roles that listen on all interfaces without an API key."""
+    return tuple(
+        dict.fromkeys(
+            command.role.name
+            for command in renderer.commands(rendering)
+            if _host(command) in _ALL_INTERFACES and command.role.spelling.value("api_key") is None
+        )
+    )
+
+
+_ALL_INTERFACES = (ALL_ADDRESSES, "::")
+
+
+def _host(command: RenderedCommand) -> str | None:
+    said = command.given.get("host")
+    return said[0] if said else command.role.spelling.value("host")
 
 
 def _news(request: Request, own: Request) -> Iterator[Finding]:

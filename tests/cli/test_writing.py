@@ -47,3 +47,39 @@ def test_an_error_of_the_source_is_reported_and_imported(tmp_path: Path) -> None
     assert done.returncode == 2 and "--overwrite" in done.stderr
     done = program.run("import", "run.sh", "--to-dir", "out", "--overwrite", cwd=tmp_path)
     assert done.returncode == 0
+
+
+@pytest.mark.thorough
+def test_render_refuses_what_lint_calls_an_error(tmp_path: Path) -> None:
+    target = tmp_path / "out.yaml"
+    small = ("speculation=ngram", "--hardware", "rtx4090:2")
+    for words, code in (
+        (["mtp_glm46", "args.mem_fraction_static=83"], "SPL710"),
+        (["dflash_llama8b", "args.speculative_algorithm=EAGLE3"], "SPL407"),
+        (["pd_mtp_deepseek_v3", "--hardware", "rtx4090:8"], "SPL711"),
+        (["mtp_mimo7b", "args.model_path=meta-llama/Llama-3.3-70B-Instruct", *small], "SPL711"),
+    ):
+        asked = ["render", *words, "--to", "kubernetes", "-o", target]
+        done = program.run(*asked, cwd=tmp_path)
+        assert done.returncode == 1 and f"error[{code}]" in done.stderr, (words, done.stderr)
+        assert not target.exists() and not done.stdout
+        done = program.run(*asked, "--force", cwd=tmp_path)
+        assert done.returncode == 0 and f"error[{code}]" in done.stderr, (words, done.stderr)
+        assert "written despite" in done.stderr and target.read_text()
+        target.unlink()
+
+
+@pytest.mark.thorough
+def test_render_warns_of_a_server_that_answers_anyone(tmp_path: Path) -> None:
+    said = "on all interfaces without an API key"
+    for words, is_warned in (
+        (["eagle3_llama8b", "--to", "kubernetes"], True),
+        (["eagle3_llama8b", "--to", "kubernetes", "+args.api_key=${oc.env:KEY}"], False),
+        (["eagle3_llama8b", "--to", "shell"], False),
+        (["eagle3_llama8b", "--to", "shell", "args.host=0.0.0.0"], True),
+        (["pd_mtp_deepseek_v3", "--to", "kubernetes"], True),
+    ):
+        done = program.run("render", *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert (said in done.stderr) is is_warned, words
+        assert done.stderr.count(said) <= 1 and said not in done.stdout

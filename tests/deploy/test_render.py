@@ -193,14 +193,17 @@ def test_what_the_target_refuses_is_not_written() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("target", sorted(RENDERERS))
-def test_what_is_wrong_with_the_recipe_itself_is_for_lint(target: str, tmp_path: Path) -> None:
+def test_what_lint_refuses_of_the_recipe_is_not_rendered(target: str, tmp_path: Path) -> None:
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(
         "defaults: [base]\nargs: {model_path: x, speculative_algorithm: NGRAM, pp_size: 2}\n"
     )
     own = _run("lint", str(recipe))
     assert own.returncode == 1
-    assert _rendered(str(recipe), target).returncode == 0
+    refused = _rendered(str(recipe), target)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "error[SPL221]" in refused.stderr and "--force" in refused.stderr
+    assert _rendered(str(recipe), target, "--force").returncode == 0
 
 
 @pytest.mark.parametrize(
