@@ -203,6 +203,6 @@ def _version_of_recipe(before: Sequence[str], dirs: Sequence[Path]) -> str | Non
         wanted = load_recipe(named[0], (), dirs).deployment.engine
     except SpeclaunchError:
         return None
-    if wanted.version is None or wanted.pinned is not None:
+    if wanted.pinned is not None or not wanted.needs:
         return wanted.pinned
     return next((v for v in reversed(held_versions()) if wanted.specifier.contains(v)), None)

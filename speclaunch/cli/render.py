@@ -79,6 +79,8 @@ def render(
         select_role(recipe, role, f"{to} takes one")
     carries = renderer.carries_speclaunch
     assembled = assemble(recipe, engine, found, role=role, bare=bare, carries_speclaunch=carries)
+    for note in dict.fromkeys(one.overridden for one in assembled.prepared if one.overridden):
+        err().print(f"note: {note}", markup=False)
     text = rendered(renderer(), assembled)
     check = _checked(renderer(), text, assembled, recipe, found)
     require_sound(check, f"{assembled.rendering.name} as {to}", force=force)

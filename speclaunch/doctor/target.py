@@ -57,9 +57,9 @@ def versions_to_judge(
     else the newest that fits. Raises InputError where none of them can serve the recipe."""
     wanted = recipe.deployment.engine
     for version in asked:
-        if not wanted.specifier.contains(version):
-            name = recipe.deployment.name
-            message = f"{name} cannot be served by SGLang {version}: it needs {wanted.version}"
+        if not wanted.bounds.contains(version):
+            name, needs = recipe.deployment.name, " and ".join(wanted.needs)
+            message = f"{name} cannot be served by SGLang {version}: it needs {needs}"
             raise InputError(Problem(message, Place(COMMAND_LINE, text=f"--engine {version}")))
     if asked:
         return asked
@@ -75,7 +75,7 @@ def versions_to_judge(
             pass
     fitting = [version for version in held_versions() if wanted.specifier.contains(version)]
     if not fitting:
-        message = f"no known release can serve it: it needs {wanted.version}"
+        message = f"no known release can serve it: it needs {' and '.join(wanted.needs)}"
         raise InputError(Problem(message, recipe.place("engine", "version")))
     return (fitting[-1],)
 
@@ -137,6 +137,11 @@ def known_python(runtime: object) -> Path | None:
     return runtime.interpreter if isinstance(runtime, Runtime) and runtime.executed else None
 
 
+def _specifier(stated: str) -> str:
+    """A bound as pip takes it: `==0.5.23` for `0.5.23`."""
+    return f"=={stated}" if stated[:1].isdigit() else stated
+
+
 def target_of(
     recipe: Recipe,
     plan: Plan | None,
@@ -155,9 +160,10 @@ def target_of(
     target = Target(
         name=recipe.deployment.name,
         version=version,
-        needs=wanted.version,
-        pinned=wanted.pinned,
-        fits=installed is None or wanted.specifier.contains(installed),
+        needs=",".join(map(_specifier, wanted.needs)) or wanted.version,
+        pinned=wanted.pinned if not asked else None,
+        fits=installed is None
+        or (wanted.bounds if asked else wanted.specifier).contains(installed),
         asked=asked,
         python=wanted.python,
         cpu=is_cpu(recipe),

@@ -49,6 +49,11 @@ def names(text: str) -> tuple[str, ...]:
     return found
 
 
+def overrides_pin(version: str, pin: str) -> str:
+    """The note that `--engine` counts, and not the pin of a recipe."""
+    return f"--engine {version} overrides engine.version {pin} of the recipe"
+
+
 def declared(
     text: str, python: str | None = None, version: str | None = None, near: Path | None = None
 ) -> str:

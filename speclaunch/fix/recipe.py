@@ -95,7 +95,9 @@ def _section(role: str | None, keys: Mapping[str, yaml.Node], work: _Work) -> No
         for key, value in args.value:
             if isinstance(key, yaml.ScalarNode):
                 _argument(key, value, bool(args.flow_style), work)
-    _pin(nodes.entries(keys.get("engine")).get("version"), work)
+    engine = nodes.entries(keys.get("engine"))
+    for name in ("version", "requires"):
+        _pin(engine.get(name), name, work)
 
 
 def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -> None:
@@ -164,8 +166,9 @@ def _converted(name: str, new: str, value: Any, at: tuple[Place, yaml.Node], wor
     work.migration.steps.append(MigrationStep(place, f"{name} is {new}: {text} now"))
 
 
-def _pin(node: yaml.Node | None, work: _Work) -> None:
-    """`engine.version`: a pin is the version to go to, a range has to hold it."""
+def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
+    """`engine.version`: a pin becomes the version to go to. A range, and `engine.requires`, has to
+    include it."""
     from speclaunch.recipe.schema import Engine  # noqa: PLC0415  pydantic is slow to import
 
     if not isinstance(node, yaml.ScalarNode) or not node.value or "$" in node.value:
@@ -178,8 +181,8 @@ def _pin(node: yaml.Node | None, work: _Work) -> None:
     if wanted.specifier.contains(to):
         return
     place = nodes.place(node, work.document)
-    if wanted.pinned is None:
-        said = f"engine.version: {node.value} excludes SGLang {to}"
+    if wanted.pinned is None or name == "requires":
+        said = f"engine.{name}: {node.value} excludes SGLang {to}"
         work.migration.problems.append(
             Problem(said, place, f"change it to a range that includes {to}")
         )

@@ -21,7 +21,7 @@ from speclaunch.engine.command import MODULE, SpelledArgument, Spelling, is_secr
 from speclaunch.engine.entrypoint import config_refuses
 from speclaunch.engine.environment import unset_in
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
-from speclaunch.facts.engines import at_hand, declared, named
+from speclaunch.facts.engines import at_hand, declared, named, overrides_pin
 from speclaunch.facts.runtime import NoEngineError, find_runtime
 from speclaunch.facts.trusted_programs import trust
 from speclaunch.home import make_private, speclaunch_home
@@ -55,6 +55,8 @@ class Prepared:
     """Environment variables on top of our own; None takes one away."""
     address: Address
     catalogue: Catalogue
+    overridden: str | None = None
+    """The note that `--engine` overrides the recipe's pin."""
 
     def request(self, inherited: Mapping[str, str]) -> Request:
         """What the recipe asks of this engine; `inherited`: the environment that we pass on."""
@@ -184,8 +186,9 @@ def prepare(
         python, version = wanted or _UNKNOWN_PYTHON, asked
     else:
         python, version, unidentified = _installed(recipe, wanted, asked, dry_run)
-    _require_served(recipe, version, engine_version)
+    overridden = _require_served(recipe, version, engine_version)
     catalogue, notes = _catalogue(version, engine_version)
+    notes = (*unidentified, *((overridden,) if overridden else ()), *notes)
     spelling = spell(deployment.args, deployment.engine.env, catalogue)
     refused = [*spelling.problems, *check_values(spelling, catalogue)]
     if refused:
@@ -200,11 +203,15 @@ def prepare(
         python,
         cpu,
         Spelling(
-            version, spelling.arguments, spelling.env, (*unidentified, *notes, *spelling.notes)
+            version,
+            spelling.arguments,
+            spelling.env,
+            (*notes, *spelling.notes),
         ),
         overlay,
         _address(recipe),
         catalogue,
+        overridden,
     )
 
 
@@ -282,9 +289,12 @@ def _installed(
         return _UNKNOWN_PYTHON, newest, tuple(f"engine unknown: {why}" for why in failed)
     installed = runtime.sglang or ""
     if asked and installed != asked:
+        pinned = recipe.deployment.engine.pinned == asked
+        override = f", or override the recipe's pin: --engine {installed}" if pinned else ""
         raise LaunchError(
             f"SGLang {asked} was requested, {runtime.interpreter} has {installed}",
-            help="install that version there, or set another interpreter: engine.python=…",
+            help="install that version there, or set another interpreter: engine.python=…"
+            + override,
         )
     held = at_hand(runtime) or installed
     return str(runtime.interpreter), held if forks.MARK in held else installed, ()
@@ -305,18 +315,21 @@ def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str
         raise InputError(replace(one, place=place) for one in error.problems) from error
 
 
-def _require_served(recipe: Recipe, version: str, engine_version: str | None) -> None:
+def _require_served(recipe: Recipe, version: str, engine_version: str | None) -> str | None:
+    """The note that `engine_version` overrides the recipe's pin; None if it does not. Raises
+    InputError or LaunchError for a version that the recipe's bounds exclude."""
     wanted = recipe.deployment.engine
-    if wanted.version is None or wanted.pinned == version:
-        return
-    if not wanted.specifier.contains(version):
+    if wanted.needs and not wanted.bounds.contains(version):
         message = (
             f"{recipe.deployment.name} cannot be served by SGLang {version}: "
-            f"it needs {wanted.version}"
+            f"it needs {' and '.join(wanted.needs)}"
         )
         if engine_version:
             raise InputError(_version_problem(message, engine_version))
         raise LaunchError(message, help="set another engine: engine.python=…")
+    if engine_version is None or wanted.pinned is None or wanted.pinned == version:
+        return None
+    return overrides_pin(version, wanted.pinned)
 
 
 def _catalogue(version: str, engine_version: str | None) -> tuple[Catalogue, tuple[str, ...]]:

@@ -63,7 +63,8 @@ class FileSettings:
     def said(self) -> str:
         """What an entry of the cache is named by: all of it, but what is left out later on."""
         parts = (self.versions, self.hardware, self.config_dirs, self.select, self.ignore)
-        return repr((*parts, self.given.models, self.given.assume, self.project))
+        stated = bool(self.given.versions)
+        return repr((*parts, self.given.models, self.given.assume, self.project, stated))
 
     def asks(self, code: str) -> bool:
         """Whether a rule is asked, as `rules.registry.selected` has it."""
@@ -199,6 +200,7 @@ def options(
         None if everything else asked,
         installed,
         asker if settings.asks(REFUSES.code) else None,
+        overrides_pins=bool(given.versions),
     )
 
 

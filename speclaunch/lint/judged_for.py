@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from speclaunch import reads
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.versions import ResolvedVersion, is_of_its_line
-from speclaunch.facts.engines import declared, named
+from speclaunch.facts.engines import declared, named, overrides_pin
 from speclaunch.importer.images import image_release
 from speclaunch.importer.interface import Invocation
 from speclaunch.lint.collect import LintedFile
@@ -44,7 +44,7 @@ def parts(source: LintedFile, options: Options) -> list[Part]:
     Commands in a container are judged for the release of their image, so that one file can have
     several. Raises SpeclaunchError for an engine of a recipe that cannot be read.
     """
-    asked = [Judged(version) for version in options.versions]
+    asked = [Judged(one, note=_overridden(source, one, options)) for one in options.versions]
     if source.template is not None:  # told once
         return [Part(source, asked[0] if asked else _of_file(source, options))]
     if asked:
@@ -73,26 +73,42 @@ def parts(source: LintedFile, options: Options) -> list[Part]:
     return found[:1] + [Part(_told(part.source), part.judged) for part in found[1:]]
 
 
-def for_version(source: LintedFile, version: str) -> LintedFile:
+def for_version(source: LintedFile, version: str, options: Options) -> LintedFile:
     """A file with those roles of its recipe that are for a version; without any, as it is."""
     if source.recipe is None or not source.recipe.parts:
         return source
-    roles = [role for role in source.recipe.parts if _is_for(role, version)]
+    roles = [role for role in source.recipe.parts if _is_for(role, version, options)]
     return _with_roles(source, roles) if roles else source
 
 
-def is_for(source: LintedFile, version: str) -> bool:
-    """Whether a recipe is for a version at all."""
+def excluding(source: LintedFile, version: str, options: Options) -> str | None:
+    """The versions that a recipe is for, if a version is none of them."""
     if source.recipe is None:
-        return True
-    return any(_is_for(role, version) for role in source.recipe.roles)
+        return None
+    if any(_is_for(role, version, options) for role in source.recipe.roles):
+        return None
+    wanted = source.recipe.deployment.engine
+    pin = () if options.overrides_pins or wanted.pinned is None else (wanted.pinned,)
+    return " and ".join(dict.fromkeys((*pin, *wanted.needs)))
 
 
-def _is_for(recipe: Recipe, version: str) -> bool:
+def _is_for(recipe: Recipe, version: str, options: Options) -> bool:
     wanted = recipe.deployment.engine
-    if wanted.specifier.contains(version):
-        return True
-    return wanted.pinned is not None and named(wanted.pinned).held == version
+    counts = wanted.bounds if options.overrides_pins else wanted.specifier
+    return counts.contains(version) or _answers(wanted.pinned, version)
+
+
+def _answers(pinned: str | None, version: str) -> bool:
+    """True if a held version answers for the version that a recipe is pinned to."""
+    return pinned is not None and named(pinned).held == version
+
+
+def _overridden(source: LintedFile, version: str, options: Options) -> str | None:
+    """That the pin of a recipe does not count; None if it does, or there is none."""
+    pinned = source.recipe.deployment.engine.pinned if source.recipe is not None else None
+    if pinned is None or not options.overrides_pins or _answers(pinned, version):
+        return None
+    return None if excluding(source, version, options) else overrides_pin(version, pinned)
 
 
 def _with_roles(source: LintedFile, roles: Sequence[Recipe]) -> LintedFile:

@@ -20,7 +20,7 @@ from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.file_codes import FILE_CODES, NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE, FileCode
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_elsewhere, read_ignores
 from speclaunch.lint.installed import installed_engine
-from speclaunch.lint.judged_for import Judged, Part, for_version, is_for, parts
+from speclaunch.lint.judged_for import Judged, Part, excluding, for_version, parts
 from speclaunch.lint.report import FileReport, KnownCheckpoint, Report, ToldFile
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
@@ -54,6 +54,8 @@ class Options:
     """Tells the catalogue of the engine on this machine."""
     asker: Asker | None = None
     """Asks the engines themselves; None: nobody is asked."""
+    overrides_pins: bool = False
+    """Whether `versions` were requested on the command line, and count more than a recipe's pin."""
 
 
 def lint(sources: Iterable[LintedFile], options: Options) -> Report:
@@ -181,7 +183,7 @@ class _Task:
 
 def _checked(given: LintedFile, judged: Judged, options: Options) -> _Task:
     version = judged.version
-    source = for_version(given, version)
+    source = for_version(given, version, options)
     task = _Task(source, version, [], [], [], [], note=judged.note)
     for problem in source.problems:
         task.findings.append(_noticed(UNREADABLE, problem, source.path, version))
@@ -192,8 +194,8 @@ def _checked(given: LintedFile, judged: Judged, options: Options) -> _Task:
     if source.template is not None:
         task.skipped = source.template
         return task
-    if source.recipe is not None and not is_for(source, version):
-        task.skipped = f"it is for SGLang {source.recipe.deployment.engine.version}"
+    if (wanted := excluding(source, version, options)) is not None:
+        task.skipped = f"it is for SGLang {wanted}"
         return task
     refused = 0
     for number, (request, named) in enumerate(_requests(source, load_catalogue(version))):

@@ -9,7 +9,7 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, cast
@@ -106,23 +106,38 @@ class _Section:
         return type(self)(**{**kept, **update})
 
 
+def _specifiers(stated: Iterable[str]) -> SpecifierSet:
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415  slow to import
+
+    clauses = [f"=={one}" if PIN.match(one) else one for one in stated]
+    return SpecifierSet(",".join(clauses), prereleases=True)
+
+
 @record
 class PlainEngine(_Section):
     """`schema.Engine`."""
 
     version: str | None = checked(check_version, None)
+    requires: str | None = checked(check_version, None)
     python: str | None = checked(check_text_or_none, None)
     catalogue: str | None = checked(check_text_or_none, None)
     env: dict[str, str | None] = field(default_factory=dict, metadata={"check": check_variables})
 
     @property
     def specifier(self) -> SpecifierSet:
-        """The versions that can serve this; empty means any."""
-        from packaging.specifiers import SpecifierSet  # noqa: PLC0415  slow to import
+        """The versions that can serve this, its pin included; empty means any."""
+        return _specifiers([*self.needs, self.pinned] if self.pinned else self.needs)
 
-        if self.pinned is not None:
-            return SpecifierSet(f"=={self.pinned}", prereleases=True)
-        return SpecifierSet(self.version or "", prereleases=True)
+    @property
+    def bounds(self) -> SpecifierSet:
+        """The versions that can serve this, whatever it is pinned to; empty means any."""
+        return _specifiers(self.needs)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The bounds as the recipe states them."""
+        stated = (None if self.pinned else self.version, self.requires)
+        return tuple(one for one in stated if one)
 
     @property
     def pinned(self) -> str | None:

@@ -72,7 +72,10 @@ class Engine(Section):
     """Which engine serves, and the environment it starts in."""
 
     version: str | None = None
-    """The engine versions that can serve this: `0.5.23` (a pin) or a specifier (`>=0.5.11`)."""
+    """The engine version: `0.5.23` (a pin, which `--engine` overrides) or a specifier (`>=0.5.11`,
+    a bound as `requires`)."""
+    requires: str | None = None
+    """The engine versions that can serve this, whatever it is pinned to: `>=0.5.11,<0.6`."""
     python: str | None = None
     """The interpreter that has sglang: a path, a name on PATH, or `cpu` for the CPU engine."""
     catalogue: str | None = None
@@ -81,7 +84,7 @@ class Engine(Section):
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Environment variables of the engine; null takes one away."""
 
-    @field_validator("version", mode="before")
+    @field_validator("version", "requires", mode="before")
     @classmethod
     def _version(cls, value: object) -> object:
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -105,13 +108,24 @@ class Engine(Section):
 
     @property
     def specifier(self) -> SpecifierSet:
-        """The versions that can serve this; empty means any."""
-        return _specifier(self.version) if self.version else SpecifierSet(prereleases=True)
+        """The versions that can serve this, its pin included; empty means any."""
+        return self.bounds & _specifier(f"=={self.pinned}") if self.pinned else self.bounds
+
+    @property
+    def bounds(self) -> SpecifierSet:
+        """The versions that can serve this, whatever it is pinned to; empty means any."""
+        return SpecifierSet(",".join(f"{_specifier(one)}" for one in self.needs), prereleases=True)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The bounds as the recipe states them."""
+        stated = (None if self.pinned else self.version, self.requires)
+        return tuple(one for one in stated if one)
 
     @property
     def pinned(self) -> str | None:
         """The one version that was asked for, if it was one."""
-        specifiers = list(self.specifier)
+        specifiers = list(_specifier(self.version)) if self.version else []
         if len(specifiers) == 1 and specifiers[0].operator == "==":
             version = specifiers[0].version
             return None if version.endswith(".*") else version
