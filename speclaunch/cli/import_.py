@@ -27,6 +27,7 @@ from speclaunch.importer.recipe_text import filled_in
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.installed import installed_engine
 from speclaunch.report.console import err, write_exact
+from speclaunch.report.findings import show_findings
 from speclaunch.report.problems import show_problems
 
 STDIN = "-"
@@ -119,6 +120,7 @@ def _require_sound(
     after = check_text(path, filled_in(text), options)
     check = against(before, after)
     with reads.instead({os.path.realpath(path): text.encode()}):
+        show_findings(err(), check.inherited_warnings)
         require_sound(check, what or path, force=force)
 
 

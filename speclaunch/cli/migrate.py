@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from speclaunch import reads
 from speclaunch.cli.import_ import STDIN
 from speclaunch.cli.standard_input import read_stdin
+from speclaunch.cli.writing import Force, require_sound
 from speclaunch.engine.catalogue import UnknownVersion
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
 from speclaunch.facts.engines import named
 from speclaunch.fix.edits import write_together
 from speclaunch.fix.masked_diff import shown_diff
+from speclaunch.fix.migrate import Migration
 from speclaunch.fix.migrate_file import file_bytes, migrate_data
+from speclaunch.fixing.output_check import against, check_text, configured
+from speclaunch.lint.paths import STDIN_SHOWN
 from speclaunch.report.console import err, write_exact
 from speclaunch.report.problems import show_problems
 
@@ -36,21 +43,23 @@ def migrate(
     show_diff: Annotated[
         bool, typer.Option("--diff", help="Print the change as a patch; write nothing.")
     ] = False,
+    force: Force = False,
 ) -> None:
     """Migrate FILE to another engine version: rename renamed flags, remove removed ones.
 
-    The file is changed in place (standard input goes to standard output), and with it the file
-    of its `--config`; everything else stays unchanged. The result is read back before it is
-    written. Exit 1, and nothing is written, when something has no counterpart in that version or
-    the version would refuse the result.
+    The file is changed in place (standard input goes to standard output), and with it its
+    container images and the file of its `--config`; everything else stays unchanged. The result
+    is read back before it is written. Exit 1, and nothing is written, when something has no
+    counterpart in that version, the version would refuse the result, or the rules find an error
+    in it that the file does not have.
     """
     target, origin = _version(to, "--to"), _version(source, "--from") if source else None
     path = Path(file)
     if file == STDIN:
-        data, shown = read_stdin(), "<stdin>"
+        data, shown = read_stdin(), STDIN_SHOWN
     else:
         data, shown = file_bytes(file), None
-    before, migration = migrate_data(data, file, target, origin, shown=shown)
+    before, migration = migrate_data(data, file, target, origin, shown=shown, keep_images=force)
     steps = migration.steps if not migration.problems else []
     for step in (*migration.origins, *steps):
         err().print(f"{step.place}: {step.text}", markup=False)
@@ -60,6 +69,8 @@ def migrate(
         err().print(f"{file} was left unchanged.")
     changed = migration.text != before
     also = migration.also if not migration.problems else []
+    if not migration.problems:
+        _require_sound(shown or file, before, migration, target, force=force)
     if show_diff:
         for one in also:
             _show(one.before, one.text, str(one.path), migration.hidden)
@@ -68,11 +79,28 @@ def migrate(
         write_exact(migration.text)
     elif changed or also:
         own = {path: migration.text} if changed else {}
-        write_together({one.path: one.text for one in also} | own)
+        texts = {one.path: one.text for one in also} | own
+        write_together(texts)
+        for written in texts:
+            err().print(f"wrote {written}", markup=False)
     if migration.problems:
         raise typer.Exit(ExitCode.FAILED)
     if not changed and not also:
         err().print(f"{file} needs no change for SGLang {target}.", style="dim")
+
+
+def _require_sound(
+    shown: str, before: str, migration: Migration, target: str, *, force: bool
+) -> None:
+    """Raise OutputRefusedError for errors that the new text has and the old one does not."""
+    options = configured(shown, (target,))
+    old = check_text(shown, before, replace(options, versions=()), versions=migration.versions)
+    texts = {os.path.realpath(one.path): one.text.encode() for one in migration.also}
+    if shown != STDIN_SHOWN:
+        texts[os.path.realpath(shown)] = migration.text.encode()
+    with reads.instead(texts):
+        new = check_text(shown, migration.text, options)
+        require_sound(against(old, new), shown, force=force)
 
 
 def _show(before: str, after: str, file: str, hidden: tuple[str, ...]) -> None:

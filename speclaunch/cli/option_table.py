@@ -172,6 +172,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         (('--to',), True, (), 'The SGLang version to migrate to'),
         (('--from',), True, (), 'The SGLang version it was written for'),
         (('--diff',), False, (), 'Print the change as a patch; write nothing'),
+        (('--force',), False, (), 'Write it despite errors that the rules find in it'),
         (('--help', '-h'), False, (), 'Show this message and exit.'),
     ),
     'render': (

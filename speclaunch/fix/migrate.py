@@ -19,6 +19,7 @@ from speclaunch.engine.versions import precedes
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.fix import proof
 from speclaunch.fix.edits import Change, Edit, Insertion, apply
+from speclaunch.fix.image_migration import image_places, is_outdated, successor, unknown_image
 from speclaunch.fix.planned_migration import PlannedMigration, plan
 from speclaunch.fix.rewrite import (
     Rewriting,
@@ -81,6 +82,8 @@ class Migration:
     """What does not reach the engine and is left as it is; `lint` and `import` warn of it, too."""
     also: list[Carried] = field(default_factory=list)
     """Files that commands name and that have to change with them."""
+    versions: list[str] = field(default_factory=list)
+    """The release that each command of the old text was read for, in their order."""
     hidden: tuple[str, ...] = ()
     """Values of the file that must not be shown."""
 
@@ -95,6 +98,9 @@ class _Job:
     rewritings: list[Rewriting]
     """Ways to edit it, the better one first."""
     variable: Edit | None = None
+    image: str | None = None
+    """The image that it gets, and the edits for it."""
+    image_edits: list[Edit] = field(default_factory=list)
 
     @property
     def env(self) -> dict[str, str]:
@@ -108,17 +114,22 @@ def migrate_commands(
     source: str | None = None,
     *,
     follow: Callable[[Invocation, PlannedMigration], Followed] | None = None,
+    keep_images: bool = False,
 ) -> Migration:
     """Carry every server command of a file to version `to`; `source` is where it comes from.
 
-    `follow` carries the files that a command names. Raises UnprovenError where the result does not
-    mean what was announced.
+    `follow` carries the files that a command names. Images become the official ones of `to`;
+    `keep_images`: one without a known counterpart stays. Raises UnprovenError where the result
+    does not mean what was announced.
     """
     migration = Migration(text, problems=[*reading.unread, *reading.misread])
     migration.warnings += reading.problems
     reading, refusals, strays = _settled(reading, to)
     migration.problems += refusals
     jobs = [_job(invocation, text, to, source, migration) for invocation in reading.invocations]
+    migration.versions = [job.origin.version for job in jobs]
+    for job in jobs:
+        _carry_image(job, text, to, migration, keep=keep_images)
     if follow is not None:
         for job in jobs:
             found = follow(job.invocation, job.planned)
@@ -148,11 +159,7 @@ def _job(
     def parse(catalogue: Catalogue) -> ParsedArguments:
         return parse_argv(words, catalogue, opaque=opaque, whole=False)
 
-    image = _image(invocation)
-    if image is not None and image != to:
-        note = f"its image {invocation.image} has SGLang {image}; change it, too"
-        migration.steps.append(MigrationStep(invocation.place, note))
-    start = origin(parse, to, source, image)
+    start = origin(parse, to, source, _image(invocation))
     target = load_catalogue(to)
     if start.said and not start.whole and not refused(parse(target)):
         note = (
@@ -203,6 +210,26 @@ def _image(invocation: Invocation) -> str | None:
     return image_version(invocation.image) if invocation.image else None
 
 
+def _carry_image(job: _Job, text: str, to: str, migration: Migration, *, keep: bool) -> None:
+    """Give a command the official image of `to`, or say that it stays at the old one."""
+    image = job.invocation.image
+    if image is None or not is_outdated(image, to):
+        return
+    places = image_places(text, job.invocation.place.path, image)
+    new = successor(image, to)
+    if new is None or not places:
+        problem = replace(unknown_image(image, to), place=next(iter(places), job.invocation.place))
+        (migration.warnings if keep else migration.problems).append(problem)
+        return
+    job.image = new.name
+    job.image_edits = [Edit(one.line, one.column, one.length, new.name) for one in places]
+    for place in places:
+        step = MigrationStep(place, f"{image} is {new.name} now")
+        if step not in migration.steps:
+            migration.steps.append(step)
+            migration.warnings += [Problem(new.warning, place)] if new.warning else []
+
+
 def _proven(
     text: str,
     reading: Reading,
@@ -213,7 +240,9 @@ def _proven(
     """The new text, once it was read back; comments and variables only where they can stand."""
     shown = jobs[0].invocation.place.path if jobs else ""
     expected = [
-        proof.Expected(tuple(word for word, _ in job.planned.words), to, job.planned.after, job.env)
+        proof.Expected(
+            tuple(word for word, _ in job.planned.words), to, job.planned.after, job.env, job.image
+        )
         for job in jobs
     ]
     found: list[str] = []
@@ -244,6 +273,7 @@ def _proven(
 def _ways(jobs: Sequence[_Job]) -> Iterator[list[Change]]:
     """The changes that may do it, the best first: with comments, where a comment can stand."""
     variables = [job.variable for job in jobs if job.variable is not None]
+    variables += [edit for job in jobs for edit in job.image_edits]
     for number in range(max((len(job.rewritings) for job in jobs), default=0)):
         chosen = [job.rewritings[min(number, len(job.rewritings) - 1)] for job in jobs]
         edits: list[Change] = [edit for way in chosen for edit in way.edits]

@@ -24,9 +24,17 @@ def file_bytes(file: str) -> bytes:
 
 
 def migrate_data(
-    data: bytes, file: str, to: str, source: str | None, *, shown: str | None = None
+    data: bytes,
+    file: str,
+    to: str,
+    source: str | None,
+    *,
+    shown: str | None = None,
+    keep_images: bool = False,
 ) -> tuple[str, Migration]:
     """The text before, and what becomes of it; nothing is written.
+
+    `keep_images`: an image without a known counterpart stays as it is.
 
     `shown` is the name of what has no place of its own (`<stdin>`): files that it names are then
     carried by nobody. Raises InputError, and NothingFoundError where there is no server command.
@@ -38,7 +46,7 @@ def migrate_data(
         raise InputError(Problem(f"{file} is not UTF-8 text (byte {error.start})")) from error
     name = shown or file
     if path.suffix in (".yaml", ".yml") and is_recipe(text):
-        return text, migrate_recipe(path, name, to)
+        return text, migrate_recipe(path, name, to, keep_images=keep_images)
     reading = read_text(text, name, path.suffix or None)
     commands = reading.commands(name)
     if any(found.kind is InvocationKind.CONFIG for found in commands):
@@ -46,6 +54,8 @@ def migrate_data(
     else:
         base = path.parent if shown is None else Path()
         follow = following(base, to, source, alone=shown is None)
-        migration = migrate_commands(text, reading, to, source, follow=follow)
+        migration = migrate_commands(
+            text, reading, to, source, follow=follow, keep_images=keep_images
+        )
     migration.hidden = tuple(secrets_of(commands, to))
     return text, migration

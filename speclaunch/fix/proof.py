@@ -52,6 +52,8 @@ class Expected:
     version: str
     meaning: Meaning | None
     env: Mapping[str, str] = field(default_factory=dict)
+    image: str | None = None
+    """Its new image; None: the old one."""
 
 
 def unproven_commands(
@@ -73,7 +75,8 @@ def _unlike(old: Invocation, new: Invocation, wanted: Expected) -> Iterator[str]
     words = tuple(word.text for word in new.words)
     if words != wanted.words:
         yield f"its words are {words}, not {wanted.words}"
-    if (old.kind, old.name, old.image) != (new.kind, new.name, new.image):
+    image = wanted.image or old.image
+    if (old.kind, old.name, image) != (new.kind, new.name, new.image):
         yield "it is another program, container or image"
     if _texts(old.extras) != _texts(new.extras):
         yield "options of others changed"
@@ -85,7 +88,8 @@ def _unlike(old: Invocation, new: Invocation, wanted: Expected) -> Iterator[str]
             yield f"{name} is not {value}"
     if {n: v for n, v in _texts(old.env).items() if n not in wanted.env} != env:
         yield "its environment changed"
-    if Counter(one.text for one in old.dropped) != Counter(one.text for one in new.dropped):
+    around = (image if one.text == old.image else one.text for one in old.dropped)
+    if Counter(around) != Counter(one.text for one in new.dropped):
         yield "what surrounds it changed"
     opaque = {index for index, word in enumerate(new.words) if not word.evaluated}
     meaning = meaning_of(words, load_catalogue(wanted.version), opaque)

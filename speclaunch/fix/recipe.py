@@ -7,7 +7,7 @@ is asked all the same whether the version takes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from speclaunch.engine.versions import precedes
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.fix import proof
 from speclaunch.fix.edits import Change, Edit, Insertion, apply
+from speclaunch.fix.image_migration import is_outdated, successor, unknown_image
 from speclaunch.fix.migrate import Migration, MigrationStep
 from speclaunch.importer import nodes
 from speclaunch.importer.source_text import Document
@@ -51,6 +52,9 @@ class _Work:
     """Whose arguments are carried over; None: those that all share."""
     pins: dict[str | None, str] = field(default_factory=dict)
     """The new `engine.version`, by the role that says it."""
+    keep_images: bool = False
+    images: dict[str | None, str] = field(default_factory=dict)
+    """The new `deploy.image`, by the role that sets it."""
 
 
 def is_recipe(text: str) -> bool:
@@ -65,14 +69,17 @@ def is_recipe(text: str) -> bool:
     return not data.keys() & {"services", "apiVersion"} and bool(data.keys() & {"args", "defaults"})
 
 
-def migrate_recipe(path: Path, shown: str, to: str) -> Migration:
-    """Carry the arguments that stand in a recipe itself (its groups are carried by us).
+def migrate_recipe(path: Path, shown: str, to: str, *, keep_images: bool = False) -> Migration:
+    """Carry the arguments that stand in a recipe itself (its groups are carried by us), its pin
+    and its image.
 
     Raises InputError for a file that is no recipe, and UnprovenError.
     """
     read_positions(path, shown)  # refuses what is hostile, or no mapping
     text = reads.read_text(path, MAX_FILE_BYTES)
-    work = _Work(Document(text, shown), load_catalogue(to), Migration(text))
+    work = _Work(
+        Document(text, shown), load_catalogue(to), Migration(text), keep_images=keep_images
+    )
     roots = nodes.load(work.document)
     keys = nodes.entries(roots[0]) if roots else {}
     _section(None, keys, work)
@@ -98,6 +105,7 @@ def _section(role: str | None, keys: Mapping[str, yaml.Node], work: _Work) -> No
     engine = nodes.entries(keys.get("engine"))
     for name in ("version", "requires"):
         _pin(engine.get(name), name, work)
+    _image(nodes.entries(keys.get("deploy")).get("image"), work)
 
 
 def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -> None:
@@ -195,6 +203,27 @@ def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
     work.migration.steps.append(MigrationStep(place, f"engine.version is {pin} now"))
 
 
+def _image(node: yaml.Node | None, work: _Work) -> None:
+    """`deploy.image`: the official one of another release becomes that of the target."""
+    to = work.target.version
+    if not isinstance(node, yaml.ScalarNode) or not is_outdated(str(node.value), to):
+        return
+    place, image = nodes.place(node, work.document), str(node.value)
+    new = successor(image, to)
+    line = work.document.text.split("\n")[place.line - 1]
+    written = line[place.column - 1 : place.column - 1 + place.length]
+    if new is None or image not in written:
+        problem = replace(unknown_image(image, to), place=place)
+        migration = work.migration
+        (migration.warnings if work.keep_images else migration.problems).append(problem)
+        return
+    replaced = written.replace(image, new.name, 1)
+    work.changes.append(Edit(place.line, place.column, place.length, replaced))
+    work.images[work.role] = new.name
+    work.migration.steps.append(MigrationStep(place, f"deploy.image is {new.name} now"))
+    work.migration.warnings += [Problem(new.warning, place)] if new.warning else []
+
+
 def _prove(before: str, made: str, work: _Work) -> None:
     """The data of the new text are those of the old one, but for what was announced."""
     touched = {change.line for change in work.changes if isinstance(change, Edit)}
@@ -238,6 +267,8 @@ def _wanted(
         wanted["args"] = args or new.get("args")
     if role in work.pins:
         wanted["engine"] = {**old["engine"], "version": work.pins[role]}
+    if role in work.images:
+        wanted["deploy"] = {**old["deploy"], "image": work.images[role]}
     return wanted
 
 

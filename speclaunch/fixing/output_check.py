@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from speclaunch import reads
 from speclaunch.engine.catalogue import resolve_version
 from speclaunch.fix.fixed_text import numbers_of
 from speclaunch.importer.files import read_text
-from speclaunch.importer.interface import Invocation
 from speclaunch.lint.collect import LintedFile, read_buffer
 from speclaunch.lint.configuration import Configuration, Given, options
 from speclaunch.lint.installed import installed_engine
@@ -41,14 +40,10 @@ class CheckedText:
             return ()
         return tuple(numbers_of(source.invocations, source.path, finding.deployments))
 
-    def errors(self) -> Counter[tuple[str, int]]:
-        """How often each error is found in each deployment."""
-        return Counter(
-            (one.code, number)
-            for one in self.findings
-            if one.severity is Severity.ERROR
-            for number in self.deployments(one) or (0,)
-        )
+    def keys(self, finding: Finding) -> list[tuple[str, Severity, int]]:
+        """What a finding is, for each deployment that it is about, whatever was edited."""
+        numbers = self.deployments(finding) or (0,)
+        return [(finding.code, finding.severity, number) for number in numbers]
 
 
 @record
@@ -60,6 +55,8 @@ class OutputCheck:
     inherited: tuple[Finding, ...] = ()
     """The errors that its source has, too."""
     warnings: tuple[Finding, ...] = ()
+    """The warnings that its source does not have."""
+    inherited_warnings: tuple[Finding, ...] = ()
 
 
 def configured(
@@ -79,60 +76,60 @@ def configured(
 
 
 def check_text(
-    path: str, text: str, options: Options, config_dirs: Sequence[Path] = ()
+    path: str,
+    text: str,
+    options: Options,
+    config_dirs: Sequence[Path] = (),
+    versions: Sequence[str] = (),
 ) -> CheckedText:
-    """Check a text as the content of `path`, for the releases of `options` (none: its own)."""
+    """Check a text as the content of `path`, for the releases of `options` (none: its own).
+
+    `versions`: one release for each of its commands, instead.
+    """
     with reads.instead({} if path == STDIN_SHOWN else {os.path.realpath(path): text.encode()}):
-        return check_source(_read(path, text, config_dirs), options)
+        source = _read(path, text, config_dirs)
+        if source.recipe is not None or len(versions) != len(source.invocations):
+            return check_source(source, options)
+        found: list[Finding] = []
+        for version in dict.fromkeys(versions):
+            some = zip(source.invocations, versions, strict=True)
+            part = replace(source, invocations=tuple(one for one, own in some if own == version))
+            found += check_source(part, replace(options, versions=(version,))).findings
+        return CheckedText(source, _in_order(found))
 
 
 def check_source(source: LintedFile, options: Options) -> CheckedText:
     """Check a text that was read, for the releases of `options` (none: its own)."""
-    found: list[Finding] = []
     asked = [(source, options)]
     if not options.versions:  # as if each were stated: an error is one, whoever else accepts it
         own = parts(source, options)
         asked = [(one.source, replace(options, versions=(one.judged.version,))) for one in own]
-    for some, checked in asked:
-        found += [one for file in lint([some], checked).files for one in file.findings]
-    return CheckedText(source, tuple(sorted(found, key=lambda one: one.place.position)))
-
-
-def check_commands(source: LintedFile, versions: Sequence[str], options: Options) -> CheckedText:
-    """Check the commands of a file, each for its own release."""
-    by_version: dict[str, list[Invocation]] = {}
-    for invocation, version in zip(source.invocations, versions, strict=True):
-        by_version.setdefault(version, []).append(invocation)
     found: list[Finding] = []
-    for version, some in by_version.items():
-        part = replace(source, invocations=tuple(some), problems=(), remarks=(), misread=())
-        found += check_source(part, replace(options, versions=(version,))).findings
-    return CheckedText(source, tuple(sorted(found, key=lambda one: one.place.position)))
+    for some, how in asked:
+        found += [one for file in lint([some], how).files for one in file.findings]
+    return CheckedText(source, _in_order(found))
+
+
+def _in_order(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(found, key=lambda one: one.place.position))
 
 
 def against(before: CheckedText | None, after: CheckedText) -> OutputCheck:
-    """The findings of a text, its errors by whether the text that it was made from has them."""
-    known = before.errors() if before is not None else Counter()
-    new: list[Finding] = []
-    inherited: list[Finding] = []
+    """The findings of a text, by whether the text that it was made from has them."""
+    known: Counter[tuple[str, Severity, int]] = Counter()
+    for one in before.findings if before is not None else ():
+        known.update(before.keys(one) if before is not None else ())
+    found: dict[tuple[Severity, bool], list[Finding]] = {}
     for one in after.findings:
-        if one.severity is not Severity.ERROR:
-            continue
-        keys = [(one.code, number) for number in after.deployments(one) or (0,)]
-        is_known = all(known[key] > 0 for key in keys)
+        keys = after.keys(one)
+        is_new = any(known[key] <= 0 for key in keys)
         known.subtract(keys)
-        (inherited if is_known else new).append(one)
-    warnings = tuple(one for one in after.findings if one.severity is Severity.WARNING)
-    return OutputCheck(tuple(new), tuple(inherited), warnings)
-
-
-def together(checks: Iterable[OutputCheck]) -> OutputCheck:
-    """The checks of several texts as one."""
-    found = list(checks)
+        found.setdefault((one.severity, is_new), []).append(one)
     return OutputCheck(
-        tuple(one for check in found for one in check.errors),
-        tuple(one for check in found for one in check.inherited),
-        tuple(one for check in found for one in check.warnings),
+        tuple(found.get((Severity.ERROR, True), ())),
+        tuple(found.get((Severity.ERROR, False), ())),
+        tuple(found.get((Severity.WARNING, True), ())),
+        tuple(found.get((Severity.WARNING, False), ())),
     )
 
 

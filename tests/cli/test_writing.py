@@ -83,3 +83,72 @@ def test_render_warns_of_a_server_that_answers_anyone(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert (said in done.stderr) is is_warned, words
         assert done.stderr.count(said) <= 1 and said not in done.stdout
+
+
+MANIFEST = """\
+apiVersion: v1
+kind: Pod
+metadata: {{name: p}}
+spec:
+  containers:
+  - name: engine
+    image: {image}   # was lmsysorg/sglang:v0.5.9
+    command: [python3, -m, sglang.launch_server, --model-path, x, --cuda-graph-max-bs, "8"]
+"""
+
+
+@pytest.mark.thorough
+def test_migrate_carries_an_official_image_and_refuses_any_other(tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    old, new = "lmsysorg/sglang:v0.5.9", "lmsysorg/sglang:v0.5.23"
+    for image, given in (
+        (old, new),
+        (f"docker.io/{old}", f"docker.io/{new}"),
+        (f"{old}-cu126", new),
+        (f"{old}-rocm700-mi35x", f"{new}-rocm700-mi35x"),
+        (f"registry.example/{old}", None),
+        (f"{old}@sha256:{'0' * 64}", None),
+        (f"{old}-npu-a3", None),
+        ("lmsysorg/sglang:latest", "lmsysorg/sglang:latest"),
+    ):
+        file.write_text(MANIFEST.format(image=image))
+        done = program.run("migrate", "pod.yaml", "--to", "0.5.23", cwd=tmp_path)
+        becomes = given or image
+        if given is None:
+            assert done.returncode == 1 and "unknown" in done.stderr, (image, done.stderr)
+            assert file.read_text() == MANIFEST.format(image=image)
+            done = program.run("migrate", "pod.yaml", "--to", "0.5.23", "--force", cwd=tmp_path)
+        assert done.returncode == 0 and "wrote pod.yaml" in done.stderr, (image, done.stderr)
+        text = MANIFEST.format(image=becomes).replace("max-bs", "max-bs-decode")
+        assert file.read_text() == text
+        assert ("check the driver" in done.stderr) is image.endswith("cu126")
+    file.write_text(MANIFEST.format(image=old))
+    assert program.run("migrate", "pod.yaml", "--to", "0.5.23", cwd=tmp_path).returncode == 0
+    assert program.run("lint", "pod.yaml", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.thorough
+def test_migrate_carries_the_image_of_a_recipe(tmp_path: Path) -> None:
+    text = (
+        "defaults: [base]\nengine: {version: '%s'}\ndeploy:\n  image: '%s'\nargs: {model_path: x}\n"
+    )
+    file = tmp_path / "r.yaml"
+    file.write_text(text % ("0.5.9", "lmsysorg/sglang:v0.5.9"))
+    done = program.run("migrate", "r.yaml", "--to", "0.5.23", cwd=tmp_path)
+    assert done.returncode == 0 and "deploy.image is lmsysorg/sglang:v0.5.23 now" in done.stderr
+    assert file.read_text() == text % ("0.5.23", "lmsysorg/sglang:v0.5.23")
+    file.write_text(text % ("0.5.9", "mine/sglang:v0.5.9"))
+    done = program.run("migrate", "r.yaml", "--to", "0.5.23", cwd=tmp_path)
+    assert done.returncode == 1 and file.read_text() == text % ("0.5.9", "mine/sglang:v0.5.9")
+
+
+@pytest.mark.thorough
+def test_migrate_refuses_a_new_error_and_reports_an_old_one(tmp_path: Path) -> None:
+    """NGRAM has no pipeline stages in any release; plain DP attention changed with them."""
+    file = tmp_path / "run.sh"
+    broken = f"{SERVER}--speculative-algorithm EAGLE3 --cuda-graph-max-bs 8\n"
+    file.write_text(broken)
+    done = program.run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "error[SPL404]" in done.stderr and "source has 1 error already" in done.stderr
+    assert file.read_text() == broken.replace("max-bs", "max-bs-decode")

@@ -116,7 +116,7 @@ class Campaign:
     def _migrate(self, text: Text, old: Meaning, directory: Path, outcome: Outcome) -> None:  # noqa: PLR0911, PLR0912
         path = _put(text, directory)
         told = ["--from", text.version] if text.told else []
-        said = speclaunch(["migrate", text.name, "--to", text.to, *told], directory)
+        said = speclaunch(["migrate", text.name, "--to", text.to, *told, "--force"], directory)
         after = path.read_bytes().decode("utf-8", "replace")
         beside = {name: (directory / name).read_text("utf-8") for name in text.files}
         outcome.count("migrate", f"exit {said.code}")
@@ -175,7 +175,7 @@ class Campaign:
         then = self._rendered(text, directory, text.to, outcome)
         self._alike(text, "render recipe", (first, text.version), (then, text.to), "", outcome)
         told = ["--from", text.version] if text.told else []
-        said = speclaunch(["migrate", text.name, "--to", text.to, *told], directory)
+        said = speclaunch(["migrate", text.name, "--to", text.to, *told, "--force"], directory)
         outcome.count("migrate recipe", f"exit {said.code}")
         if said.code != 0:
             if path.read_text() != text.text:
@@ -196,7 +196,7 @@ class Campaign:
         self, text: Text, directory: Path, version: str, outcome: Outcome
     ) -> tuple[Server, str] | None:
         """The server that a recipe is for a version, and what was said; None if it is none."""
-        words = ["render", f"recipe={text.name}", "--to", "shell", "--engine", version]
+        words = ["render", f"recipe={text.name}", "--to", "shell", "--engine", version, "--force"]
         done = speclaunch(words, directory)
         outcome.count("render recipe", f"exit {done.code}")
         verb = "render recipe"
@@ -240,7 +240,8 @@ class Campaign:
     def _import(self, text: Text, old: Meaning, directory: Path, outcome: Outcome) -> None:  # noqa: PLR0912, PLR0915
         _put(text, directory)
         several = ["--command", "1"] if len(old.servers) > 1 else []
-        said = speclaunch(["import", text.name, "--engine", text.version, *several], directory)
+        words = ["import", text.name, "--engine", text.version, *several, "--force"]
+        said = speclaunch(words, directory)
         outcome.count("import", f"exit {said.code}")
 
         def wrong(verb: str, what: str, detail: str, said: Said, result: str = "") -> None:
@@ -269,9 +270,9 @@ class Campaign:
         notes = f"{_comments(said.out)}\n{said.err}"
         before = old.servers[0]
         for verb, words, version in (
-            ("render shell", ["render", "--to", "shell"], text.version),
-            ("render shell for another", ["render", "--to", "shell"], text.to),
-            ("render slime", ["render", "--to", "slime"], text.version),
+            ("render shell", ["render", "--to", "shell", "--force"], text.version),
+            ("render shell for another", ["render", "--to", "shell", "--force"], text.to),
+            ("render slime", ["render", "--to", "slime", "--force"], text.version),
             ("dry-run", ["launch", "--dry-run", "--force"], text.version),
         ):
             if zlib.crc32(text.text.encode()) % RARELY[verb]:
