@@ -7,7 +7,7 @@ from pathlib import Path
 
 from speclaunch.errors import InputError, Problem
 from speclaunch.facts.declared_gpus import declare
-from speclaunch.facts.engines import listed
+from speclaunch.facts.engines import listed, named
 from speclaunch.facts.project_settings import assumption
 from speclaunch.lint.code_selection import codes
 from speclaunch.lint.file_codes import REFUSES
@@ -24,6 +24,14 @@ def engine_versions(text: str | None) -> tuple[str, ...]:
         if version.note:
             err_lines().print(f"note: {version.note}")
     return tuple(dict.fromkeys(version.held for version in versions))
+
+
+def engine_version(text: str) -> str:
+    """The version of an `--engine` that takes one; its note is printed."""
+    found = named(text)
+    if found.note:
+        err_lines().print(f"note: {found.note}")
+    return found.held
 
 
 def lookup(

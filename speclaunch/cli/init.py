@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from speclaunch.cli.check_options import lookup
+from speclaunch import reads
+from speclaunch.cli.check_options import engine_version, lookup
 from speclaunch.cli.options import Assume, ModelDirs, Online
+from speclaunch.cli.writing import Force, Overwrite, require_free, require_sound
 from speclaunch.errors import InputError, Problem
 from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.hardware import Vendor
+from speclaunch.fixing.output_check import against, check_text, configured
 from speclaunch.plan.budget import Fit
 from speclaunch.planning.draft_listing import find_target
-from speclaunch.planning.new_recipe import NewRecipe, Wanted, new_recipe, version_for
+from speclaunch.planning.forced_recipe import ForcedRecipe, forced_recipe
+from speclaunch.planning.new_recipe import (
+    NewRecipe,
+    NotWrittenError,
+    Wanted,
+    file_stem,
+    new_recipe,
+    version_for,
+)
 from speclaunch.report.console import err
 
 
@@ -46,7 +59,8 @@ def init(
         Path | None,
         typer.Option("--output", metavar="FILE", help="The recipe to write. Default: print it."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    overwrite: Overwrite = False,
+    force: Force = False,
     algorithm: Annotated[
         str | None,
         typer.Option(
@@ -94,7 +108,7 @@ def init(
     """Write a complete recipe for a target that passes every rule and fits the hardware.
 
     The way to speculate is the best-founded one that the version serves; the recipe says why, and
-    why others were not taken. Nothing is written that is not clean (exit 1).
+    why others were not taken. Nothing is written that is not clean (exit 1), except with --force.
     """
     if interactive:
         _require_terminal()
@@ -110,7 +124,7 @@ def init(
         raise InputError(
             Problem("no hardware was named", help="name it, for example --hardware h200:8")
         )
-    path = None if output is None else _free(output, force=force)
+    path = None if output is None else _free(output, overwrite=overwrite or force)
     if declare(hardware).vendor is Vendor.CPU:
         raise InputError(
             Problem(
@@ -121,7 +135,7 @@ def init(
     sources = lookup(models, hardware, online=online, assume=assume)
     wanted = Wanted(
         find_target(target, sources),
-        version_for(engine),
+        engine_version(engine) if engine is not None else version_for(None),
         sources,
         hardware.strip(),
         algorithm,
@@ -131,12 +145,26 @@ def init(
         tight,
         way,
     )
-    made = new_recipe(wanted)
+    is_taken = path is not None and not overwrite and _exists(path)
+    made: NewRecipe | ForcedRecipe | None
+    try:
+        made = new_recipe(wanted)
+    except NotWrittenError as refused:
+        made = forced_recipe(wanted) if force else None
+        if made is None:
+            raise
+        if is_taken:  # which of both --force is meant for, the user has to say
+            help_ = "--overwrite replaces it; --force alone writes a recipe despite errors"
+            raise InputError([Problem(f"{path} already exists", help=help_)]) from refused
+    _require_sound(made, path, wanted, models, force=force)
     if path is None:
         typer.echo(made.text, nl=False)
     else:
         _write(path, made.text)
     _conclude(made, path)
+    if is_taken:
+        note = f"note: --force replaced {path}; use --overwrite, --force writes despite errors"
+        err().print(note, markup=False)
 
 
 def _require_terminal() -> None:
@@ -149,17 +177,37 @@ def _require_terminal() -> None:
         )
 
 
-def _free(output: Path, *, force: bool) -> Path:
+def _require_sound(
+    made: NewRecipe | ForcedRecipe,
+    path: Path | None,
+    wanted: Wanted,
+    models: list[Path] | None,
+    *,
+    force: bool,
+) -> None:
+    """Raise OutputRefusedError for errors that `lint` finds in the recipe."""
+    shown = str(path) if path is not None else f"{file_stem(wanted.target.name)}.yaml"
+    options = configured(shown, (wanted.version,), wanted.hardware, models or ())
+    options = replace(options, lookup=replace(wanted.lookup, project=options.lookup.project))
+    with reads.instead({os.path.realpath(shown): made.text.encode()}):
+        check = against(None, check_text(shown, made.text, options))
+        require_sound(check, shown if path is not None else "the recipe", force=force)
+
+
+def _free(output: Path, *, overwrite: bool) -> Path:
     """Where to write. Raises InputError before any work is done."""
     if output.suffix != ".yaml":
         raise InputError(Problem(f"--output {output}: the name of a recipe must end in .yaml"))
     if output.exists() and not output.is_file():
         raise InputError(Problem(f"cannot write {output}: it is not a regular file"))
-    if (output.exists() or output.is_symlink()) and not force:
-        raise InputError(Problem(f"{output} already exists", help="--force overwrites it"))
+    require_free(output, overwrite=overwrite)
     if not output.parent.is_dir():
         raise InputError(Problem(f"cannot write {output}: {output.parent} is not a directory"))
     return output
+
+
+def _exists(path: Path) -> bool:
+    return path.exists() or path.is_symlink()
 
 
 def _write(path: Path, text: str) -> None:
@@ -171,7 +219,7 @@ def _write(path: Path, text: str) -> None:
         raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
 
 
-def _conclude(made: NewRecipe, path: Path | None) -> None:
+def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:
     """What was chosen, on standard error: the recipe itself may go into a pipe."""
     budget = made.placed.budget
     gpus = "1 GPU" if made.placed.ranks == 1 else f"{made.placed.ranks} GPUs"

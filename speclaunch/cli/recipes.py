@@ -107,15 +107,15 @@ def schema(
     """Write the JSON schema of recipes, for editors and other checkers."""
     import json
 
+    from speclaunch.cli.check_options import engine_version
     from speclaunch.engine.catalogue import held_versions, load
-    from speclaunch.facts.engines import named
     from speclaunch.fix.edits import write_atomically
     from speclaunch.plan.suggestions import suggested_values
     from speclaunch.recipe.json_schema import recipe_schema
 
     dirs = _both(ctx, config_dir)
     _require(dirs)
-    version = named(engine).held if engine is not None else held_versions()[-1]
+    version = engine_version(engine) if engine is not None else held_versions()[-1]
     found = recipe_schema(load(version), dirs, section, suggested_values(version))
     text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
     if output is None:

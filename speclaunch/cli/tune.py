@@ -17,6 +17,7 @@ from speclaunch.cli.options import (
     Overrides,
     TrustEngine,
 )
+from speclaunch.cli.writing import Force, Overwrite
 from speclaunch.facts.trusted_programs import trust_all
 
 
@@ -106,6 +107,8 @@ def tune(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Forget what was measured before.")
     ] = False,
+    overwrite: Overwrite = False,
+    force: Force = False,
     config_dir: ConfigDirs = None,
     engine: EngineVersion = None,
     hardware: HardwareName = None,
@@ -138,6 +141,8 @@ def tune(
         adaptive_config=adaptive_config,
         dry_run=dry_run,
         fresh=fresh,
+        overwrite=overwrite,
+        force=force,
         config_dirs=tuple(config_dir or ()),
         engine=engine,
         hardware=hardware,

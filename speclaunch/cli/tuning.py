@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from speclaunch import reads
 from speclaunch.bench.room import with_room
 from speclaunch.bench.sides import Asked, candidate
 from speclaunch.bench.workload import workload
@@ -14,10 +17,12 @@ from speclaunch.cli.check_options import lookup
 from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.starts import default_blocks, require_starts
 from speclaunch.cli.tuning_starts import Question, tried, verified
+from speclaunch.cli.writing import OutputRefusedError, require_sound
 from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
 from speclaunch.fix.edits import write_atomically
 from speclaunch.fix.masked_diff import shown_diff
+from speclaunch.fixing.output_check import against, check_text, configured
 from speclaunch.recipe.find_recipe import find_recipe
 from speclaunch.recipe.recipe_words import split_recipe
 from speclaunch.record import record
@@ -58,6 +63,8 @@ class TuneWords:
     adaptive_config: Path | None
     dry_run: bool
     fresh: bool
+    overwrite: bool
+    force: bool
     config_dirs: tuple[Path, ...]
     engine: str | None
     hardware: str | None
@@ -137,8 +144,9 @@ def _require_files(words: TuneWords) -> None:
         place = Place(COMMAND_LINE, text=f"{option} {path}")
         if option == "--output-file" and path.suffix != ".yaml":
             raise InputError(Problem(f"{path}: the name of a recipe must end in .yaml", place))
-        if path.exists():
-            raise InputError(Problem(f"{path} already exists", place, "name another file"))
+        if path.exists() and not words.overwrite:
+            help_ = "name another file, or replace it: --overwrite"
+            raise InputError(Problem(f"{path} already exists", place, help_))
         if not path.parent.is_dir():
             raise InputError(Problem(f"{path.parent}: no such directory", place, "create it"))
 
@@ -177,7 +185,12 @@ def _told(
     trials = tuple(one for start in memory.starts for one in start.trials)
     winner = found.winner if found is not None else None
     change = _change(words, question, found) if winner is not None else None
-    written = _written(words, change)
+    refused: OutputRefusedError | None = None
+    written = None
+    try:
+        written = _written(words, question, change)
+    except OutputRefusedError as error:  # what was measured is shown all the same
+        refused = error
     adaptive = None
     if words.adaptive_config is not None:
         adaptive = configuration(known(question.aim, trials), question.space)
@@ -207,6 +220,8 @@ def _told(
         out().print_json(json.dumps(document(outcome)))
     else:
         show_outcome(out(), outcome)
+    if refused is not None:
+        raise refused
     return ExitCode.FAILED if found is not None and found.refused else ExitCode.CLEAN
 
 
@@ -231,12 +246,20 @@ def _change(words: TuneWords, question: Question, found: Verdict | None) -> Tune
         return None
 
 
-def _written(words: TuneWords, change: Tuned | None) -> Path | None:
+def _written(words: TuneWords, question: Question, change: Tuned | None) -> Path | None:
+    """The file that was written, if any. Raises OutputRefusedError for errors of the setting."""
     target = words.output_file or (change.path if change is not None and words.write else None)
     if change is None or target is None:
         return None
     same = target == change.path
     text = change.after if same else elsewhere(change, target, words.config_dirs)
+    version = question.side.prepared.catalogue.version
+    how = configured(str(target), (version,), config_dirs=words.config_dirs)
+    how = replace(how, lookup=question.side.lookup)
+    before = check_text(str(change.path), change.before, how, words.config_dirs)
+    after = check_text(str(target), text, how, words.config_dirs)
+    with reads.instead({os.path.realpath(target): text.encode()}):
+        require_sound(against(before, after), str(target), force=words.force)
     write_atomically(target, text)
     return target
 

@@ -118,7 +118,7 @@ def _best(wanted: Wanted, tried: _Tried, demand: Demand, *, unknown: bool) -> Ne
     tried.skipped.clear()
     tried.memory.clear()
     placed: list[tuple[Way, Placed]] = []
-    for way in _candidates(wanted):
+    for way in candidates(wanted):
         found = _placed(wanted, way, demand, unknown=unknown)
         if isinstance(found, Placed):
             placed.append((way, found))
@@ -158,7 +158,7 @@ def _placed(wanted: Wanted, way: Way, demand: Demand, *, unknown: bool) -> Place
     unusable = way.unusable or too_early(way, wanted.version)
     if unusable is not None:
         return NoPlace(unusable)
-    arguments = {**_of_model(wanted.target), **way.arguments}
+    arguments = {**of_model(wanted.target), **way.arguments}
     return place(arguments, wanted.version, wanted.lookup, unknown=unknown, demand=demand)
 
 
@@ -175,7 +175,7 @@ def _less(other: Placed, chosen: Placed) -> str:
     return "it serves as well, and is less well founded"
 
 
-def _of_model(target: Checkpoint) -> dict[str, Any]:
+def of_model(target: Checkpoint) -> dict[str, Any]:
     """What a target itself asks for, as our own `conf/model/` says where it has the target."""
     said = options_with("model", "model_path", target.name)
     own = {name: said[name] for name in _OF_MODEL if name in said}
@@ -187,7 +187,7 @@ def called(way: Way) -> str:
     return f"{way.method} with {way.draft}" if way.draft else str(way.method)
 
 
-def _candidates(wanted: Wanted) -> Sequence[Way]:
+def candidates(wanted: Wanted) -> Sequence[Way]:
     """The ways that may be taken, the best founded first."""
     if wanted.way is not None:
         return (wanted.way,)
@@ -313,7 +313,7 @@ def _fitting_hardware(wanted: Wanted) -> str | None:
     if here is None:
         return None
     ways = [
-        one for one in _candidates(wanted) if not (one.unusable or too_early(one, wanted.version))
+        one for one in candidates(wanted) if not (one.unusable or too_early(one, wanted.version))
     ]
     demand = Demand(wanted.context)
     for name in dict.fromkeys((here.name, *_LARGER)):
@@ -323,7 +323,7 @@ def _fitting_hardware(wanted: Wanted) -> str | None:
                 continue
             lookup = replace(wanted.lookup, hardware=kind)
             for way in ways:
-                arguments = {**_of_model(wanted.target), **way.arguments}
+                arguments = {**of_model(wanted.target), **way.arguments}
                 found = place_on(arguments, count, wanted.version, lookup, demand)
                 if isinstance(found, Placed):
                     return f"{name}:{count}, where {called(way)} fits"

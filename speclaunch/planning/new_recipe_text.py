@@ -101,7 +101,7 @@ def _header(
     for warning in placed.warnings:
         yield from _wrapped("Warning:  ", warning)
     yield from _wrapped(
-        "Checked:  ", f"SGLang {settled.version}: no finding; `speclaunch plan` shows it"
+        "Checked:  ", f"SGLang {settled.version}: {_found(placed)}; `speclaunch plan` shows it"
     )
     if dict(target.raw).get("auto_map") and not _runs_code(placed):
         yield from _wrapped(
@@ -117,6 +117,12 @@ def _header(
     if len(skipped) > _MOST_SKIPPED:
         yield f"          and {len(skipped) - _MOST_SKIPPED} more"
     yield from _wrapped("Other:    ", f"`speclaunch drafts {target.name}` lists all ways")
+
+
+def _found(placed: Placed) -> str:
+    """What the rules found: something only in a recipe that was written with --force."""
+    codes = ", ".join(dict.fromkeys(one.code for one in placed.settled.findings))
+    return f"written despite {codes}" if codes else "no finding"
 
 
 def _runs_code(placed: Placed) -> bool:

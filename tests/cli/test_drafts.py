@@ -128,9 +128,28 @@ def test_no_file_is_overwritten_unasked(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("mine\n")
     done = init("--hardware", "h100:1", "--output", str(path))
-    assert done.returncode == 2 and "--force" in done.stderr and path.read_text() == "mine\n"
-    assert init("--hardware", "h100:1", "--output", str(path), "--force").returncode == 0
-    assert path.read_text().startswith("# ")
+    assert done.returncode == 2 and "--overwrite" in done.stderr and path.read_text() == "mine\n"
+    for option, is_noted in (("--overwrite", False), ("--force", True)):
+        path.write_text("mine\n")
+        done = init("--hardware", "h100:1", "--output", str(path), option)
+        assert done.returncode == 0 and path.read_text().startswith("# ")
+        assert ("use --overwrite" in done.stderr) is is_noted
+
+
+@pytest.mark.thorough
+def test_force_writes_despite_errors_and_then_replaces_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    words = ("init", "meta-llama/Llama-3.3-70B-Instruct", "--hardware", "rtx4090:2", *NEWEST)
+    assert run(*words, "--output", str(path)).returncode == 1 and not path.exists()
+    done = run(*words, "--output", str(path), "--force")
+    assert done.returncode == 0 and "error[SPL711]" in done.stderr
+    assert "written despite SPL711" in path.read_text()
+    path.write_text("mine\n")
+    done = run(*words, "--output", str(path), "--force")
+    assert done.returncode == 2 and path.read_text() == "mine\n"
+    assert "--overwrite replaces it; --force alone" in done.stderr
+    done = run(*words, "--output", str(path), "--force", "--overwrite")
+    assert done.returncode == 0 and "SPL711" in path.read_text()
 
 
 @pytest.mark.parametrize(

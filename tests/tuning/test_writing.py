@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from speclaunch.cli.tuning import TuneWords, _written
+from speclaunch.cli.tuning_starts import Question
+from speclaunch.cli.writing import OutputRefusedError
+from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError
 from speclaunch.recipe.compose import compose
 from speclaunch.resources import recipes_dir
+from speclaunch.rules.examine import Lookup
 from speclaunch.tuning.setting import NGRAM, Setting
-from speclaunch.tuning.writing import elsewhere, require_own, tuned
+from speclaunch.tuning.writing import Tuned, elsewhere, require_own, tuned
 
 EVIDENCE = "2026-11-23: 1.18 (1.12 to 1.25) times as fast, code"
 OF_A_GROUP = """\
@@ -108,3 +115,28 @@ def test_in_another_folder_it_is_the_same_recipe_or_refused(tmp_path: Path) -> N
     with pytest.raises(InputError):  # its group is not there
         elsewhere(found, other)
     assert elsewhere(found, other, [tmp_path])
+
+
+@pytest.mark.thorough
+def test_a_tuned_recipe_with_a_new_error_is_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.yaml"
+    before = "defaults: [base]\nargs:\n  model_path: m\n  speculative_algorithm: NGRAM\n"
+    prepared = SimpleNamespace(catalogue=load_catalogue("0.5.23"))
+    side = SimpleNamespace(prepared=prepared, lookup=Lookup())
+    question = cast("Question", SimpleNamespace(side=side))
+
+    def write(old: str, new: str, *, force: bool = False) -> Path | None:
+        path.write_text(old)
+        words = SimpleNamespace(write=True, output_file=None, config_dirs=(), force=force)
+        return _written(cast("TuneWords", words), question, Tuned(path, old, new))
+
+    broken = f"{before}  mem_fraction_static: 83\n"
+    with pytest.raises(OutputRefusedError, match="1 error"):
+        write(before, broken)
+    assert path.read_text() == before and "SPL710" in capsys.readouterr().err
+    assert write(before, broken, force=True) == path and path.read_text() == broken
+    more = f"{broken}  speculative_num_draft_tokens: 4\n"
+    assert write(broken, more) == path and path.read_text() == more
+    assert "source has 1 error already" in capsys.readouterr().err
