@@ -36,9 +36,21 @@ from speclaunch.rules.examine import Lookup
 NONE: Final = "none"
 """The baseline that is the same deployment without speculation."""
 URL = "url"
+_PORT = "args.port"
 _OF_BENCH = ("launch.watchdog.enabled=false", "launch.restart.policy=never")
 """An engine that waits is halted, and must not be taken for one that hangs; one that crashed would
 be another engine."""
+
+
+def with_overrides(words: Sequence[str], overrides: Sequence[str]) -> tuple[str, ...]:
+    """The words of a launch with overrides in place of its own for the same keys."""
+    replaced = set(map(_key, overrides))
+    return (*(word for word in words if _key(word) not in replaced), *overrides)
+
+
+def _key(word: str) -> str:
+    """The key of an override: `args.port` of `++args.port=1` and of `~args.port`."""
+    return word.partition("=")[0].lstrip("+~")
 
 
 @record
@@ -57,8 +69,14 @@ class Side:
     def order(self, port: int) -> Order:
         """How it is launched on a port."""
         key = self.prepared.address.api_key
-        words = (*self.words, f"args.port={port}", *_OF_BENCH)
+        words = with_overrides(self.words, (f"{_PORT}={port}", *_OF_BENCH))
         return Order(self.name, words, port, key=key or "")
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """The overrides that do not count: the measurement sets their keys itself."""
+        own = {_PORT, *map(_key, _OF_BENCH)}
+        return tuple(word for word in self.words if _key(word) in own)
 
     @property
     def identity(self) -> list[str]:
@@ -172,7 +190,7 @@ def _plain(words: Sequence[str], one: Side, asked: Asked) -> Side:
         for name in one.prepared.recipe.deployment.args
         if canonical(name).startswith("speculative_")
     ]
-    side = _side([*words, *off], asked)
+    side = _side(list(with_overrides(words, off)), asked)
     return _named(side, f"{side.prepared.recipe.deployment.name} without speculation")
 
 

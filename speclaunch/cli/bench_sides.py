@@ -9,6 +9,7 @@ from speclaunch.bench.schema import SideRecord
 from speclaunch.bench.sides import AnySide
 from speclaunch.launch.journal_header import document
 from speclaunch.plan.budget import Fit
+from speclaunch.report.console import err_lines
 
 _OF_HERE = ("PATH",)
 """What says more of this machine than of what was measured."""
@@ -48,3 +49,11 @@ def hardware_of(side: AnySide) -> str | None:
     if found is None:
         return None
     return f"{found.name}:{found.count}" if found.count > 1 else found.name
+
+
+def tell_replaced(*sides: AnySide) -> None:
+    """Report overrides that do not count: each engine of a measurement has a port of its own."""
+    found = (one.replaced for one in sides if not isinstance(one, RunningSide))
+    for word in dict.fromkeys(word for some in found for word in some):
+        note = f"note: {word} is not used: each measured engine gets its own"
+        err_lines().print(note, markup=False)

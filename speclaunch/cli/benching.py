@@ -34,7 +34,7 @@ from speclaunch.bench.workload import Prompts, workload
 from speclaunch.cli.bench_kept import exit_code
 from speclaunch.cli.bench_output import Output
 from speclaunch.cli.bench_rounds import chosen, measure_all
-from speclaunch.cli.bench_sides import hardware_of, memory_warnings, told_of
+from speclaunch.cli.bench_sides import hardware_of, memory_warnings, tell_replaced, told_of
 from speclaunch.cli.check_options import lookup
 from speclaunch.cli.numbers import numbers
 from speclaunch.cli.starts import default_blocks, require_starts
@@ -81,6 +81,7 @@ class BenchWords:
 def run_bench(words: BenchWords) -> ExitCode:
     """Measure, and say what it shows. Raises InputError, LaunchError."""
     sides = _sides(words)
+    tell_replaced(*sides)
     within = bounds(words.goodput) if words.goodput is not None else ()
     schedule = _schedule(words, sides)
     if len(sides) == 1:

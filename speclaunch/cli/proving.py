@@ -9,6 +9,7 @@ from pathlib import Path
 from speclaunch.bench.engines import end_on_signals
 from speclaunch.bench.sides import NONE, Asked, baseline, candidate
 from speclaunch.bench.workload import RANDOM, shipped, workload
+from speclaunch.cli.bench_sides import tell_replaced
 from speclaunch.cli.check_options import lookup
 from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.numbers import numbers
@@ -56,6 +57,7 @@ def run_prove(words: ProveWords) -> ExitCode:
         dry_run=words.dry_run,
     )
     ours = candidate(words.overrides, told)
+    tell_replaced(ours)
     if not ours.expected.speculates:
         raise InputError(
             Problem(

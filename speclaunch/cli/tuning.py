@@ -13,6 +13,7 @@ from speclaunch import reads
 from speclaunch.bench.room import with_room
 from speclaunch.bench.sides import Asked, candidate
 from speclaunch.bench.workload import workload
+from speclaunch.cli.bench_sides import tell_replaced
 from speclaunch.cli.check_options import lookup
 from speclaunch.cli.formats import OutputFormat
 from speclaunch.cli.starts import default_blocks, require_starts
@@ -97,6 +98,7 @@ def _question(words: TuneWords) -> Question:
         dry_run=words.dry_run,
     )
     side = candidate(words.overrides, asked)
+    tell_replaced(side)
     algorithm = algorithm_of(side)
     name, _ = split_recipe(words.overrides)
     path = find_recipe(name, words.config_dirs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from speclaunch.bench.engines import Order
-from speclaunch.bench.sides import Side
+from speclaunch.bench.sides import Side, with_overrides
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.launch.free_port import free_port
 from speclaunch.plan.plan import UnknownValueError
@@ -79,10 +79,8 @@ def own_setting(side: Side, algorithm: str) -> Setting | None:
 def order_of(side: Side, setting: Setting, algorithm: str, name: str | None = None) -> Order:
     """How the deployment is launched with a setting, on a port of its own."""
     order = side.order(free_port())
-    changes = override_words(setting, algorithm)
-    replaced = {one.partition("=")[0] for one in changes}
-    own = [word for word in order.words if word.partition("=")[0] not in replaced]
-    return Order(name or order.name, (*own, *changes), order.port)
+    words = with_overrides(order.words, override_words(setting, algorithm))
+    return Order(name or order.name, words, order.port)
 
 
 def override_words(setting: Setting, algorithm: str) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from speclaunch.bench.sides import NONE, Asked, Side, baseline, candidate, serve
 from speclaunch.cli.bench_sides import memory_warnings
 from speclaunch.errors import InputError
 from speclaunch.facts.declared_gpus import declare
+from speclaunch.recipe.load import load
+from speclaunch.recipe.recipe_words import split_recipe
 from speclaunch.rules.examine import Lookup
 
 ASKED = Asked((), "0.5.23", Lookup(), dry_run=True)
@@ -31,6 +33,26 @@ def test_an_engine_is_launched_on_its_port_and_left_in_peace() -> None:
     assert "args.port=31000" in order.words
     assert "launch.watchdog.enabled=false" in order.words
     assert (order.url, order.key) == (None, "")
+
+
+@pytest.mark.parametrize("word", ["args.port=30020", "++args.port=30020", "~args.port"])
+def test_a_port_of_the_command_line_gives_way_to_that_of_the_measurement(word: str) -> None:
+    words = ["recipe=eagle3_llama8b", word, "launch.restart.policy=auto"]
+    ours = candidate(words, ASKED)
+    assert ours.replaced == tuple(words[1:])
+    order = ours.order(31000)
+    assert [one for one in order.words if "port" in one] == ["args.port=31000"]
+    name, overrides = split_recipe([one for one in order.words if not one.startswith("--")])
+    assert load(name, overrides, ()).deployment.args["port"] == 31000
+    plain = baseline(NONE, words, ours, ASKED)
+    assert [one for one in plain.order(31001).words if "port" in one] == ["args.port=31001"]
+
+
+def test_the_baseline_takes_no_override_of_speculation() -> None:
+    words = ["recipe=eagle3_llama8b", "args.speculative_num_steps=5", "++args.tp_size=2"]
+    plain = baseline(NONE, words, candidate(words, ASKED), ASKED)
+    assert not plain.expected.speculates and plain.prepared.spelling.value("tp_size") == "2"
+    assert "args.speculative_num_steps=null" in plain.words
 
 
 def test_the_key_of_the_engine_reaches_who_asks_it() -> None:
