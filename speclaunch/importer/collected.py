@@ -16,10 +16,11 @@ from speclaunch.importer.commands import Around, look
 from speclaunch.importer.interface import Comment, Dropped, Gathered, Word
 from speclaunch.importer.interpret import run
 from speclaunch.importer.scope import Field, ShellScope, Value
-from speclaunch.importer.source_text import Document, SourceText, joined
+from speclaunch.importer.source_text import Document, SourceText, WordPiece, joined
 from speclaunch.importer.wrappers import SERVER
 from speclaunch.patterns import lazy
 
+_VARIABLE = lazy(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Z_][A-Z0-9_]*)\b)")
 _COMMENT = lazy(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
 
 Env = dict[str, Field]
@@ -68,6 +69,8 @@ class Collected(Gathered):
         `given` are variables that a script sees besides, from whoever starts the container.
         """
         found = look(words)
+        if found.invocation is not None and (filled := _filled_in(words, env)) is not None:
+            found = look(filled)
         known = {key: value.word() for key, value in env.items()}
         for key, value in passed.items():
             why = f"`{key}` comes from the environment of the container"
@@ -161,6 +164,21 @@ class Collected(Gathered):
                 place = self.document.place(at, match.end() - at)
                 found.append(Comment(match[0].strip().lstrip("#").strip(), place))
         return tuple(found)
+
+
+def _filled_in(words: Sequence[Field], env: Env) -> list[Field] | None:
+    """Words with the `${NAME}` in them unknown that no shell expands and `env` does not have; None
+    if there is none. Only what fills in the file (`envsubst`, a platform) can mean them."""
+
+    def open_(piece: WordPiece) -> WordPiece:
+        names = [one[1] or one[2] for one in _VARIABLE.finditer(piece.text)]
+        name = next((one for one in names if one not in env), None)
+        if name is None or piece.unknown or not piece.exact:
+            return piece
+        return replace(piece, unknown=f"`{name}` is not set in this file")
+
+    filled = [replace(word, pieces=tuple(map(open_, word.pieces))) for word in words]
+    return filled if filled != list(words) else None
 
 
 def _scope(env: Env, unknown: frozenset[str], positional: tuple[Field, ...] | None) -> ShellScope:

@@ -22,6 +22,7 @@ from speclaunch.importer.scope import Field, ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceSpan
 from speclaunch.importer.syntax import Simple
 from speclaunch.importer.wrappers import (
+    HELP,
     READ,
     ROUTER,
     SILENT,
@@ -81,6 +82,8 @@ def look(words: Sequence[Field]) -> Found:
     words = _with_entrypoint(words)
     program = find_program(words)
     if program is not None:
+        if any(word.text in HELP for word in words[program.arguments :]):
+            return found
         before = words[: program.start]
         found.wrapping = read_wrappers(before)
         given = tuple(word.word() for word in words[program.arguments :])

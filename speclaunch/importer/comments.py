@@ -221,5 +221,6 @@ _FORMS: dict[Form, Callable[[Document], IsComment | None]] = {
     Form.NOTEBOOK: _unknown,
     Form.DOCKERFILE: _dockerfile,
     Form.YAML: _yaml,
+    Form.MAKEFILE: _shell,
     Form.SHELL: _shell,
 }

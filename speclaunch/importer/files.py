@@ -25,6 +25,7 @@ from speclaunch.importer.suffixes import (
     NOTEBOOK_SUFFIX,
     PYTHON_SUFFIX,
     is_dockerfile,
+    is_makefile,
 )
 from speclaunch.importer.templates import TemplateError, template_of
 from speclaunch.patterns import lazy
@@ -161,6 +162,14 @@ def read_dockerfile(text: str, shown: str) -> Reading:
     return dockerfile.read_dockerfile(_document(text, shown, lenient=is_template(shown)))
 
 
+def read_makefile(text: str, shown: str) -> Reading:
+    """The servers that the recipes of a Makefile start."""
+    from speclaunch.importer import makefiles  # noqa: PLC0415  few files are
+
+    document = _document(text, shown)
+    return _together(makefiles.read_makefile(document), document)
+
+
 def read_notebook(text: str, shown: str) -> Reading:
     """The servers that the cells of a Jupyter notebook start."""
     from speclaunch.importer import notebook  # noqa: PLC0415  few files are, and it needs YAML
@@ -210,11 +219,12 @@ class Form(StrEnum):
     DOCUMENT = "document"
     NOTEBOOK = "notebook"
     DOCKERFILE = "dockerfile"
+    MAKEFILE = "makefile"
     YAML = "yaml"
     SHELL = "shell"
 
 
-def form_of(text: str, shown: str, kind: str) -> Form:
+def form_of(text: str, shown: str, kind: str) -> Form:  # noqa: PLR0911
     """What files of a kind (a suffix) are read as, else texts that begin as this one does."""
     if kind == PYTHON_SUFFIX:
         return Form.PROGRAM
@@ -226,6 +236,8 @@ def form_of(text: str, shown: str, kind: str) -> Form:
         return Form.NOTEBOOK
     if is_dockerfile(shown, text):
         return Form.DOCKERFILE
+    if is_makefile(shown):
+        return Form.MAKEFILE
     return Form.YAML if looks_like_yaml(text, kind) else Form.SHELL
 
 
@@ -266,6 +278,7 @@ _READERS: dict[Form, Callable[[str, str], Reading]] = {
     Form.DOCUMENT: read_markdown,
     Form.NOTEBOOK: read_notebook,
     Form.DOCKERFILE: read_dockerfile,
+    Form.MAKEFILE: read_makefile,
     Form.YAML: read_yaml,
     Form.SHELL: read_shell,
 }

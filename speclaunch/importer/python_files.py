@@ -62,8 +62,8 @@ _HEADS = lazy(
 """What a command begins with; a sentence about one does not."""
 _IMAGE = lazy(r"(?:[\w.-]+(?::\d+)?/)*sglang[\w.-]*:v?\d[\w.-]*")
 _PIN = lazy(r"sglang(?:\[[\w,-]+\])?==(?P<version>\d+(?:\.\d+)+(?:\.?post\d+|rc\d+)?)")
-_ASKING = frozenset({"--help", "-h", "--version"})
-"""With these nothing is started."""
+_VERSION = "--version"
+"""An option that starts nothing."""
 
 
 def read_python(text: str, shown: str) -> Reading:
@@ -162,7 +162,7 @@ class _Launches:
         if lines:
             yield from self._shell(lines, Around(), complete)
             return
-        if any(one.text in _ASKING for one in listing.items):
+        if any(one.text == _VERSION for one in listing.items):
             return
         words = [one.field() for item in listing.items for one in _apart(item)]
         found = look(words)

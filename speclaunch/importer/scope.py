@@ -272,7 +272,8 @@ class ShellScope:
 
 def _either(values: list[Value | None], condition: str) -> Value | None:
     known = [value for value in values if value is not None]
-    if not known:
+    may_be_set = len(known) < len(values)  # by the environment
+    if not known or (may_be_set and all(value.texts() == ("",) for value in known)):
         return None
     exported = any(value.exported for value in known)
     texts = [value.texts() for value in known]

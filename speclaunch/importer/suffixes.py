@@ -27,6 +27,7 @@ _FROM = lazy(
     r"(?:[ \t]*(?:#[^\n]*)?\n|ARG[ \t][^\n]*\n)*FROM[ \t]+(?!import\b)\S+[ \t]*(?:[Aa][Ss][ \t]|$)",
     re.MULTILINE,
 )
+_MAKEFILE = lazy(r"(?:GNU)?makefile(?:\.[\w.-]+)?|.*\.(?:mk|mak)", re.IGNORECASE)
 PYTHON_SUFFIX = ".py"
 MAX_PROGRAM_BYTES = 1 << 20
 """A larger program is generated: nobody launches servers with it."""
@@ -47,3 +48,8 @@ def is_dockerfile(name: str, text: str = "") -> bool:
     if _DOCKERFILE.fullmatch(base):
         return PurePath(name).suffix.lower() not in (".md", ".yaml", ".yml", ".json", ".py", ".sh")
     return not PurePath(name).suffix and _FROM.match(text) is not None
+
+
+def is_makefile(name: str) -> bool:
+    """True if a file is a Makefile, by its name."""
+    return _MAKEFILE.fullmatch(PurePath(name).name) is not None

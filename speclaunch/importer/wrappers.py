@@ -95,6 +95,8 @@ SILENT = frozenset(
 )
 """Commands that run none of their arguments."""
 
+HELP = frozenset({"--help", "-h"})
+"""Options that print the help of the server and start nothing."""
 _ASSIGNMENT = lazy(r"[A-Za-z_][A-Za-z0-9_.]*=")
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _SWITCHES = frozenset(

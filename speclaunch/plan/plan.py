@@ -180,11 +180,11 @@ class Plan:
 
     def env_flag(self, name: str, default: bool = False) -> bool:
         """A switch among the variables, read as the engine reads one (environ.py EnvBool:
-        true, 1, yes, y / false, 0, no, n)."""
-        text = self.env(name)
-        if text is None:
-            return default
-        return text.strip().lower() in ("true", "1", "yes", "y")
+        true, 1, yes, y / false, 0, no, n; anything else, nothing included, is the default)."""
+        text = (self.env(name) or "").lower()
+        if text in ("true", "1", "yes", "y"):
+            return True
+        return default and text not in ("false", "0", "no", "n")
 
     @property
     def algorithm(self) -> str | None:

@@ -303,3 +303,20 @@ def test_objects_of_others(kind: str, path: str) -> None:
     assert texts(found) == ["--tp", "2"]
     line = text.split("\n")[3]
     assert at(found.words[1]) == (4, line.index("'2'") + 2)
+
+
+def test_braces_are_filled_in_by_a_platform_unless_the_container_sets_them() -> None:
+    """`envsubst` and platforms replace `${NAME}`; a kubelet leaves it, as the user's own mistake."""
+    manifest = """\
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+  - name: a
+    command: [python3, -m, sglang.launch_server, --port, "${WORKER_PORT}", --tp=$TP, --dp, "${DP}"]
+    env: [{name: DP, value: "2"}]
+"""
+    for text in (manifest, manifest.replace("apiVersion: v1\n", "")):
+        found = only(read_yaml(text, "x.yaml"))
+        unknown = [word.text for word in found.words if not word.evaluated]
+        assert unknown == ["${WORKER_PORT}", "--tp=$TP"]

@@ -383,3 +383,13 @@ def test_a_nul_byte_is_no_text() -> None:
     (problem,) = caught.value.problems
     assert problem.place is not None
     assert (problem.message[:10], problem.place.line) == ("a NUL byte", 2)
+
+
+def test_asking_for_help_starts_nothing() -> None:
+    for script in (
+        f"{SERVER} --help | grep speculative",
+        "sglang serve -h",
+        f"docker run image {SERVER} --model-path m --help",
+        f"bash -c '{SERVER} --help'",
+    ):
+        assert not read_shell(script + "\n", "x.sh").invocations, script

@@ -257,6 +257,13 @@ def test_spec_v2_is_a_switch_up_to_0_5_12() -> None:
     assert plan("0.5.14", f"{EAGLE3} {CHAIN}", env=off).derived.spec_v2 is True
 
 
+def test_a_variable_that_is_no_boolean_has_its_default() -> None:
+    """environ.py of 0.5.12: EnvBool raises ValueError for it, and `get` returns the default."""
+    for text in ("", "on", " 0"):
+        found = plan("0.5.12", f"{EAGLE3} {CHAIN}", env={spec_v2.VARIABLE: text})
+        assert found.derived.spec_v2 is True, text
+
+
 @pytest.mark.parametrize(
     ("version", "words", "architecture", "env", "requested", "runs"),
     [

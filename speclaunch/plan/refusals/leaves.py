@@ -66,12 +66,12 @@ def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
     if text is None or kind == "raw":
         return text if kind == "raw" else default
     if kind == "bool":
-        lowered = text.strip().lower()
-        return True if lowered in _TRUE else False if lowered in _FALSE else UNKNOWN
+        lowered = text.lower()
+        return True if lowered in _TRUE else False if lowered in _FALSE else default
     try:
         return {"int": int, "float": float, "str": str}[kind](text)
     except ValueError:
-        return UNKNOWN
+        return default
 
 
 def _architectures(plan: Plan, draft: str = "") -> Any:
