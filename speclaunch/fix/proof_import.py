@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,16 @@ from speclaunch.fix import proof
 from speclaunch.fix.meaning import Meaning, differences, meaning_of
 from speclaunch.importer.deployment import Imported
 from speclaunch.importer.effective_words import effective
-from speclaunch.importer.interface import Invocation, InvocationKind
+from speclaunch.importer.interface import Default, Invocation, InvocationKind, Word
 from speclaunch.importer.slime_own import OWN
 from speclaunch.plan.request import from_invocation
+from speclaunch.recipe.plain_checks import ENV_NAME
 from speclaunch.recipe.schema import Deployment
 
 _IN_SHELL = re.compile(
-    r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?[-?+=][^{}]*)?\}|\(([A-Za-z_]\w*)\))"
+    r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(\})|:?[-?+=])|\(([A-Za-z_]\w*)\))", re.ASCII
 )
-_BARE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
-_DEFAULT = re.compile(r"\$\{[A-Za-z_]\w*:?-([^{}$]*)\}")
+"""`$A`, `${A}`, the beginning of `${A:-…}`, and Kubernetes' `$(A)`."""
 _IN_RECIPE = re.compile(r"\$\{(?:oc\.env|env_or):\s*([A-Za-z_]\w*)\s*([,}])")
 _OPEN = re.compile(r"\?\?\?(?=\s|$)")
 _ASKED_FOR = "speclaunch-open"
@@ -63,17 +63,18 @@ def _unlike(
     if spelling.problems:
         yield spelling.problems[0].message
         return
-    wanted = _asked(invocation, catalogue)
+    given_names = _without_default(text)
+    wanted = _asked(invocation, catalogue, given_names)
     if wanted is None:
         return  # the parser said more than could be imported, and the import says so
-    got = _said(spelling, catalogue, _unevaluated(invocation))
+    got = _said(spelling, catalogue, _unevaluated(invocation), given_names)
     if got is None:
         yield f"SGLang {catalogue.version} refuses it"
         return
     slime = invocation.kind is InvocationKind.SLIME
     given = from_invocation(invocation, imported.name, catalogue).given if slime else {}
     values = dict(wanted.values) | {
-        name: _plain(given[name].value) for name in _SLIMES if name in given
+        name: _plain(given[name].value, given_names) for name in _SLIMES if name in given
     }
     values |= {name: _stand_in(variable) for name, variable in imported.secrets.args.items()}
     named = (*wanted.given, *(name for name in _SLIMES if name in given))
@@ -86,13 +87,14 @@ def _unlike(
             continue
         yield f"{difference.name} is {difference.after!r}, not {difference.before!r}"
     env = {
-        name: word.text if word.evaluated else _plain(word.text)
+        name: _expected(word, given_names)
         for name, word in invocation.env.items()
+        if ENV_NAME.match(name)
     }
     env |= {name: _stand_in(variable) for name, variable in imported.secrets.env.items()}
     kept = {word.text for word in invocation.env.values() if not word.evaluated}
     mine = {
-        name: _plain(value) if value in kept else value or ""
+        name: _plain(value, given_names) if value in kept else value or ""
         for name, value in deployment.engine.env.items()
     }
     for name in dict.fromkeys((*env, *mine)):
@@ -100,10 +102,10 @@ def _unlike(
             yield f"the variable {name} is not what it was"
 
 
-def _asked(invocation: Invocation, catalogue: Catalogue) -> Meaning | None:
-    """What the command asks, without what is announced as left out."""
+def _asked(invocation: Invocation, catalogue: Catalogue, given: frozenset[str]) -> Meaning | None:
+    """What the command requests where the variables `given` are set, without what is left out."""
     found = effective(invocation, catalogue)
-    words = [word.text for word in found.words]
+    words = [_expected(word, given) if word.evaluated else word.text for word in found.words]
     if found.config is not None:  # it stays a file of its own
         words = ["--config", found.config.text, *words]
     opaque = {
@@ -121,7 +123,7 @@ def _asked(invocation: Invocation, catalogue: Catalogue) -> Meaning | None:
         if invocation.kind is InvocationKind.SLIME and canonical(item.dest) in OWN:
             continue
         kept += [item.index, *item.value_indices]
-    texts = [_plain(words[i]) if i in opaque else words[i] for i in kept]
+    texts = [_plain(words[i], given) if i in opaque else words[i] for i in kept]
     return meaning_of(texts, catalogue, {at for at, i in enumerate(kept) if i in opaque})
 
 
@@ -131,10 +133,12 @@ def _unevaluated(invocation: Invocation) -> frozenset[str]:
     return frozenset((*words, *(word.partition("=")[2] for word in words)))
 
 
-def _said(spelling: Spelling, catalogue: Catalogue, unevaluated: frozenset[str]) -> Meaning | None:
+def _said(
+    spelling: Spelling, catalogue: Catalogue, unevaluated: frozenset[str], given: frozenset[str]
+) -> Meaning | None:
     """What the recipe says, its stand-ins carried through unchecked."""
     words = [token for argument in spelling.arguments for token in argument.tokens]
-    plain = [_plain(word) if word in unevaluated else word for word in words]
+    plain = [_plain(word, given) if word in unevaluated else word for word in words]
     opaque = {
         index
         for index, (word, bare) in enumerate(zip(words, plain, strict=True))
@@ -147,14 +151,57 @@ def _stands_in(word: str) -> bool:
     return "speclaunch-unset-" in word or word == _ASKED_FOR
 
 
-def _plain(value: Any) -> Any:
-    """A text with its variables replaced as the composition replaces them."""
+def _expected(word: Word, given: frozenset[str]) -> str:
+    """The text of a word where the variables `given` are set, and others have their defaults."""
+    if not word.evaluated:
+        return str(_plain(word.text, given))
+    return _filled(word.text, 0, len(word.text), word.defaults, given)
+
+
+def _filled(
+    text: str, start: int, end: int, defaults: Sequence[Default], given: frozenset[str]
+) -> str:
+    parts: list[str] = []
+    for one in defaults:
+        inner = _filled(text, one.start, one.end, one.inner, given)
+        parts += [text[start : one.start], _stand_in(one.name) if one.name in given else inner]
+        start = one.end
+    return "".join([*parts, text[start:end]])
+
+
+def _plain(value: Any, given: frozenset[str]) -> Any:
+    """A text as a shell expands it where the variables `given` are set to their stand-ins."""
     if not isinstance(value, str):
         return value
-    text, before = _BARE.sub(lambda found: _stand_in(found[1] or found[2]), value), None
-    while text != before:  # from within: a default may hold another
-        text, before = _DEFAULT.sub(r"\1", text), text
-    return _IN_SHELL.sub(lambda found: _stand_in(found[1] or found[2] or found[3]), text)
+    parts, at = [], 0
+    while found := _IN_SHELL.search(value, at):
+        parts.append(value[at : found.start()])
+        at = found.end()
+        name = found[1] or found[2] or found[4]
+        stand_in = _stand_in(name)
+        if found[2] and not found[3]:
+            end = _closing(value, at)
+            default = _plain(value[at:end], given)
+            is_default = name not in given and value[at - 1] in "-="
+            stand_in = default if is_default else stand_in
+            at = end + 1
+        parts.append(stand_in)
+    return "".join([*parts, value[at:]])
+
+
+def _closing(text: str, at: int) -> int:
+    """The end of a `${…}`, in which only other ones count."""
+    depth = 1
+    for index in range(at, len(text)):
+        depth += (text[index] == "{" and text[index - 1] == "$") - (text[index] == "}")
+        if depth == 0:
+            return index
+    return len(text)
+
+
+def _without_default(text: str) -> frozenset[str]:
+    """The variables that a recipe uses without a default anywhere."""
+    return frozenset(name for name, end in _IN_RECIPE.findall(text) if end == "}")
 
 
 def _stand_in(name: str) -> str:
@@ -167,8 +214,8 @@ def _composed(text: str) -> Deployment:
     from speclaunch.recipe.load import load  # noqa: PLC0415  Hydra is slow to import
 
     found = _IN_RECIPE.findall(text)
-    values: dict[str, str | None] = {name: None for name, end in found if end == ","}
-    values |= {name: _stand_in(name) for name, end in found if end == "}"}
+    given = _without_default(text)
+    values = {name: _stand_in(name) if name in given else None for name, _ in found}
     with tempfile.TemporaryDirectory() as directory, _variables(values):
         path = Path(directory) / "imported.yaml"
         path.write_text(_OPEN.sub(_ASKED_FOR, text), encoding="utf-8")

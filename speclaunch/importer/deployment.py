@@ -17,6 +17,7 @@ from speclaunch.importer.literals import Literals
 from speclaunch.importer.recipe_text import OPEN, Interpolation, RecipeLine, recipe_text
 from speclaunch.importer.slime import prefixed
 from speclaunch.importer.slime_own import GPUS, MODEL, OWN
+from speclaunch.recipe.plain_checks import ENV_NAME
 from speclaunch.record import record
 from speclaunch.redaction import masked
 
@@ -109,7 +110,13 @@ def to_deployment(
     env = {
         variable: _commented(value_of(word), word.condition)
         for variable, word in invocation.env.items()
+        if ENV_NAME.match(variable)
     }
+    remarks += [
+        f"{word.place}: left out `{variable}`: it is not the name of an environment variable"
+        for variable, word in invocation.env.items()
+        if not ENV_NAME.match(variable)
+    ]
     env = secrets.variables(env, invocation.env)
     remarks += [f"{masked(str(one.place))}: {one.message}" for one in secrets.told]
     model = args.get("model_path")

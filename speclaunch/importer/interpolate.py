@@ -11,10 +11,11 @@ from speclaunch.importer.recipe_text import OPEN, Interpolation, RecipeLine
 from speclaunch.patterns import lazy
 
 _VARIABLE = lazy(
-    r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|\{([A-Za-z_]\w*)(:?)-|\(([A-Z_][A-Z0-9_]*)\))"
+    r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|\{([A-Za-z_]\w*)(:?)-|\(([A-Z_][A-Z0-9_]*)\))",
+    re.ASCII,
 )
 """`$A`, `${A}`, the beginning of `${A:-…}`, and Kubernetes' `$(A)`."""
-_BARE = lazy(r"(?!(?:null|true|false|nan|inf)\Z)[A-Za-z_/.][\w./@-]*", re.IGNORECASE)
+_BARE = lazy(r"(?!(?:null|true|false|nan|inf)\Z)[A-Za-z_/.][\w./@-]*", re.IGNORECASE | re.ASCII)
 _MAX_DEPTH = 8
 _RESOLVERS = ("${oc.env:", "${env_or:")
 
@@ -57,14 +58,17 @@ def _from_environment(text: str, depth: int = 0) -> str | None:
     while found := _VARIABLE.search(text, at):
         parts.append(text[at : found.start()])
         at = found.end()
+        name = found[1] or found[2] or found[3] or found[5]
+        if not _BARE.fullmatch(name):  # OmegaConf reads `null` as a value
+            return None
         if found[3] is None:
-            parts.append(_variable(found[1] or found[2] or found[5]))
+            parts.append(_variable(name))
             continue
         end = _closing(text, at)
         inner = _from_environment(text[at:end], depth + 1) if end and depth < _MAX_DEPTH else None
-        if end is None or inner is None:
-            return None
         nested = isinstance(inner, Interpolation)
+        if end is None or inner is None or (nested and any(c in text[at:end] for c in '"\\')):
+            return None
         default = f'"{inner}"' if nested else _quoted(inner)
         parts.append(_variable(found[3], default, bool(found[4])))
         at = end + 1
@@ -77,9 +81,10 @@ def _from_environment(text: str, depth: int = 0) -> str | None:
 
 
 def _closing(text: str, at: int) -> int | None:
+    """The end of a `${…}`, in which only other ones count; None where there is none."""
     depth = 1
     for index in range(at, len(text)):
-        depth += (text[index] == "{") - (text[index] == "}")
+        depth += (text[index] == "{" and text[index - 1] == "$") - (text[index] == "}")
         if depth == 0:
             return index
     return None

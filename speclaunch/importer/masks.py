@@ -71,7 +71,7 @@ class Masks:
             found,
             words=tuple(map(word, found.words)),
             program=tuple(map(word, found.program)),
-            env=_each(found.env, word),
+            env={self.shown(name): one for name, one in _each(found.env, word).items()},
             extras=_each(found.extras, word),
             dropped=tuple(Dropped(self.shown(d.text), d.place, d.why) for d in found.dropped),
             comments=tuple(Comment(self.shown(c.text), c.place) for c in found.comments),

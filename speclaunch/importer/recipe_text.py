@@ -77,10 +77,26 @@ def recipe_text(
     return "\n".join(parts) + "\n"
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes texts that OmegaConf reads as numbers, which YAML 1.1 does not (`1e3`)."""
+
+
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+\Z"),
+    list("-+0123456789"),
+)
+
+
 def scalar(value: Any) -> str:
     """A value on one line of YAML that OmegaConf reads back as it is."""
-    text = yaml.safe_dump(
-        _escaped(value), default_flow_style=True, width=1 << 30, allow_unicode=True, sort_keys=False
+    text: str = yaml.dump(
+        _escaped(value),
+        Dumper=_Dumper,
+        default_flow_style=True,
+        width=1 << 30,
+        allow_unicode=True,
+        sort_keys=False,
     )
     return text.removesuffix("\n").removesuffix("\n...")
 

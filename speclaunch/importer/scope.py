@@ -48,13 +48,15 @@ class Field:
         """
         if len(self.pieces) == 1 and not self.pieces[0].unknown:
             return self.pieces[0].text
-        if (
-            self.span is not None
-            and self.unknown
-            and any("$" in piece.text for piece in self.pieces if not piece.unknown)
-        ):
+        if self._is_raw and self.span is not None:
             return self.span.text
         return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def _is_raw(self) -> bool:
+        """True if `text` has the quotes of the file."""
+        dollar = any("$" in piece.text for piece in self.pieces if not piece.unknown)
+        return dollar and self.span is not None and self.unknown is not None
 
     @property
     def place(self) -> Place:
@@ -93,7 +95,7 @@ class Field:
             if placeholder is not None:
                 return Word(text, self.place, False, placeholder, used, True, condition=condition)
         if unknown is not None:
-            inside = any(piece.inside for piece in self.pieces)
+            inside = self._is_raw or any(piece.inside for piece in self.pieces)
             return Word(text, self.place, False, why, used, inside=inside, condition=condition)
         defaults = self._defaults()
         return Word(text, self.place, True, why, used, defaults=defaults, condition=condition)

@@ -14,6 +14,7 @@ from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation
 from speclaunch.importer.recipe_text import RecipeLine
 from speclaunch.recipe.load import load
+from tests.loops import over
 
 SCRIPT = """\
 export SGLANG_X=1 HF_TOKEN=$HF_TOKEN
@@ -95,3 +96,69 @@ def test_a_default_that_is_another_variable(default: str, recipe: str) -> None:
     invocation, found = imported(text)
     assert f"model_path: {recipe}\n" in found.recipe("x.sh")
     prove_import(invocation, found, found.recipe("x.sh"))
+
+
+START = "python3 -m sglang.launch_server --model-path"
+NESTED = [
+    (f"{START} ${{A:-${{B:-/data}}/x}}", 'model_path: ${env_or:A,"${env_or:B,/data}/x"}'),
+    (f"{START} m --chat-template ${{A:-${{B}}/a{{b}}.jinja}}", "chat_template: ${env_or:A,"),
+    (f'{START} "${{A}}${{A-$B}}-1"', 'model_path: ${oc.env:A}${oc.env:A,"${oc.env:B}"}-1'),
+    (f'{START} "${{A-${{B--1}}$C}}"', "model_path: ${oc.env:A,"),
+    (f"X=${{A:-x}}\n{START} m --served-model-name $A/$X", "served_model_name: ${oc.env:A}/"),
+    (f"export X=${{A-x}}\n{START} $A", "X: ${oc.env:A,x}"),
+    (f"{START} 1e3", "model_path: '1e3'"),
+    (f"{START} $Aé", "model_path: ${oc.env:A}é"),
+    (f'{START} "${{A-é}}"', "model_path: ${oc.env:A,'é'}"),
+    (f"{START} $null", "model_path: ???"),
+    (f'{START} "$A\\$x"', "model_path: ???"),
+    (f"""{START} ${{A:-$B{{"a":1}}""", "model_path: ???"),
+]
+
+
+@over(NESTED)
+def test_nested_defaults_are_proven(case: tuple[str, str]) -> None:
+    """One import of these was refused as a bug of ours."""
+    script, line = case
+    invocation, found = imported(script + "\n")
+    text = found.recipe("x.sh")
+    prove_import(invocation, found, text)
+    assert line in text, text
+
+
+COMPOSE = """\
+services:
+{% for w in workers %}
+  s{{ w.name }}:
+    environment: ["{{ w.key }}={{ w.value }}", "HF_HOME={{ home }}"]
+    command: python3 -m sglang.launch_server --model-path {{ model }} --tp {{ w.tp | default(8) }}
+{% endfor %}
+"""
+HELM = """\
+kind: Deployment
+spec:
+  containers:
+  - command: ["python3", "-m", "sglang.launch_server", "--tp", "8"]
+    env:
+    {{- range $k, $v := .Values.env }}
+    - name: {{ $k }}
+      value: {{ $v | quote }}
+    {{- end }}
+    - {name: HF_HOME, value: "{{ .Values.home }}"}
+"""
+MARKED = """\
+services:
+  s:
+    environment: {"{{ name }}": x, HF_HOME: "{{ home }}"}
+    command: [python3, -m, sglang.launch_server, --model-path, m]
+"""
+
+
+@over([("x.yml.j2", COMPOSE), ("x.yaml", HELM), ("compose.yaml", MARKED)], lambda case: case[0])
+def test_templated_names_of_variables_are_left_out(case: tuple[str, str]) -> None:
+    name, text = case
+    (invocation,) = read_text(text, name).invocations
+    found = to_deployment(invocation, "x")
+    prove_import(invocation, found, found.recipe(name))
+    assert list(found.env) == ["HF_HOME"]
+    (remark,) = [one for one in found.remarks if "name of an environment variable" in one]
+    assert "left out `{{ " in remark
