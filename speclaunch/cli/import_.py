@@ -18,6 +18,7 @@ from speclaunch.facts.engines import named
 from speclaunch.fix.edits import write_together
 from speclaunch.fix.import_recipes import chosen, import_all, import_one
 from speclaunch.fixing.output_check import against, check_source, check_text, configured
+from speclaunch.importer import vllm
 from speclaunch.importer.deployment import Imported
 from speclaunch.importer.files import read_file, read_text, read_words
 from speclaunch.importer.follow import followed
@@ -26,6 +27,7 @@ from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.importer.recipe_text import filled_in
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.installed import installed_engine
+from speclaunch.reads.bounded import read_regular
 from speclaunch.report.console import err, write_exact
 from speclaunch.report.findings import show_findings
 from speclaunch.report.problems import show_problems
@@ -72,6 +74,8 @@ def import_(
     force: Force = False,
 ) -> None:
     """Write the recipe of an existing server command to standard output. Nothing is executed.
+
+    A `vllm serve` command becomes one of SGLang's.
 
     Exit 1, and nothing is written, if the rules find an error in a recipe that its source does
     not have.
@@ -134,12 +138,21 @@ def _make(directory: Path) -> None:
 def read(words: Sequence[str]) -> tuple[Reading, str, str]:
     """What the words name: a file, standard input or a command; its source and its stem."""
     if len(words) > 1:
-        return followed(read_words(words), None), "the command line", "imported"
+        found = followed(read_words(words), None)
+        if not found.invocations:
+            found = vllm.servers_in_words(words) or found
+        return found, "the command line", "imported"
     if words[0] == STDIN:
-        reading = read_text(read_stdin(), "<stdin>")
-        return followed(reading, None), "standard input", "imported"
+        data = read_stdin()
+        found = followed(read_text(data, "<stdin>"), None)
+        if not found.invocations:
+            found = vllm.servers_in(data, "<stdin>") or found
+        return found, "standard input", "imported"
     path = Path(words[0])
-    return read_file(path, words[0]), words[0], path.stem
+    found = read_file(path, words[0])
+    if not found.invocations:
+        found = vllm.servers_in(read_regular(path), words[0], path.suffix) or found
+    return found, words[0], path.stem
 
 
 def _conclude(imported: Sequence[Imported], reading: Reading) -> None:

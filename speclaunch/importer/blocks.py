@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from speclaunch.importer.source_text import Document, SourceText
+from speclaunch.importer.wrappers import VLLM
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 
@@ -68,7 +69,7 @@ WHOLE_COMMAND = lazy(_PROGRAM)
 _SETS = lazy(r"[ \t>]*(?:export[ \t]+)?[A-Za-z_]\w*=\S")
 _PROMPT = lazy(r"^([ \t]*)((?:\([\w.-]+\)[ \t]*)?[$%][ \t]+)(?=\S)", re.MULTILINE)
 _QUOTED = lazy(r"^[ \t]*>+", re.MULTILINE)
-MENTIONS = lazy(r"sglang|--speculative-")
+MENTIONS = lazy(rf"sglang|--speculative-|{VLLM}")
 
 _SCRIPTS = frozenset({"bash", "sh", "shell", "zsh"})
 _TEXTS = frozenset(

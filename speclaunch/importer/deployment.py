@@ -134,7 +134,12 @@ def to_deployment(
         env,
         tuple(remarks),
         tuple(problems),
-        (*read.in_full, *_conditional(invocation, parsed, words, args), *secrets.told),
+        (
+            *_lost(invocation),
+            *read.in_full,
+            *_conditional(invocation, parsed, words, args),
+            *secrets.told,
+        ),
         secrets,
         str(model.value) if model is not None and plain else next(iter(named), None),
         invocation,
@@ -186,6 +191,13 @@ def _commented(line: RecipeLine, condition: str | None) -> RecipeLine:
     if condition is None or condition in (line.comment or ""):
         return line
     return RecipeLine(line.value, f"{condition}; {line.comment}" if line.comment else condition)
+
+
+def _lost(invocation: Invocation) -> Iterator[Problem]:
+    """What the command has and SGLang does not."""
+    for one in invocation.dropped:
+        if one.is_lost:
+            yield Problem(f"left out {masked(one.text)}: {one.why}", one.place)
 
 
 def _conditional(

@@ -49,13 +49,17 @@ class _CommandLine(Document):
         return replace(found, text=self.text[at : at + length])
 
 
-def read_words(argv: Sequence[str]) -> Reading:
-    """The server in a command that was given as words (after ``--``).
+def read_words(argv: Sequence[str], *, is_vllm: bool = False) -> Reading:
+    """The server in a command that was given as words (after ``--``); `is_vllm`: vLLM's.
 
     Places are on the command line: `column` counts in the command as it would be quoted for a
     shell, `text` is the word there.
     """
     quoted = [shlex.quote(word) for word in argv]
+    if is_vllm:
+        from speclaunch.importer import vllm  # noqa: PLC0415  an import alone
+
+        argv = vllm.marked_words(argv)
     document = _CommandLine(" ".join(quoted), COMMAND_LINE)
     whole = document.source()
     fields: list[Field] = []

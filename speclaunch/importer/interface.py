@@ -81,6 +81,8 @@ class Dropped:
     text: str
     place: Place
     why: str
+    is_lost: bool = False
+    """The server would behave differently with it: an import warns of it."""
 
     def __post_init__(self) -> None:
         text = " ".join(self.text.split())
@@ -110,6 +112,8 @@ class InvocationKind(StrEnum):
     """``python -m dynamo.sglang``; Dynamo's own options are among the dropped"""
     SRT_SLURM = "srt_slurm"
     """a role of an srt-slurm recipe"""
+    VLLM = "vllm"
+    """``vllm serve``, until an import translates it"""
     ENGINE = "engine"
     """``sglang.Engine(…)`` or ``ServerArgs(…)``: fields instead of flags"""
 

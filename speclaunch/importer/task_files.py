@@ -18,7 +18,7 @@ from speclaunch.importer.declared_hardware import declared
 from speclaunch.importer.interface import Reading
 from speclaunch.importer.scope import Field
 from speclaunch.importer.source_text import Document
-from speclaunch.importer.wrappers import SERVER
+from speclaunch.importer.wrappers import SERVER, VLLM
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 
@@ -49,7 +49,7 @@ class Around:
 def read_tasks(roots: Sequence[yaml.Node], document: Document) -> Reading:
     """The server commands in documents of no kind that has a reader of its own."""
     reading = Collected(document)
-    if "sglang" not in document.text:
+    if "sglang" not in document.text and VLLM not in document.text:
         return reading.reading()
     for root in roots:
         seen: set[int] = set()

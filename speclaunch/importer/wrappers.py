@@ -15,6 +15,8 @@ from speclaunch.importer.scope import Field
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 
+VLLM = "\ue010llm"
+"""`vllm`, marked by an import that reads vLLM's commands (`vllm.py`); no file has it."""
 ROUTER = "sglang_router.launch_server"
 MODULES = {
     "sglang.launch_server": InvocationKind.LAUNCH_SERVER,
@@ -23,11 +25,12 @@ MODULES = {
     "dynamo.sglang.main": InvocationKind.DYNAMO,
     "dynamo.sglang.worker": InvocationKind.DYNAMO,
     "dynamo.sglang.decode_worker": InvocationKind.DYNAMO,
+    f"{VLLM}.entrypoints.openai.api_server": InvocationKind.VLLM,
 }
 """The modules that `python -m` starts a server with; Dynamo had the last two until 0.4."""
 SERVER_TEXT = (
     r"sglang(?:_router)?\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-"
-    r"|dynamo\.sglang"
+    rf"|dynamo\.sglang|{VLLM}"
 )
 SERVER = lazy(SERVER_TEXT)
 """Text that may hold a server command: nothing else is worth reading."""
@@ -194,7 +197,7 @@ def base(text: str) -> str:
     return text.rsplit("/", 1)[-1]
 
 
-def find_program(words: Sequence[Field]) -> Program | None:
+def find_program(words: Sequence[Field]) -> Program | None:  # noqa: PLR0911
     """The first SGLang server among the words of a command."""
     texts = [word.text for word in words]
     if not texts or base(texts[0]) in SILENT:
@@ -211,6 +214,10 @@ def find_program(words: Sequence[Field]) -> Program | None:
             return Program(InvocationKind.LAUNCH_SERVER, start, index + 1)
         if base(text) == "sglang" and follows == "serve":
             return Program(InvocationKind.SERVE, index, index + 2)
+        if base(text) == VLLM and follows == "serve":
+            return Program(InvocationKind.VLLM, index, index + 2)
+        if f"{VLLM}-openai" in text and "run" in texts[:index]:  # the program of the image
+            return Program(InvocationKind.VLLM, index, index + 1)
     return None
 
 
