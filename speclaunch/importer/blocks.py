@@ -27,6 +27,7 @@ class BlockKind(StrEnum):
     """Something that may be commands, or what a command printed."""
     YAML = "yaml"
     DOCKERFILE = "dockerfile"
+    PYTHON = "python"
     PROSE = "prose"
     """A line of prose that begins as a command does."""
     INLINE = "inline"
@@ -52,8 +53,10 @@ _TAG_OR_ENTITY = lazy(r"<[/a-zA-Z][^<>\n]{0,200}>|&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6
 _INLINE = lazy(r"(?<!`)(`{1,2})(?!`)([^`\n]{10,4000}?)(?<!`)\1(?!`)")
 _MARKER = r"[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?"
 _LABEL = r"(?:\*{0,2}[A-Za-z][\w '()/-]{0,40}:\*{0,2}[ \t]+)?"
+_PROMPT_TEXT = r"(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+:[^\s#$]{0,200}[#$]|[$%])[ \t]+"
+"""`$`, `(env) $`, `user@host:~/x$`."""
 _PROGRAM = (
-    r"(?:(?:\([\w.-]+\)[ \t]*)?[$%][ \t]+)?"
+    rf"(?:{_PROMPT_TEXT})?"
     r"(?:[A-Za-z_]\w*=\S*[ \t]+)*"
     r"(?:(?:sudo|nohup|exec|time|numactl|taskset|env|srun|uv|docker|podman|conda|apptainer"
     r"|singularity|timeout|mpirun|nsys)[ \t][^\n]{0,400}?)?"
@@ -64,10 +67,19 @@ _COMMAND = lazy(rf"({_MARKER}{_LABEL})(?={_PROGRAM})")
 _CONTAINER = lazy(
     rf"({_MARKER}{_LABEL})(?=(?:[$][ \t]+)?(?:sudo[ \t]+)?(?:docker|podman)[ \t]+run\b)"
 )
+_WITHIN = lazy(
+    r"(?:\b(?:is|was|command|cmd|run|ran|running|use|using|execute|with|by|via)|:)[ \t]+"
+    r"(?=(?:[A-Z_][A-Z0-9_]{0,60}=\S{0,80}[ \t]+){0,8}"
+    r"(?:python[\d.]{0,5}[ \t]+-m[ \t]*sglang\.launch_server|sglang[ \t]+serve)\b)",
+    re.IGNORECASE,
+)
+"""A command behind the beginning of a sentence: `I run: python -m …`."""
+_MAX_SENTENCE = 2_000
+_LOGGED = lazy(r"[ \t>]*(?:[\[<#/]|\d{4}-|(?:info|debug|warn|error)\b)", re.IGNORECASE)
 WHOLE_COMMAND = lazy(_PROGRAM)
 """The beginning of a command that starts a server, wrappers and variables before it."""
 _SETS = lazy(r"[ \t>]*(?:export[ \t]+)?[A-Za-z_]\w*=\S")
-_PROMPT = lazy(r"^([ \t]*)((?:\([\w.-]+\)[ \t]*)?[$%][ \t]+)(?=\S)", re.MULTILINE)
+_PROMPT = lazy(rf"^([ \t]*)({_PROMPT_TEXT})(?=\S)", re.MULTILINE)
 _QUOTED = lazy(r"^[ \t]*>+", re.MULTILINE)
 MENTIONS = lazy(rf"sglang|--speculative-|{VLLM}")
 
@@ -78,6 +90,9 @@ _TEXTS = frozenset(
 )  # fmt: skip
 _SESSIONS = frozenset({"console", "shell-session", "shellsession", "sh-session", "bash-session"})
 _YAML = frozenset({"yaml", "yml"})
+_PYTHON = frozenset({"python", "py", "python3"})
+_NESTED = frozenset({"eval-rst"})
+"""Fences around text with directives of its own."""
 _DOCKERFILES = frozenset({"dockerfile", "docker", "containerfile"})
 _MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
 
@@ -96,10 +111,10 @@ def blocks(document: Document) -> list[Block]:
 class _Lines:
     """One pass over the lines of a document."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, start: int = 0, stop: int | None = None) -> None:
         self.document = document
-        self.text = document.text
-        self.at = 0
+        self.text = document.text[:stop]
+        self.at = start
         self._has_end = True
         """There may be an end of an HTML element further on."""
 
@@ -109,7 +124,8 @@ class _Lines:
         while self.at < len(self.text):
             start, end = self.at, self._line_end(self.at)
             line = self.text[start:end]
-            if fence := _FENCE.match(line):
+            fence = _FENCE.match(line)
+            if fence and not self._is_underline(start, line):
                 yield from self._fenced(fence, end)
             elif directive := _DIRECTIVE.match(line):
                 yield from self._directive(directive, end)
@@ -126,6 +142,11 @@ class _Lines:
                 continue
             is_above = False
 
+    def _is_underline(self, start: int, line: str) -> bool:
+        """True if a line of tildes is below a title of reStructuredText."""
+        title = self.text[self.text.rfind("\n", 0, max(start - 1, 0)) + 1 : max(start - 1, 0)]
+        return len(line) > 3 and not line.strip("~") and len(line) >= len(title.rstrip()) > 0
+
     def _line_end(self, at: int) -> int:
         found = self.text.find("\n", at)
         return len(self.text) if found < 0 else found
@@ -141,6 +162,9 @@ class _Lines:
         stop = closing.start() if closing is not None else len(self.text)
         self.at = min(closing.end() + 1, len(self.text)) if closing is not None else stop
         language = _language(fence[3])
+        if language in _NESTED:
+            yield from _Lines(self.document, start, stop).read()
+            return
         kind = _kind(language)
         text = self.text[start:stop]
         if ">" in fence[1]:
@@ -216,6 +240,11 @@ class _Lines:
                 text = _QUOTED.sub(lambda match: " " * len(match[0]), text)
             yield Block(BlockKind.PROSE, SourceText(self.document, _without_prompts(text), begin))
             return
+        if "`" not in line and len(line) < _MAX_SENTENCE and not _LOGGED.match(line):
+            within = _WITHIN.search(line)
+            if within is not None:
+                rest = SourceText(self.document, line[within.end() :], start + within.end())
+                yield Block(BlockKind.INLINE, rest)
         for code in _INLINE.finditer(line):
             inside = code[2]
             if WHOLE_COMMAND.match(inside.lstrip()):
@@ -240,6 +269,8 @@ def _kind(language: str) -> BlockKind | None:
         return BlockKind.TEXT
     if language in _YAML:
         return BlockKind.YAML
+    if language in _PYTHON:
+        return BlockKind.PYTHON
     return BlockKind.DOCKERFILE if language in _DOCKERFILES else None
 
 

@@ -22,6 +22,7 @@ from speclaunch.importer.scope import Field, ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceSpan
 from speclaunch.importer.syntax import Simple
 from speclaunch.importer.wrappers import (
+    DIFFUSION,
     HELP,
     READ,
     ROUTER,
@@ -82,7 +83,7 @@ def look(words: Sequence[Field]) -> Found:
     words = _with_entrypoint(words)
     program = find_program(words)
     if program is not None:
-        if any(word.text in HELP for word in words[program.arguments :]):
+        if _is_no_server(program.kind, [word.text for word in words[program.arguments :]]):
             return found
         before = words[: program.start]
         found.wrapping = read_wrappers(before)
@@ -120,6 +121,13 @@ def look(words: Sequence[Field]) -> Found:
         found.wrapping = read_wrappers(words[: max(first - 3, 0)])
         found.router = RouterCommand(program_name, arguments, place, found.wrapping.name)
     return found
+
+
+def _is_no_server(kind: InvocationKind, texts: Sequence[str]) -> bool:
+    """True if the arguments only ask for help, or are for a server of images."""
+    if not HELP.isdisjoint(texts):
+        return True
+    return kind is InvocationKind.SERVE and any(map(DIFFUSION.fullmatch, texts))
 
 
 def _slime(words: Sequence[Field], found: Found) -> Found:
@@ -321,3 +329,14 @@ def here_script(node: Simple, fields: Sequence[Field], expander: Expander) -> He
     from speclaunch.importer import here_documents  # noqa: PLC0415  few commands have one
 
     return here_documents.script(node, fields, expander)
+
+
+def here_manifest(
+    node: Simple, fields: Sequence[Field], pipeline: SourceSpan | None
+) -> Document | None:
+    """The YAML in a here-document of a command, if there is one (`here_documents.manifest`)."""
+    if all(redirect.body is None for redirect in node.redirects):
+        return None
+    from speclaunch.importer import here_documents  # noqa: PLC0415  few commands have one
+
+    return here_documents.manifest(node, fields, pipeline.text if pipeline is not None else "")

@@ -204,11 +204,18 @@ def _without_strays(
     """
     kept: list[Word] = []
     room = 0
+    is_open = False  # the word before may have been a flag with a value
     for word in found.words:
+        if is_open and room == 0 and not word.text.startswith("-"):
+            found.elided.append(word)
+            is_open = not word.evaluated
+            continue
+        is_open = False
         if word.text.startswith("-") and (word.evaluated or "=" in word.text):
             room = _room(word, catalogue)
         elif not word.evaluated and (room == 0 or (room > 1 and word.text in strays)):
             found.elided.append(word)
+            is_open = not word.placeholder
             continue
         else:
             room = max(room - 1, 0)

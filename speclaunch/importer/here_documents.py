@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from speclaunch.errors import InputError
 from speclaunch.importer.expand import Expander
 from speclaunch.importer.parser import quoted_text
 from speclaunch.importer.scope import Field
-from speclaunch.importer.source_text import SourceSpan, SourceText, joined
+from speclaunch.importer.source_text import Document, SourceSpan, SourceText, joined
 from speclaunch.importer.syntax import Redirect, ShellWord, Simple
 from speclaunch.importer.wrappers import SERVER, SHELLS, base
+from speclaunch.patterns import lazy
 from speclaunch.record import record
 
 _RUN = SHELLS | {
@@ -19,6 +21,9 @@ _RUN = SHELLS | {
 }
 """What runs the script that it is given on its standard input."""
 _WRITE = frozenset({"cat", "tee"})
+_APPLY = frozenset({"kubectl", "oc", "microk8s", "k3s"})
+_MAPPING = lazy(r"^[ \t]*(?:- )?[\w.-]+:(?:[ \t]|$)", re.MULTILINE)
+_PIPED = lazy(r"\b(?:kubectl|oc|k3s)\b")
 _NO_SCRIPT = (".md", ".txt", ".rst", ".log", ".yaml", ".yml", ".json", ".py", ".toml", ".service")
 
 
@@ -55,6 +60,27 @@ def script(node: Simple, fields: Sequence[Field], expander: Expander) -> HereScr
     if target is None or target.lower().endswith(_NO_SCRIPT):
         return None
     return HereScript(_text(given, expander), False, f"written to {target}")
+
+
+def manifest(node: Simple, fields: Sequence[Field], pipeline: str) -> Document | None:
+    """The YAML that ``kubectl`` is given, or ``cat`` writes to a file or a pipe to it; None where
+    there is none. `pipeline` is what the output goes to."""
+    given = next((one for one in node.redirects if one.body is not None), None)
+    if given is None or given.body is None or not SERVER.search(given.body.text):
+        return None
+    head, target = base(fields[0].text), _target(node, fields)
+    is_yaml = head in _APPLY or (
+        head in _WRITE
+        and (target.endswith((".yaml", ".yml")) if target else _PIPED.search(pipeline))
+    )
+    where = given.body.source.where
+    if not is_yaml or not isinstance(where, int) or not _MAPPING.search(given.body.text):
+        return None
+    start, end = given.body.start, given.body.end
+    text = given.body.source.text[start:end]
+    if not given.literal:
+        text = text.replace("\\$", " $")
+    return given.body.source.document.excerpt(where + start, text)
 
 
 def _target(node: Simple, fields: Sequence[Field]) -> str | None:

@@ -6,6 +6,7 @@ body where it is called (or at the end, if nothing calls it).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from speclaunch.importer.commands import (
     Found,
     distinct,
     environment,
+    here_manifest,
     here_script,
     leftovers,
     look,
@@ -26,11 +28,24 @@ from speclaunch.importer.commands import (
     text_of,
 )
 from speclaunch.importer.expand import Expander
-from speclaunch.importer.interface import Dropped, Gathered, Invocation, Reading
+from speclaunch.importer.interface import (
+    Dropped,
+    Gathered,
+    Invocation,
+    InvocationKind,
+    Reading,
+)
 from speclaunch.importer.parser import parse
 from speclaunch.importer.scope import Changes, Field, ShellScope, Value
-from speclaunch.importer.source_text import SourceSpan, SourceText, WordPiece, joined
+from speclaunch.importer.source_text import (
+    Document,
+    SourceSpan,
+    SourceText,
+    WordPiece,
+    joined,
+)
 from speclaunch.importer.syntax import (
+    Branch,
     Compound,
     Function,
     Node,
@@ -41,8 +56,14 @@ from speclaunch.importer.syntax import (
     pipeline,
 )
 from speclaunch.importer.wrappers import READ, SERVER, Wrapping
+from speclaunch.patterns import lazy
 
 _MAX_CALLS = 12
+_MANIFEST = "it is a manifest in a here-document"
+_COMPARISON = lazy(
+    r"""\[\[?\s+"?\$\{?(\w+)\}?"?\s+(==?|!=)\s+(["']?)([\w./-]+)\3\s+\]\]?""", re.ASCII
+)
+"""`[ "$kind" = "sglang" ]`."""
 _NOT_EVALUATED = "the condition was not evaluated; the command is read as if it held"
 
 
@@ -61,6 +82,8 @@ class Interpreter(Gathered):
         self._conditions: list[Dropped] = []
         self._calls: list[str] = []
         self._called: set[str] = set()
+        self._arguments: list[frozenset[int]] = []
+        """Where the arguments of each function that is being read are written."""
         self._defined: list[Function] = []
         self._regions: list[tuple[int, int]] = []
         """The assignments that were read, as stretches of the document."""
@@ -144,6 +167,9 @@ class Interpreter(Gathered):
         complete = node.kind in ("if", "case") and any(b.certain for b in node.branches)
         moved = False
         for branch in node.branches:
+            if node.kind == "if" and self._is_false(branch):
+                outcomes.append({})
+                continue
             self._run(branch.condition)
             why = _NOT_EVALUATED
             if node.kind not in ("if", "case"):
@@ -163,6 +189,30 @@ class Interpreter(Gathered):
         where = "under the condition" if node.kind in ("if", "case") else "in the loop"
         self.document.spend(sum(value.size for c in outcomes for value in c.values() if value))
         self.scope.merge(outcomes, f"only {where} of line {line}", complete=complete)
+
+    def _is_false(self, branch: Branch) -> bool:
+        """True if the branch is not for the arguments of the call that is being read."""
+        if not self._arguments or len(branch.condition) != 1:
+            return False
+        found = _COMPARISON.fullmatch(branch.condition[0].span.text.strip())
+        if found is None:
+            return False
+        positional = self.scope.positional
+        if not found[1].isdigit():
+            value = self.scope.get(found[1])
+            pieces = value.pieces if value is not None else None
+        elif positional is not None and 0 < int(found[1]) <= len(positional):
+            pieces = positional[int(found[1]) - 1].pieces
+        else:
+            pieces = None
+        if not pieces or not all(
+            piece.offset(0) in self._arguments[-1]
+            and not (piece.unknown or piece.condition or piece.note)
+            for piece in pieces
+        ):
+            return False
+        is_equal = "".join(piece.text for piece in pieces) == found[4]
+        return is_equal == (found[2] == "!=")
 
     def _loop_variable(self, node: Compound, items: Sequence[Field]) -> None:
         shown = ", ".join(item.text for item in items[:8])
@@ -230,11 +280,26 @@ class Interpreter(Gathered):
         elif found.router is not None:
             router = found.router
             self.routers.append(replace(router, name=router.name or self.around.name))
+        elif manifest := here_manifest(node, fields, pipeline):
+            self._manifest(manifest)
         elif inner := here_script(node, fields, self.expander):
             dropped = Dropped(node.span.text, node.span.place, inner.why)
             env = environment(self.scope, assigned, Wrapping(), self.around) if inner.is_run else {}
             scope = self._child_scope(Found(), assigned) if inner.is_run else ShellScope()
             self._read_inside(inner.source, scope, Around((), (*rest, dropped), base=env))
+
+    def _manifest(self, document: Document) -> None:
+        from speclaunch.importer.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
+
+        try:
+            reading = read_yaml_document(document)
+        except InputError as error:
+            self.problems.extend(error.problems)
+            return
+        shown = (one for one in reading.invocations if one.kind is not InvocationKind.CONFIG)
+        self.add(
+            replace(reading, invocations=tuple(replace(o, read_only=_MANIFEST) for o in shown))
+        )
 
     def _script(self, found: Found, assigned: Mapping[str, Value], rest: Iterable[Dropped]) -> None:
         pieces: list[WordPiece] = []
@@ -300,7 +365,10 @@ class Interpreter(Gathered):
         known = not any(field.unknown and "@" in field.text for field in arguments)
         self.scope.positional = tuple(map(owned, arguments)) if known else None
         self.scope.locals.append({})
+        offsets = (piece.offset(0) for field in arguments for piece in field.pieces)
+        self._arguments.append(frozenset(offsets))
         self._run(function.body)
+        self._arguments.pop()
         for name, value in self.scope.locals.pop().items():
             self.scope.set(name, value)
         self.scope.positional = before

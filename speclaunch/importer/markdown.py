@@ -12,6 +12,7 @@ from speclaunch.importer.parser import parse
 from speclaunch.importer.placeholders import is_ellipsis
 from speclaunch.importer.scope import Field, ShellScope
 from speclaunch.importer.source_text import Document
+from speclaunch.importer.suffixes import starts_a_program
 from speclaunch.importer.syntax import Script, Simple
 from speclaunch.importer.wrappers import SERVER
 from speclaunch.patterns import lazy
@@ -62,6 +63,8 @@ class _Reader(Gathered):
                 self._prose(block)
             elif kind in (BlockKind.YAML, BlockKind.DOCKERFILE):
                 self._file(block, kind)
+            elif kind is BlockKind.PYTHON:
+                self._program(block)
             else:
                 self._script(block, is_script=kind is BlockKind.SCRIPT)
         except InputError as error:
@@ -101,6 +104,16 @@ class _Reader(Gathered):
         )
         self.problems.extend((*reading.problems, *reading.unread))
         self.misread.extend(reading.misread)
+
+    def _program(self, block: Block) -> None:
+        where = block.source.where
+        if not isinstance(where, int) or not starts_a_program(block.source.text.encode()):
+            return
+        from speclaunch.importer.python_files import read_program  # noqa: PLC0415  `ast`
+
+        self.invocations.extend(
+            read_program(self.document.indented(where, block.source.text)).invocations
+        )
 
     def _prose(self, block: Block) -> None:
         reading = Interpreter(parse(block.source), ShellScope(), None).read()

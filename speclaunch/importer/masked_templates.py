@@ -46,16 +46,23 @@ def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
         return Reading()
     masked = _Masked(text)
     document = Document(masked.text, shown, lenient=True)
-    try:
-        if is_yaml:
-            from speclaunch.importer.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
-
-            reading = read_yaml_document(document)
-        else:
+    reading = _yaml(document) if is_yaml else None
+    if reading is None:
+        try:
             reading = run(document.source())
-    except InputError:
-        return Reading()
+        except InputError:
+            return Reading()
     return _opened(masked.reading(reading, document))
+
+
+def _yaml(document: Document) -> Reading | None:
+    """The reading of a template of YAML; None if it is none until it is rendered."""
+    from speclaunch.importer.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
+
+    try:
+        return read_yaml_document(document)
+    except InputError:
+        return None
 
 
 class _Masked:

@@ -91,6 +91,16 @@ class Document:
         found._whole = self
         return found
 
+    def indented(self, start: int, text: str) -> Document:
+        """The same of a program that may be indented: a line above makes a block of it."""
+        if text[:1] not in (" ", "\t"):
+            return self.excerpt(start, text)
+        above = "if 1:\n"
+        found = self.excerpt(start, above + text)
+        found.lines_above -= 1
+        found._chars_above -= len(above)
+        return found
+
     def note_comment(self, start: int, end: int) -> None:
         """Remember what a shell takes for a comment: from where, to where."""
         if self._whole is not None:

@@ -100,6 +100,13 @@ SILENT = frozenset(
 
 HELP = frozenset({"--help", "-h"})
 """Options that print the help of the server and start nothing."""
+DIFFUSION = lazy(
+    r"--(?:num-gpus|(?:ulysses|ring|sp)-degree|cfg-parallel-size|enable-cfg-parallel|dit-[a-z-]+"
+    r"|(?:vae|text-encoder|image-encoder)-cpu-offload|use-fsdp-inference|pipeline-class-name"
+    r"|model-type=diffusion)(?:=.*)?"
+)
+"""Options that `sglang serve` has for models of images and videos alone (0.5.23
+multimodal_gen/runtime/server_args): another server, which it chooses by the checkpoint."""
 _ASSIGNMENT = lazy(r"[A-Za-z_][A-Za-z0-9_.]*=")
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _SWITCHES = frozenset(

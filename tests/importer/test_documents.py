@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speclaunch.errors import InputError
-from speclaunch.importer.files import read_text
+from speclaunch.importer.files import read_markdown, read_text
 from speclaunch.importer.interface import Invocation
 from tests.importer.helpers import SERVER, at, only, slices, texts
 
@@ -252,3 +252,45 @@ def test_hostile_documents_are_answered_soon(text: str) -> None:
     with contextlib.suppress(InputError):
         read_text(text, "x.md")
     assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"The command is {SERVER} --model-path m --tp 2",
+        f"I run: CUDA_VISIBLE_DEVICES=0,1 {SERVER} --model-path m --tp 2",
+        f"(venv) user@host:~/x$ {SERVER} --model-path m --tp 2",
+        f"root@abc123:/sgl-workspace# {SERVER} --model-path m --tp 2",
+        f"```{{eval-rst}}\n.. tabs::\n\n   .. code-block:: bash\n\n      {SERVER} --model-path m --tp 2\n\n```",
+        f"Title\n~~~~~\n\n```\n{SERVER} --model-path m --tp 2\n```",
+        f"```\nuser@host:~$ {SERVER} --model-path m --tp 2\n```",
+    ],
+)
+def test_commands_that_people_paste(line: str) -> None:
+    found = only(read_markdown(f"# x\n\n{line}\n\nDon't.\n", "x.md"))
+    assert texts(found) == ["--model-path", "m", "--tp", "2"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"I run {SERVER} --model-path m --tp 2 and it fails",
+        f"INFO: running {SERVER} --model-path m --tp 2",
+        f"2026-01-01 run {SERVER} --model-path m --tp 2",
+    ],
+)
+def test_sentences_and_logs_are_no_commands(line: str) -> None:
+    assert not read_markdown(f"{line}\n", "x.md").invocations
+
+
+def test_programs_in_documents() -> None:
+    program = "import sglang as sgl\nllm = sgl.Engine(model_path='m', tp_size=2)\n"
+    indented = program.replace("import", "    import").replace("llm", "    llm")
+    for text, line, column in (
+        (f"```python\n{program}```\n", 3, 30),
+        (f".. code-block:: python\n\n{indented}\n", 4, 34),
+    ):
+        found = only(read_markdown(text, "x.rst"))
+        assert texts(found) == ["--model-path", "m", "--tp-size", "2"]
+        assert at(found.words[1]) == (line, column)
+    assert not read_markdown("```python\nsgl.Engine(model_path=\n```\n", "x.md").invocations

@@ -198,3 +198,10 @@ def test_a_container_has_files_of_its_own(tmp_path: Path) -> None:
     reading = read_shell(line + "\n", "x.sh")
     (found,) = followed(reading, tmp_path / "x.sh").invocations
     assert found.config is not None and found.config.why == "it is in the container"
+
+
+def test_a_value_behind_an_unknown_flag_is_no_stray() -> None:
+    for words in ("--$(x) false --tp 8", "$ARGS m --tp 8"):
+        (found,) = read_shell(f"python3 -m sglang.launch_server {words}\n", "x.sh").invocations
+        kept = effective(found, load("0.5.23")).words
+        assert [word.text for word in kept] == ["--tp", "8"], words

@@ -124,3 +124,21 @@ def test_marks_have_the_length_that_is_asked_for() -> None:
     assert [len(mark) for mark in marks[:3]] == [4, 9, 40]
     assert len(set(marks)) == len(marks)
     assert masks.shown(f"a{marks[-1]}b{marks[0]}") == f"a<{len(marks) - 1}>b<0>"
+
+
+def test_a_template_that_is_no_yaml_until_it_is_rendered() -> None:
+    text = """\
+kind: Pod
+spec:
+  {{- toYaml .x | nindent 2 }}
+  containers:
+ - command:
+    - bash
+    - -c
+    - |
+      python3 -m sglang.launch_server \\
+        --model-path {{ .m }} \\
+        --tp 8 --{{ .k }}{{ if not .v }} false{{ end }}
+"""
+    found = only(read_text(text, "x.yaml.tpl"))
+    assert [word.text for word in found.words if word.evaluated] == ["--model-path", "--tp", "8"]

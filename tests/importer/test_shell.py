@@ -393,3 +393,61 @@ def test_asking_for_help_starts_nothing() -> None:
         f"bash -c '{SERVER} --help'",
     ):
         assert not read_shell(script + "\n", "x.sh").invocations, script
+
+
+def test_models_of_images_have_another_server() -> None:
+    """`sglang serve` chooses it by the checkpoint; its options are not ours."""
+    for words in (
+        "--num-gpus 4",
+        "--ulysses-degree=2",
+        "--model-type=diffusion",
+        "--dit-cpu-offload true",
+    ):
+        assert not read_shell(f"sglang serve --model-path Wan/x {words}\n", "x.sh").invocations
+    assert read_shell(f"{SERVER} --model-path m --num-gpus 4\n", "x.sh").invocations
+
+
+def test_a_function_is_read_for_the_arguments_of_its_call() -> None:
+    script = f"""\
+start() {{
+  kind=$1
+  shift
+  if [ "$kind" = "sglang" ]; then
+    {SERVER} --model-path "$@"
+  elif [[ "$kind" == vllm ]]; then
+    vllm serve "$@"
+  fi
+}}
+"""
+    reading = read_shell(f"{script}start vllm a --max-model-len 8\nstart sglang b --tp 2\n", "x.sh")
+    assert [texts(one) for one in reading.invocations] == [["--model-path", "b", "--tp", "2"]]
+    for call in ("start $KIND c\n", 'start "${1:-vllm}" c\n', ""):  # it is not known
+        assert read_shell(script + call, "x.sh").invocations, call
+    toggled = f'USE=0\nf() {{\n[ "$USE" = 1 ] && true\nif [ "$USE" = 1 ]; then {SERVER} --tp 2; fi\n}}\nf x\n'
+    assert read_shell(toggled, "x.sh").invocations, "a switch in the file is no argument"
+
+
+def test_manifests_in_here_documents() -> None:
+    pod = """\
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+  - command: [python3, -m, sglang.launch_server, --tp, "2", --host, "\\$(IP)"]
+EOF
+"""
+    for start in (
+        "cat <<EOF | kubectl apply -f -",
+        "kubectl apply -f - <<EOF",
+        "cat > x.yaml <<EOF",
+    ):
+        text = f"#!/bin/bash\n{start}\n{pod}"
+        found = shell(text)
+        assert texts(found)[:3] == ["--tp", "2", "--host"], start
+        assert at(found.words[1]) == (7, 57)
+        assert not found.words[3].evaluated
+        assert found.read_only
+    assert not read_shell(f"cat <<EOF\n{pod}", "x.sh").invocations
+    broken = read_shell("kubectl apply -f - <<EOF\na: [\n- sglang.launch_server\nEOF\n", "x.sh")
+    assert broken.problems
+    assert not broken.invocations
