@@ -66,6 +66,17 @@ def diagnosis_json(diagnosis: Diagnosis, path: str) -> dict[str, Any]:
             for one in diagnosis.milestones
         ],
         "notes": [_safe(note) for note in diagnosis.notes],
+        "unclear": diagnosis.unclear,
+        "candidates": [
+            {
+                "name": one.cause.name,
+                "title": one.cause.title,
+                "line": one.line_number,
+                "text": _safe(one.line),
+                "reason": one.reason,
+            }
+            for one in diagnosis.candidates
+        ],
     }
 
 
@@ -94,9 +105,24 @@ def _story(diagnosis: Diagnosis, path: str) -> list[Text]:
         lines.append(Text.assemble(("  --> ", "bold blue"), where, rank))
         lines.append(Text(f"      {_safe(proof(diagnosis))}"))
     lines += _advice(diagnosis)
+    lines += _possible(diagnosis, name)
     if diagnosis.notes:
         lines += [Text(), Text("The engine also warned", "bold")]
         lines += [Text(f"  {_safe(note)}") for note in diagnosis.notes]
+    return lines
+
+
+def _possible(diagnosis: Diagnosis, name: str) -> list[Text]:
+    """The causes that the log may show."""
+    if not diagnosis.candidates:
+        return []
+    lines = [Text(), Text("Possible causes", "bold")]
+    for one in diagnosis.candidates:
+        lines.append(Text(f"  - {one.cause.title} [{one.cause.name}]"))
+        lines.append(Text(f"      {name}:{one.line_number}: {one.reason}", "dim"))
+    if diagnosis.unclear:
+        lines += [Text(), Text("What to do", "bold")]
+        lines.append(Text("  - Diagnose the log of each engine process separately."))
     return lines
 
 
@@ -136,9 +162,11 @@ def _verdict(diagnosis: Diagnosis) -> str:
     if diagnosis.cause is not None:
         when = "after it had served" if diagnosis.served else f"at: {diagnosis.phase.value}"
         return f"The engine failed ({when}): {diagnosis.cause.title} [{diagnosis.cause.name}]"
+    if diagnosis.unclear:
+        return "Unclear: this log shows a failure, but its lines contradict each other"
     if diagnosis.failed:
         when = "after it had served" if diagnosis.served else f"at: {diagnosis.phase.value}"
-        return f"The engine failed ({when})with an error that is not in the catalogue"
+        return f"The engine failed ({when}) with an error that is not in the catalogue"
     if diagnosis.stopped:
         return "The engine was stopped on request; no failure"
     if diagnosis.served:

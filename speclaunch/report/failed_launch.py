@@ -22,6 +22,9 @@ def failure(name: str, conclusion: Conclusion) -> LaunchError:
         parts.append(f"  cause: {diagnosis.cause.title}. {meaning(diagnosis)}")
         if diagnosis.line and not _says(outcome.reason, diagnosis.line):
             parts.append(f"  evidence: {diagnosis.line.strip()}")
+    elif diagnosis is not None and diagnosis.unclear:
+        causes = "; or ".join(one.cause.title for one in diagnosis.candidates)
+        parts.append(f"  cause: the log is unclear; possible: {causes}")
     if any(one.changes != conclusion.attempts[0].changes for one in conclusion.attempts):
         tried = [
             f"    {one.number}: {_words(one.changes) or 'the recipe as written'}"

@@ -53,6 +53,17 @@ class Cause:
 
 
 @record
+class Candidate:
+    """A cause that the log may show but does not prove."""
+
+    cause: Cause
+    line: str
+    line_number: int
+    reason: str
+    """Why it is in doubt: `the engine continued after it`."""
+
+
+@record
 class Diagnosis:
     """What a log says: how far the engine came, and what it died of.
 
@@ -87,8 +98,13 @@ class Diagnosis:
     """The rank that failed (`TP1`), where the engine has several."""
     notes: tuple[str, ...] = ()
     """What the engine warned of and survived, where it bears on memory or speed."""
+    unclear: bool = False
+    """The log shows a failure, but its lines contradict each other about the cause: `cause` is
+    None and `candidates` has the causes. Lines of several processes in one log do that."""
+    candidates: tuple[Candidate, ...] = ()
+    """Other causes that the log may show, most likely first."""
 
     @property
     def failed(self) -> bool:
         """Whether the log shows a failure, known or not."""
-        return self.cause is not None or self.line is not None
+        return self.cause is not None or self.line is not None or self.unclear

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 from speclaunch.launch.diagnosis.interface import Cause, Milestone
 from speclaunch.launch.diagnosis.release_wording import Wording
-from speclaunch.launch.diagnosis.signature import Level, LogFailure
+from speclaunch.launch.diagnosis.signature import Level, LogFailure, Where
 from speclaunch.launch.log.marks import PHASES, LogMark, Phase
 from speclaunch.record import record
 
@@ -16,8 +16,24 @@ _LIFE_OF_OTHERS = 20
 """Lines of other ranks that show that a failed rank did not take the engine down: they may print
 some while the parent still collects what is left of it."""
 _LIFE_AFTER_DEATH = 50
-"""Batches after the engine announced its end: then the announcement was somebody's text."""
+"""Signs of life after an error that ends a process: the error is then in doubt."""
+_MOST_SURVIVED = 20
 _ORDER = tuple(Phase)
+_CLOSES = {
+    LogMark.LOAD_END: LogMark.LOAD_BEGIN,
+    LogMark.CAPTURE_END: LogMark.CAPTURE_BEGIN,
+}
+_EARLY = frozenset(
+    {
+        LogMark.BASELINE, LogMark.LOAD_BEGIN, LogMark.LOAD_END, LogMark.POOL, LogMark.POOL_END,
+        LogMark.CAPTURE_BEGIN, LogMark.CAPTURE_END,
+    }
+)  # fmt: skip
+_LATER = _EARLY - {LogMark.BASELINE, LogMark.LOAD_BEGIN}
+"""What a rank does not begin with."""
+_LATE = frozenset({LogMark.SUMMARY, LogMark.READY})
+_UNOPENED = (_EARLY | _LATE) - _CLOSES.keys()
+"""What comes neither within a load nor within a capture."""
 
 
 @record
@@ -31,6 +47,11 @@ class Suspect:
     numbers: Mapping[str, float] = field(default_factory=dict)
     final: bool = True
     """It ended a process, by what the engine says around it."""
+    fatal: bool = False
+    """Nothing catches it: a later sign of life is of another process."""
+    life: int = 0
+    """Signs of life in the log before it."""
+    where: Where = Where.EXCEPTION
 
 
 @record(frozen=False)
@@ -45,9 +66,28 @@ class RankProgress:
     """The last load of weights began after a pool had been allocated: the order of releases up to
     0.5.13, where the draft is paid from what the fraction leaves."""
     phase: Phase = Phase.IMPORTS
+    time: str = ""
+    """Of its last milestone, as the engine writes it."""
+    opened: LogMark | None = None
+    """A load or a capture that has begun and not ended."""
+
+    def contradicts(self, mark: LogMark) -> bool:
+        """True if one process cannot reach this milestone after those of this rank."""
+        if mark is LogMark.BATCH:
+            return self.opened is not None or self.last in (LogMark.BASELINE, LogMark.LOAD_END)
+        if self.seen & _LATE:  # it serves: nothing is loaded any more, nothing repeated
+            return mark in _EARLY or (mark in self.seen and mark in _LATE)
+        if mark in _CLOSES:
+            return self.last is not None and self.opened is not _CLOSES[mark]
+        unloaded = self.last is LogMark.BASELINE and mark in _LATER
+        return mark in _UNOPENED and (self.opened is not None or unloaded)
 
     def take(self, mark: LogMark) -> None:
         """Take in a milestone of this rank."""
+        if mark in _CLOSES.values():
+            self.opened = mark
+        elif mark in _CLOSES:
+            self.opened = None
         if mark is LogMark.LOAD_BEGIN:
             self.loads += 1
             self.pooled_before_load = bool(self.seen & {LogMark.POOL, LogMark.POOL_END})
@@ -67,18 +107,43 @@ class LaunchLog:
     courses: dict[str, RankProgress] = field(default_factory=dict)
     milestones: list[Milestone] = field(default_factory=list)
     suspects: list[Suspect] = field(default_factory=list)
+    """Errors that no later line shows to have been survived."""
+    survived: dict[str, Suspect] = field(default_factory=dict)
+    """By cause or class, the last error that a sign of life followed."""
     settings: dict[str, float] = field(default_factory=dict)
     cpu: bool = False
     served: bool = False
-    stopped: bool = False
+    stopped_at: int = 0
+    """The line of the request to stop; 0: there is none."""
     dead: bool = False
     begun: bool = False
     """It has shown a milestone."""
+    contradicted: bool = False
+    """Its milestones contradict each other."""
+    unended: bool = False
+    """It followed a start that had not ended, and has loaded nothing yet."""
     retracted: int = 0
     notes: list[str] = field(default_factory=list)
     lone: int = 0
     """Lines that looked like an exception without a traceback."""
+    life: int = 0
+    """Signs of life so far."""
     _others: int = 0
+
+    @property
+    def mixed(self) -> bool:
+        """True if lines of several processes are in the log."""
+        return self.contradicted or self.unended
+
+    @property
+    def ended(self) -> bool:
+        """True if the log shows the end of this start."""
+        return self.dead or self.stopped or bool(self.suspects)
+
+    @property
+    def stopped(self) -> bool:
+        """True if the engine was requested to stop."""
+        return self.stopped_at > 0
 
     def course(self, rank: str) -> RankProgress:
         """The course of a rank; of the only process where the line names none."""
@@ -106,19 +171,25 @@ class LaunchLog:
             default=Phase.IMPORTS,
         )
 
-    def take(self, mark: LogMark, rank: str) -> None:
-        """Take in a milestone, and drop the errors that it shows to have been survived."""
+    def take(self, mark: LogMark, rank: str, number: int, time: str = "") -> None:
+        """Take in the milestone of a line, and set aside the errors that it shows survived."""
         self.begun = True
         if mark is LogMark.STOP:
-            self.stopped = True
+            self.stopped_at = self.stopped_at or number
             return
         if mark is LogMark.DEATH:
             self.dead = True
             return
         if mark is not LogMark.SERVING:  # of the parent: it knows nothing of the scheduler
             self._live(rank)
+        course = self.course(rank)
+        known = self.course("").seen or course.seen  # else the beginning of the log is missing
+        cut = mark in _LATER and not course.seen - {LogMark.ARGUMENTS} and bool(known)
+        self.contradicted = self.contradicted or cut or course.contradicts(mark)
+        self.see_time(rank, time)
+        if mark is LogMark.LOAD_BEGIN and course.last is LogMark.BASELINE:
+            self.unended = False
         if mark is LogMark.BATCH:
-            course = self.course(rank)
             if course.last is None:  # the beginning of the log is missing
                 course.phase = Phase.READY
                 self.served = True
@@ -126,7 +197,14 @@ class LaunchLog:
             return
         if mark is LogMark.READY:
             self.served = True
-        self.course(rank).take(mark)
+        course.take(mark)
+
+    def see_time(self, rank: str, time: str) -> None:
+        """Compare the time of a line with the one before: in one process it does not go back."""
+        course = self.course(rank)
+        if time:
+            self.contradicted = self.contradicted or time < course.time
+            course.time = time
 
     def suspect(self, one: Suspect) -> None:
         """Remember an error; the first ones tell most."""
@@ -135,12 +213,13 @@ class LaunchLog:
         before = self.suspects[-1] if self.suspects else None
         if (
             before is not None
+            and not one.failure.contested
             and before.level is Level.UNKNOWN
             and before.failure.chain
             and before.failure.chain == one.failure.chain
         ):  # of exceptions that nobody knows, the last of a traceback is what it came to
             self.suspects.pop()
-        self.suspects.append(one)
+        self.suspects.append(replace(one, life=self.life))
 
     @property
     def full(self) -> bool:
@@ -148,29 +227,56 @@ class LaunchLog:
         return len(self.suspects) >= _MOST_SUSPECTS
 
     def _live(self, rank: str) -> None:
-        if not self.suspects:
-            return
+        self.life += 1
+        if not self.suspects or self.suspects[0].life + _LIFE_AFTER_DEATH < self.life:
+            return  # what is left is fatal, and long past
         self._others += 1
-        if self.dead:
-            if self._others >= _LIFE_AFTER_DEATH:
-                self.suspects.clear()
-                self.dead, self._others = False, 0
-            return
-        if self._others >= _LIFE_OF_OTHERS:
-            self.suspects.clear()
-            self._others = 0
-            return
-        self.suspects = [one for one in self.suspects if not _survived(one, rank)]
-        if not self.suspects:
+        everything = self._others >= _LIFE_OF_OTHERS
+        left = []
+        for one in self.suspects:
+            if one.fatal or self.dead or not (everything or _survived(one, rank)):
+                left.append(one)
+            elif one.level is Level.CAUSE or (one.level is Level.UNKNOWN and one.final):
+                name = one.cause.name if one.cause is not None else one.failure.kind
+                if name in self.survived or len(self.survived) < _MOST_SURVIVED:
+                    self.survived[name] = one
+        self.suspects = left
+        if everything or not left:
             self._others = 0
 
     def verdict(self) -> Suspect | None:
-        """The error that ended it, or None where none did."""
-        asked = self.suspects
-        if self.stopped:  # what breaks while it is being stopped is no failure
-            asked = [one for one in asked if one.level is Level.CAUSE]
-        found = sorted(asked, key=lambda one: (-one.level, not one.final, one.failure.number))
+        """The error that most likely ended it, or None where none did."""
+        found = sorted(
+            (one for one in self.suspects if not self._of_stop(one)),
+            key=lambda one: (-one.level, not one.fatal, not one.final, one.failure.number),
+        )
         return found[0] if found else None
+
+    def rivals(self, verdict: Suspect | None) -> list[Suspect]:
+        """Other errors that may be the cause: as good as the verdict, or only seemingly survived.
+
+        A fatal error of a known cause has no rivals.
+        """
+        if verdict is not None and verdict.failure.contested:
+            chain = verdict.failure.chain
+            return [
+                one for one in self.suspects if one.failure.chain == chain and one is not verdict
+            ]
+        if verdict is not None and verdict.level is Level.CAUSE and verdict.fatal:
+            return []
+        found = [one for one in self.survived.values() if self.life - one.life < _LIFE_AFTER_DEATH]
+        if verdict is not None and not verdict.fatal:
+            found += [one for one in self.suspects if one.level >= Level.AFTERMATH and one.fatal]
+        name = verdict.cause.name if verdict is not None and verdict.cause is not None else None
+        return [one for one in found if one.cause is None or one.cause.name != name]
+
+    def outlived(self, one: Suspect) -> bool:
+        """True if so much life follows a fatal error that it may be of another process."""
+        return self.life - one.life >= _LIFE_AFTER_DEATH
+
+    def _of_stop(self, one: Suspect) -> bool:
+        """True for what breaks while the engine is being stopped."""
+        return self.stopped and one.failure.number > self.stopped_at and one.level < Level.CAUSE
 
 
 def _survived(one: Suspect, alive: str) -> bool:

@@ -75,12 +75,30 @@ class LogFailure:
     frames: tuple[Frame, ...] = ()
     code: str = ""
     """The source line that raised it, where the traceback shows it."""
+    contested: bool = False
+    """Its traceback holds another exception: one of the two is of another process."""
     chain: int = 0
     """Where its traceback begins: exceptions that followed from each other share it."""
 
     def within(self, *names: str) -> bool:
         """Whether the traceback went through a file or a function of one of these names."""
         return any(frame.file in names or frame.function in names for frame in self.frames)
+
+    @property
+    def ends_process(self) -> bool:
+        """True if nothing catches the exception: the last message of a scheduler, a failed
+        warm-up, or a traceback from the start of a process."""
+        if "hit an exception" in self.head or self.head.startswith("Initialization failed"):
+            return True
+        return self.of_main_process
+
+    @property
+    def of_main_process(self) -> bool:
+        """True if the traceback begins where the main process does."""
+        if not self.frames:
+            return False
+        first = self.frames[0]
+        return first.function == "<module>" or first.path.startswith("<frozen runpy>")
 
     @property
     def through_arguments(self) -> bool:
@@ -94,7 +112,8 @@ class LogFailure:
     @property
     def at_arguments(self) -> bool:
         """It was raised while the engine examined its arguments, before anything was loaded."""
-        return self.through_arguments and self.phase in (Phase.IMPORTS, Phase.SCHEDULER)
+        early = self.phase in (Phase.IMPORTS, Phase.SCHEDULER)
+        return self.through_arguments and (early or self.of_main_process)
 
 
 Condition = Callable[[LogFailure], bool]

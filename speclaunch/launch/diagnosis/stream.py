@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from packaging.version import Version
 
 from speclaunch.launch.diagnosis.causes import CATALOGUE
 from speclaunch.launch.diagnosis.causes.oom import allocation
-from speclaunch.launch.diagnosis.interface import Milestone
+from speclaunch.launch.diagnosis.interface import Cause, Milestone
 from speclaunch.launch.diagnosis.launch_log import LaunchLog, Suspect
 from speclaunch.launch.diagnosis.line_prefilter import (
     RETRACTED,
@@ -35,6 +36,7 @@ _AFTERMATH_KINDS = CONSEQUENCES | {
 }  # fmt: skip
 _START_WARNING = re.compile(r"\S{0,300}launch_server\.py:\d{1,6}: UserWarning: 'python -m sglang")
 _START_USAGE = re.compile(r"usage: (?:sglang serve|launch_server\.py|python3? -m sglang)")
+_TIME = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 _OURS = re.compile(r"(?:^|/)(?:sglang|sgl_kernel)/")
 _OUR_PROGRAM = re.compile(r"(?:sglang serve|launch_server\.py|sglang[\w. -]{0,40}): error: ")
 _OUR_WORDS = re.compile(
@@ -43,6 +45,7 @@ _OUR_WORDS = re.compile(
     r"|Capture cuda graph failed|scheduler died during initialization|alloc_req_slots"
     r"|lower your batch size"
 )
+_FATAL = ("Initialization failed", "Watchdog timeout", "Subprocess ")
 _ENDS = ("Received sigquit from a child", "SIGQUIT received. signum=")
 _MOST_LONE = 1000
 _MOST_NOTES = 20
@@ -60,6 +63,8 @@ class Stream:
     def __init__(self) -> None:
         self.launch = LaunchLog()
         self.launches = 0
+        self.earlier: LaunchLog | None = None
+        """The last start before it that failed."""
         self.ours = False
         """Something shows that this is SGLang."""
         self._known = Wording()
@@ -77,10 +82,10 @@ class Stream:
         text = line.text
         before, self._before = self._before, ""
         if line.stamped:
-            self._tracebacks.end()
+            self._tracebacks.interrupt()
             self._before = text
             self._logged(line, text)
-        elif self._tracebacks.feed(line, text):
+        elif _OUR_PROGRAM.match(text) is None and self._tracebacks.feed(line, text):
             return
         elif text.startswith(BEGIN):
             self._tracebacks.begin(line, before)
@@ -100,7 +105,7 @@ class Stream:
     def _logged(self, line: LogLine, text: str) -> None:
         if is_batch(text):
             self.ours = True
-            self.launch.take(LogMark.BATCH, line.rank)
+            self.launch.take(LogMark.BATCH, line.rank, line.number)
             return
         marked = mark_of(text)
         if marked is not None:
@@ -109,6 +114,7 @@ class Stream:
             self._message(line, text)
         if text.endswith(BEGIN):
             head = text[: -len(BEGIN)]
+            self.launch.see_time(line.rank, _time(line))
             self.ours = self.ours or head.endswith(" hit an exception: ")
             self._tracebacks.begin(line, head)
 
@@ -116,16 +122,18 @@ class Stream:
         ends = line.text.startswith(_ENDS)
         self.ours = self.ours or ends or mark not in (LogMark.SERVING, LogMark.STOP, LogMark.DEATH)
         if mark is LogMark.ARGUMENTS:
+            self._tracebacks.flush()
             if self.launch.begun or self.launch.suspects:
                 self._begin()
             self.launches = max(self.launches, 1)
             self.launch.settings = settings(line.text)
             self.launch.cpu = on_cpu(line.text)
         launch = self.launch
-        launch.take(mark, line.rank)
+        launch.take(mark, line.rank, line.number, _time(line))
         launch.wording.hear(line.text)
         if ends:
-            launch.suspect(Suspect(self._failure(line, "", line.text), Level.END, None))
+            end = self._failure(line, "", line.text)
+            launch.suspect(Suspect(end, Level.END, None, fatal=True))
         if mark in (LogMark.STOP, LogMark.DEATH) or len(launch.milestones) >= _MOST_MILESTONES:
             return
         if not re.search(r"[1-9]", line.rank):  # the first of several ranks speaks for all
@@ -136,7 +144,10 @@ class Stream:
                 launch.milestones.append(Milestone(phase, words, line.number, numbers))
 
     def _begin(self) -> None:
-        self.launch = LaunchLog(wording=replace(self._known))
+        if self.launch.verdict() is not None or self.launch.survived:
+            self.earlier = self.launch
+        unended = self.launch.begun and not self.launch.ended
+        self.launch = LaunchLog(wording=replace(self._known), unended=unended)
         self.launches = max(self.launches, 1) + 1
 
     def _message(self, line: LogLine, text: str) -> None:
@@ -185,19 +196,19 @@ class Stream:
         if failure.head.startswith("Initialization failed. warmup"):
             return  # its own cause says it
         if final or failure.frames:  # else a line of unknown origin that looks like an exception
-            self.launch.suspect(Suspect(failure, Level.UNKNOWN, None, final=final))
+            fatal = final and failure.ends_process
+            self.launch.suspect(Suspect(failure, Level.UNKNOWN, None, final=final, fatal=fatal))
 
     def _ask(self, where: Where, failure: LogFailure, *, final: bool = True) -> bool:
         """Whether a signature knows the error; it is then a suspect."""
-        for known, one in _SIGNATURES[where]:
-            found = one.pattern.match(failure.message)
-            if found is not None and (one.when is None or one.when(failure)):
-                if where is Where.EXCEPTION:
-                    said = _OUR_WORDS.search(failure.message[:500])
-                    self.ours = self.ours or said is not None
-                self.launch.suspect(_suspect(failure, known, one, found, final=final))
-                return True
-        return False
+        match = _first_match(where, failure)
+        if match is None:
+            return False
+        if where is Where.EXCEPTION:
+            said = _OUR_WORDS.search(failure.message[:500])
+            self.ours = self.ours or said is not None
+        self.launch.suspect(_suspect(where, failure, match, final=final))
+        return True
 
     def _failure(self, line: LogLine, kind: str, message: str) -> LogFailure:
         return self._placed(
@@ -224,9 +235,73 @@ class Stream:
         )
 
 
-def _suspect(
-    failure: LogFailure, known: Known, one: Signature, found: re.Match[str], *, final: bool
-) -> Suspect:
+def _time(line: LogLine) -> str:
+    found = _TIME.search(line.raw[:500]) if line.stamped else None
+    return found[1] if found is not None else ""
+
+
+def possible_causes(suspect: Suspect) -> list[Cause]:
+    """The causes of an error if its milestones are of other processes, most likely first."""
+    found = {}
+    for failure in _circumstances(suspect.failure):
+        match = _first_match(suspect.where, failure)
+        if match is not None:
+            found[match[0].cause.name] = match[0].cause
+    return list(found.values())
+
+
+_STAGES: tuple[tuple[Phase, LogMark | None, int, bool], ...] = (
+    (Phase.SCHEDULER, LogMark.BASELINE, 0, False),
+    (Phase.WEIGHTS, LogMark.LOAD_BEGIN, 1, False),
+    (Phase.DRAFT_WEIGHTS, LogMark.LOAD_BEGIN, 2, True),
+    (Phase.DRAFT_WEIGHTS, LogMark.LOAD_END, 2, False),
+    (Phase.GRAPHS, LogMark.CAPTURE_BEGIN, 2, False),
+    (Phase.READY, LogMark.BATCH, 2, False),
+)
+"""Phase, last milestone, loads of weights, and whether a pool came before the last load."""
+
+
+def _circumstances(failure: LogFailure) -> Iterator[LogFailure]:
+    """The same error at every stage of a start, beginning with its own."""
+    yield failure
+    for cpu in (failure.cpu, not failure.cpu):
+        for phase, last, loads, pooled in _STAGES:
+            yield replace(
+                failure,
+                phase=phase,
+                last=last,
+                loads=loads,
+                pooled_before_load=pooled,
+                served=phase is Phase.READY,
+                cpu=cpu,
+            )
+
+
+_Match = tuple[Known, Signature, re.Match[str]]
+
+
+def _first_match(where: Where, failure: LogFailure) -> _Match | None:
+    """The first signature that knows the error."""
+    for known, one in _SIGNATURES[where]:
+        found = one.pattern.match(failure.message)
+        if found is not None and (one.when is None or one.when(failure)):
+            return known, one, found
+    return None
+
+
+def _is_fatal(where: Where, failure: LogFailure, level: Level) -> bool:
+    """True if nothing survives it, by what the engine prints around it."""
+    match where:
+        case Where.EXCEPTION:
+            return failure.ends_process
+        case Where.MESSAGE:
+            return failure.message.startswith(_FATAL)
+        case Where.OUTPUT:
+            return level is Level.CAUSE
+
+
+def _suspect(where: Where, failure: LogFailure, match: _Match, *, final: bool) -> Suspect:
+    known, one, found = match
     numbers: dict[str, float] = {}
     for name, value in found.groupdict().items():
         try:
@@ -236,4 +311,5 @@ def _suspect(
     numbers |= allocation(failure.message)
     foretold = rule_of(failure.message) if one.rule is None else None
     rule = one.rule if foretold is None else foretold.code
-    return Suspect(failure, one.level, known.cause, rule, numbers, final)
+    fatal = final and _is_fatal(where, failure, one.level)
+    return Suspect(failure, one.level, known.cause, rule, numbers, final, fatal, where=where)

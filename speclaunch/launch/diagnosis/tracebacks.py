@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import field, replace
 
+from speclaunch.launch.diagnosis.line_prefilter import may_be_logged, may_be_printed
 from speclaunch.launch.diagnosis.signature import Frame, LogFailure
 from speclaunch.launch.log.lines import LogLine
 from speclaunch.record import record
@@ -20,6 +21,8 @@ _BETWEEN = (
     "During handling of the above exception",
     "The above exception was the direct cause",
 )
+_NO_EXCEPTION = re.compile(r"(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL): {2,}|usage: ")
+"""How uvicorn and argparse begin a line: no exception is called that."""
 _OF_REQUESTS = re.compile(
     r"ERROR: +Exception in ASGI|Task exception was never retrieved|Exception in callback"
 )
@@ -30,6 +33,9 @@ _HARMLESS = re.compile(
 )
 _MOST_FRAMES = 60
 _MOST_MESSAGE_LINES = 8
+_MOST_FOREIGN_LINES = 40
+"""Lines of other processes within a traceback."""
+_REQUEST_FILES = frozenset({"http_server.py", "httptools_impl.py", "h11_impl.py", "routing.py"})
 _LONGEST_MESSAGE = 8000
 
 MakeFailure = Callable[[LogLine, str, str], LogFailure]
@@ -51,21 +57,30 @@ class _Traceback:
     code: str = ""
     failure: LogFailure | None = None
     """The exception, once it has been read; its message may go on for some lines."""
+    doubted: LogFailure | None = None
+    """An exception that frames followed: of another process, unless no other comes."""
     extra: int = 0
+    foreign: int = 0
+    """Lines of other processes so far."""
+    told: bool = False
+    """An exception of it has been passed on; another may follow from that one."""
 
     @property
     def harmless(self) -> bool:
         """The process lives on."""
         return bool(_OF_REQUESTS.match(self.head) or _HARMLESS.match(self.head))
 
+    def is_full_of_others(self) -> bool:
+        """Count a line of another process; True if too many came since the last frame."""
+        self.foreign += 1
+        return self.foreign > _MOST_FOREIGN_LINES
+
     @property
     def final(self) -> bool:
         """The process ended of it, by what stands above."""
-        return (
-            self.top
-            or "hit an exception" in self.head
-            or self.head.startswith("Initialization failed")
-        )
+        if self.top:  # a request whose header is missing, else a process
+            return self.frames[0].file not in _REQUEST_FILES if self.frames else True
+        return "hit an exception" in self.head or self.head.startswith("Initialization failed")
 
 
 class Tracebacks:
@@ -85,8 +100,23 @@ class Tracebacks:
     def end(self) -> None:
         """No more lines of it."""
         reading, self._reading = self._reading, None
-        if reading is not None and reading.failure is not None:
-            self._tell(reading, reading.failure)
+        if reading is not None and (failure := reading.failure or reading.doubted) is not None:
+            self._tell(reading, failure)
+
+    def interrupt(self) -> None:
+        """A line with a header: the end of a message, or of another process within a traceback."""
+        reading = self._reading
+        if reading is None:
+            return
+        failure = reading.failure
+        over = reading.told if failure is None else not failure.ends_process
+        if over or reading.is_full_of_others():
+            self.end()
+
+    def flush(self) -> None:
+        """Pass on an exception that has been read."""
+        if self._reading is not None and self._reading.failure is not None:
+            self.end()
 
     def feed(self, line: LogLine, text: str) -> bool:
         """Whether the line belongs to the traceback that is being read."""
@@ -94,22 +124,33 @@ class Tracebacks:
         if reading is None:
             return False
         if reading.failure is not None:
-            return self._after_exception(reading, reading.failure, text)
-        if text.startswith(BEGIN):
-            reading.frames.clear()
-        elif text.startswith(" "):
+            return self._after_exception(reading, reading.failure, line, text)
+        if text.startswith(" "):
             _within(reading, text)
-        elif text and not text.startswith(_BETWEEN):
+        elif text and not text.startswith((BEGIN, *_BETWEEN)):
             return self._exception(reading, line, text)
         return True
 
-    def _after_exception(self, reading: _Traceback, failure: LogFailure, text: str) -> bool:
+    def _after_exception(
+        self, reading: _Traceback, failure: LogFailure, line: LogLine, text: str
+    ) -> bool:
         """The message goes on, or another exception follows, or it is over."""
         if not text or text.startswith((BEGIN, *_BETWEEN)):
             self._tell(reading, failure)
             reading.failure, reading.extra = None, 0
             reading.frames.clear()
             return True
+        if _FRAME.match(text) or (not reading.code and text.startswith("    ")):
+            reading.doubted, reading.failure, reading.extra = failure, None, 0
+            _within(reading, text)
+            return True
+        if lone(text) is not None and not text.startswith("nccl"):  # as part of its message
+            reading.doubted = reading.doubted or failure
+            return self._exception(reading, line, text)
+        if _is_complete(failure) or (
+            reading.foreign and (may_be_logged(text) or may_be_printed(text))
+        ):
+            return False
         reading.extra += 1
         if reading.extra > _MOST_MESSAGE_LINES:
             self.end()
@@ -119,8 +160,12 @@ class Tracebacks:
 
     def _exception(self, reading: _Traceback, line: LogLine, text: str) -> bool:
         found = _EXCEPTION.match(text[:4000])
-        if found is None:
+        if reading.told and not reading.frames:
             self._reading = None
+            return False
+        if found is None or _NO_EXCEPTION.match(text):
+            if reading.is_full_of_others():
+                self._reading = None
             return False
         kind = found["kind"].rpartition(".")[2]
         reading.failure = replace(
@@ -133,8 +178,19 @@ class Tracebacks:
         return True
 
     def _tell(self, reading: _Traceback, failure: LogFailure) -> None:
-        if not reading.harmless:
+        reading.told = True
+        if reading.doubted is not None and reading.doubted is not failure:
+            failure = replace(failure, contested=True)
+            if not reading.harmless:
+                self._raised(replace(reading.doubted, contested=True), reading.final)
+        reading.doubted = None
+        if not reading.harmless or failure.of_main_process:
             self._raised(failure, reading.final)
+
+
+def _is_complete(failure: LogFailure) -> bool:
+    """True for an exception without a message, which no line continues."""
+    return not failure.message and failure.raw.rstrip().endswith(failure.kind)
 
 
 def lone(text: str) -> tuple[str, str] | None:
@@ -154,6 +210,7 @@ def _within(reading: _Traceback, text: str) -> None:
         return
     path = frame["path"].replace("\\", "/")
     reading.code = ""
+    reading.foreign = 0
     if len(reading.frames) >= _MOST_FRAMES:
         del reading.frames[_MOST_FRAMES // 2]
     reading.frames.append(Frame(path.rpartition("/")[2], frame["function"] or "", path))

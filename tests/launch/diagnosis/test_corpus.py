@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -133,3 +135,49 @@ def test_other_programs_are_no_engines(name: str) -> None:
 
 def test_the_help_of_the_engine_is_no_failure() -> None:
     assert not diagnose(OTHERS["help"].split("\n")).failed
+
+
+_STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
+_CAUSES = [name for name in LABELS if LABELS[name]["cause"]]
+
+
+def mixture(seed: int) -> tuple[str, list[str]]:
+    """A failing log with 1 to 30 random lines of a healthy one in it, and the failing one's name.
+
+    The lines of the healthy log have the time of the lines around them.
+    """
+    chance = random.Random(seed)
+    name = chance.choice(_CAUSES)
+    lines = (CORPUS / f"{name}.log").read_text(errors="replace").split("\n")
+    healthy = chance.choice(list(HEALTHY.values())).split("\n")
+    count = min(chance.choice((1, 3, 10, 30)), len(healthy))
+    chosen = sorted(chance.sample(range(len(healthy)), count))
+    places = sorted(chance.randrange(len(lines) + 1) for _ in chosen)
+    for shift, (line, place) in enumerate(zip(chosen, places, strict=True)):
+        above = (_STAMP.search(one) for one in reversed(lines[: place + shift]))
+        time = next((found for found in above if found), None)
+        text = healthy[line]
+        if time is not None and (own := _STAMP.match(text)) is not None:
+            text = f"[{time[1]}{text[own.end() :]}"
+        lines.insert(place + shift, text)
+    return name, lines
+
+
+@pytest.mark.thorough
+@pytest.mark.campaign
+@pytest.mark.parametrize("hundred", range(10))
+def test_lines_of_other_processes_hide_no_cause(hundred: int) -> None:
+    """The same cause, or "unclear" with the cause among the candidates.
+
+    One of a hundred may differ: if the foreign line is within the failing message itself, or is a
+    milestone that fits, the text of both logs is the text of another failure.
+    """
+    hidden = []
+    for seed in range(hundred * 100, hundred * 100 + 100):
+        name, lines = mixture(seed)
+        found = diagnose(lines)
+        names = {one.cause.name for one in found.candidates} if found.unclear else set()
+        cause = found.cause.name if found.cause else None
+        if LABELS[name]["cause"] not in {cause, *names} or not found.failed:
+            hidden.append((seed, name, cause, names))
+    assert len(hidden) <= 1, hidden

@@ -106,6 +106,64 @@ def test_a_rank_that_lives_on_does_not_hide_the_one_that_failed() -> None:
     assert name(said(made)) == "forward-out-of-memory"
 
 
+WARM_UP_FAILED = (
+    "Initialization failed. warmup error: Traceback (most recent call last):",
+    '  File "/x/sglang/srt/entrypoints/http_server.py", line 1, in _execute_server_warmup',
+    '    assert res.status_code == 200, f"{res}"',
+    "AssertionError: <Response [400]>",
+    "",
+)
+
+
+def test_a_sign_of_life_of_another_process_hides_no_fatal_error() -> None:
+    """The scheduler goes on for a moment after the parent has given up."""
+    made = log("0.5.23").serving()
+    made.say(WARM_UP_FAILED[0]).raw(*WARM_UP_FAILED[1:]).batch()
+    assert name(said(made)) == "warm-up-failed"
+    assert name(said(made, exit_code=-9)) == "warm-up-failed"
+    made = log().load_begin().load_end().crash(LOW)
+    for _ in range(10):
+        made.batch()
+    assert name(said(made)) == "kv-pool-too-small"
+
+
+def test_a_fatal_error_with_much_life_after_it_is_unclear() -> None:
+    made = log().load_begin().load_end().crash(LOW)
+    for _ in range(30):
+        made.batch()
+    found = said(made)
+    assert found.cause is None and found.unclear and found.failed
+    assert [one.cause.name for one in found.candidates] == ["kv-pool-too-small"]
+
+
+def test_a_lone_start_after_a_failure_does_not_hide_it() -> None:
+    failed = log().load_begin().load_end().crash(LOW).lines
+    found = diagnose([*failed, *texts().Log("0.5.23").arguments().lines])
+    assert found.unclear and found.failed
+    assert [one.cause.name for one in found.candidates] == ["kv-pool-too-small"]
+    found = diagnose([*failed, *log().serving().lines])
+    assert not found.failed and not found.unclear
+    assert [one.reason for one in found.candidates] == ["it ended an earlier start in this log"]
+
+
+def test_milestones_that_contradict_each_other_prove_no_cause() -> None:
+    made = log("0.5.23").load_begin()
+    made.say("The server is fired up and ready to roll!")
+    found = said(made.crash(OUT, ("a.py", "f", "g()")))
+    assert found.unclear
+    assert "weights-do-not-fit" in {one.cause.name for one in found.candidates}
+    alone = said(made, exit_code=1)  # a log of one engine: its lines are its own
+    assert alone.cause is not None and not alone.unclear
+
+
+def test_a_foreign_line_within_a_traceback_does_not_end_it() -> None:
+    lines = list(log().load_begin().load_end().crash(LOW, ("a.py", "f", "g()")).lines)
+    first = next(number for number, line in enumerate(lines) if line.startswith("  File"))
+    access = '[2026-03-04 10:00:04] INFO:     10.0.0.1:1 - "GET /health HTTP/1.1" 200 OK'
+    for place in range(first, first + 5):
+        assert name(diagnose([*lines[:place], access, *lines[place:]])) == "kv-pool-too-small"
+
+
 def test_of_several_engines_in_one_log_the_one_that_failed_is_told() -> None:
     well = [f"(SGLangEngine pid=1) {line}" for line in log().serving().lines]
     ill = [
