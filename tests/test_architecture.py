@@ -340,6 +340,7 @@ DIRECT_READS = {
     "launch/guard.py": "the kernel's files",
     "lsp/server.py": "the null device",
     "plan/architectures.py": "ships with speclaunch",
+    "lint/reworded.py": "ships with speclaunch",
     "plan/refusals/rows.py": "ships with speclaunch",
     "plan/transformers_classes.py": "ships with speclaunch",
     "rules/pages.py": "ships with speclaunch",

@@ -19,14 +19,21 @@ from typing import Any
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.facts.project_file import shown_path
 from speclaunch.lint.file_codes import UNREADABLE
-from speclaunch.lint.fingerprints import fingerprints, path_from
+from speclaunch.lint.fingerprints import (
+    figures,
+    fingerprints,
+    fingerprints_by_message,
+    path_from,
+)
 from speclaunch.lint.paths import STDIN
 from speclaunch.lint.report import KnownFinding, Report
 from speclaunch.reads.bounded import read_regular, reason
 from speclaunch.record import record
-from speclaunch.rules.finding import Finding
+from speclaunch.rules.finding import Finding, Severity
 
-VERSION = 1
+VERSION = 2
+BY_MESSAGE = "1:"
+"""How the fingerprints of format 1 begin once they are read: they are of the message."""
 _MOST_BYTES = 64 << 20
 _TEXTS = ("code", "path", "message", "fingerprint")
 
@@ -71,8 +78,8 @@ def without_known(
     for path, some in numbers.items():
         entries = read_baseline(path)
         folder = _folder(path)
-        named = _named([f for n in some for f in files[n].findings], folder)
-        hidden = {one: entries[one] for one in named.values() if one in entries}
+        found = _known_findings(entries, [f for n in some for f in files[n].findings], folder)
+        hidden = set(found.values())
         known += len(hidden)
         gone += [
             one
@@ -80,9 +87,71 @@ def without_known(
             if mark not in hidden and covered.holds(one, folder)
         ]
         for n in some:
-            left = [f for f in files[n].findings if named.get(id(f)) not in hidden]
+            left = [f for f in files[n].findings if id(f) not in found]
             files[n] = replace(files[n], findings=tuple(left))
     return replace(report, files=tuple(files), known=known, gone=tuple(gone))
+
+
+def _known_findings(
+    entries: Mapping[str, KnownFinding], findings: Sequence[Finding], folder: str
+) -> dict[int, str]:
+    """The fingerprints of the known findings, by the objects' identities."""
+    known = {one: mark for one, mark in _named(findings, folder).items() if mark in entries}
+    if not any(mark.startswith(BY_MESSAGE) for mark in entries):
+        return known
+    named = _named(findings, folder, fingerprints_by_message)
+    for one in findings:
+        mark = BY_MESSAGE + named.get(id(one), "")
+        if id(one) not in known and mark in entries and not _got_worse(entries[mark], one):
+            known[id(one)] = mark
+    used = {BY_MESSAGE + mark for mark in named.values()}
+    left = [one for one in findings if id(one) in named and id(one) not in known]
+    return known | _known_reworded(entries, used, left, folder)
+
+
+def _known_reworded(
+    entries: Mapping[str, KnownFinding], used: set[str], findings: Sequence[Finding], folder: str
+) -> dict[int, str]:
+    """Match findings whose message was reworded with entries of the same rule, path and
+    arguments, one entry each."""
+    from speclaunch.lint.reworded import is_about_the_same, is_reworded  # noqa: PLC0415 - rare
+
+    free = {
+        mark: one
+        for mark, one in entries.items()
+        if mark.startswith(BY_MESSAGE) and mark not in used
+    }
+    taken: dict[tuple[object, ...], str] = {}
+    known: dict[int, str] = {}
+    for one in sorted(findings, key=lambda one: one.place.position):
+        if not is_reworded(one):
+            continue
+        path = path_from(one.place.path, folder)
+        of_versions = (one.code, path, one.place.position, tuple(sorted(one.arguments.items())))
+        mark = taken.get(of_versions) or next(
+            (
+                mark
+                for mark, old in free.items()
+                if (old.code, old.path) == (one.code, path)
+                and is_about_the_same(old.code, old.message, one)
+            ),
+            None,
+        )
+        if mark is not None:
+            free.pop(mark, None)
+            taken[of_versions] = known[id(one)] = mark
+    return known
+
+
+def _got_worse(old: KnownFinding, new: Finding) -> bool:
+    """True if a figure of an error changed to a value that the user set: 2 ranks, then 4."""
+    if new.severity is not Severity.ERROR or old.message == new.message:
+        return False
+    before, after = figures(old.message), figures(new.message)
+    values = set(new.arguments.values())
+    return len(before) == len(after) and any(
+        one != other and other in values for one, other in zip(before, after, strict=True)
+    )
 
 
 def read_baseline(path: Path) -> dict[str, KnownFinding]:
@@ -96,10 +165,13 @@ def read_baseline(path: Path) -> dict[str, KnownFinding]:
     line, column, why = 1, 1, "not a baseline of findings"
     try:
         document = json.loads(data)
-        if document["version"] != VERSION:
+        if document["version"] not in (1, VERSION):
             why = f"a baseline of format {document['version']!r:.20}; this reads {VERSION}"
             raise ValueError(why)
-        return dict(map(_known, document["findings"]))
+        entries = dict(map(_known, document["findings"]))
+        if document["version"] == VERSION:
+            return entries
+        return {BY_MESSAGE + mark: one for mark, one in entries.items()}
     except json.JSONDecodeError as error:
         line, column, why = error.lineno, error.colno, f"not JSON: {error.msg}"
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -136,10 +208,14 @@ def _texts(one: KnownFinding) -> tuple[str, str, str]:
     return one.code, one.path, one.message
 
 
-def _named(findings: Sequence[Finding], folder: str) -> Mapping[int, str]:
+def _named(
+    findings: Sequence[Finding],
+    folder: str,
+    marks: Callable[[Iterable[Finding], str], list[str]] = fingerprints,
+) -> Mapping[int, str]:
     """The fingerprints of findings by the objects' identities."""
     named = [one for one in findings if one.code != UNREADABLE.code]
-    return {id(one): mark for one, mark in zip(named, fingerprints(named, folder), strict=True)}
+    return {id(one): mark for one, mark in zip(named, marks(named, folder), strict=True)}
 
 
 def _folder(path: Path) -> str:

@@ -86,6 +86,7 @@ def _finding(one: Finding) -> list[Any]:
         one.engine,
         [_place(other) for other in one.others],
         [[_place(other.place), other.name] for other in one.deployments],
+        dict(one.arguments),
     ]
 
 
@@ -125,7 +126,7 @@ def _place_from(said: Any) -> Place:
 
 
 def _finding_from(said: Any) -> Finding:
-    code, rule, severity, message, why, fix, place, engine, others, deployments = said
+    code, rule, severity, message, why, fix, place, engine, others, deployments, arguments = said
     return Finding(
         _is(str, code),
         _is(str, rule),
@@ -140,6 +141,7 @@ def _finding_from(said: Any) -> Finding:
             DeploymentPlace(_place_from(place), _is(str, name))
             for place, name in _list(deployments)
         ),
+        {name: _is(str, value) for name, value in _is(dict, arguments).items()},
     )
 
 

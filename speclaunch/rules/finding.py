@@ -90,6 +90,9 @@ class Finding:
     """Where the other arguments stand that it is about: those that conflict with the first."""
     deployments: tuple[DeploymentPlace, ...] = ()
     """Those that it is about: several where they share what is wrong."""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """The arguments and variables that it is about, by the engine's current names, with the values
+    that the user set; empty where the user set none."""
 
     @property
     def url(self) -> str | None:

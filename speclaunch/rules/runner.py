@@ -73,7 +73,16 @@ def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
         request.version,
         others,
         (DeploymentPlace(request.place, request.name),),
+        {name: hide(_set_value(name, request)) for name in sorted(set(verdict.at))},
     )
+
+
+def _set_value(name: str, request: Request) -> str:
+    """The value that the user set, as a text; empty where the user set none."""
+    for given in (request.given, request.env, request.extras):
+        if name in given:
+            return str(given[name].value)
+    return ""
 
 
 def _spelled(text: str, request: Request) -> str:

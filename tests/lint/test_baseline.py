@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from speclaunch.errors import InputError
-from speclaunch.lint.baseline import read_baseline
+from speclaunch.errors import Place as EnginePlace
+from speclaunch.lint import baseline
+from speclaunch.lint.baseline import (
+    Covered,
+    all_findings,
+    read_baseline,
+    without_known,
+    write_baseline,
+)
+from speclaunch.lint.fingerprints import fingerprints_by_message
+from speclaunch.lint.report import FileReport, Report
+from speclaunch.rules.finding import Finding, Severity
 from tests.lint.linting import ENGINE, GROUP, RECIPE, SERVER, Place, Said
 
 WRONG = SERVER.format(model="m", more="--no-such 1")
@@ -136,7 +148,7 @@ def test_what_cannot_be_read_is_never_known(place: Place) -> None:
         ("", "not JSON"),
         ("[]", "not a baseline"),
         ('{"version": 1,\n "findings": [}', ":2:15"),
-        ('{"version": 2, "findings": []}', "format 2"),
+        ('{"version": 3, "findings": []}', "format 3"),
         ('{"version": 1, "findings": [{"code": 3}]}', "not a baseline"),
         ('{"version": 1, "findings": [{"code":1,"path":2,"message":3,"fingerprint":4}]}', "not a"),
     ],
@@ -148,6 +160,95 @@ def test_a_wrong_file_says_what_is_wrong(tmp_path: Path, text: str, part: str) -
         read_baseline(path)
     (problem,) = raised.value.problems
     assert part in f"{problem.place}: {problem.message}"
+
+
+def by_message(old: Place) -> Path:
+    """The same baseline as the release before wrote it: fingerprints of the messages."""
+    path = old.folder / "known.json"
+    document = json.loads(path.read_text())
+    found = [
+        Finding(one["code"], "", Severity.ERROR, one["message"], "", None,
+                EnginePlace(str(old.folder / one["path"]), number), ENGINE)
+        for number, one in enumerate(document["findings"])
+    ]  # fmt: skip
+    marks = fingerprints_by_message(found, old.folder)
+    for one, mark in zip(document["findings"], marks, strict=True):
+        one["fingerprint"] = mark
+    path.write_text(json.dumps(document | {"version": 1}))
+    return path
+
+
+def test_a_baseline_of_format_1_still_counts_and_is_written_anew(old: Place) -> None:
+    path = by_message(old)
+    assert json.loads(path.read_text())["version"] == 1
+    done = lint(old, "scripts", "--baseline", "known.json")
+    assert done.code == 0 and "3 known findings" in done.out and "no longer" not in done.out
+    assert lint(old, "scripts/b.sh", "--write-baseline", "known.json").code == 0  # a part of it
+    done = lint(old, "scripts", "--baseline", "known.json")
+    assert done.code == 0 and "3 known findings" in done.out and "no longer" not in done.out
+    assert lint(old, "scripts", "--write-baseline", "known.json").code == 0
+    assert "1:" not in path.read_text() and json.loads(path.read_text())["version"] == 2
+
+
+RANKS = "SPL506"
+
+
+def ranks(number: int, message: str = "") -> Report:
+    said = message or f"ranks: {number}, GPUs: 1"
+    one = Finding(RANKS, "ranks-beyond-gpus", Severity.ERROR, said, "", None,
+                  EnginePlace("a.sh", 3, 5), ENGINE, arguments={"tp_size": str(number)})  # fmt: skip
+    return Report((FileReport("a.sh", ENGINE, (one,)),))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_known_error_that_got_worse_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, covered = tmp_path / "known.json", Covered(("a.sh",))
+    write_baseline(path, all_findings(ranks(2)), covered)
+    if version == 1:
+        document = json.loads(path.read_text()) | {"version": 1}
+        (document["findings"][0]["fingerprint"],) = fingerprints_by_message(
+            all_findings(ranks(2)), tmp_path
+        )
+        path.write_text(json.dumps(document))
+
+    def left(report: Report) -> int:
+        return len(list(all_findings(without_known(report, lambda _: path, covered))))
+
+    assert left(ranks(2)) == 0
+    assert left(ranks(4)) == 1
+    assert left(ranks(2, "ranks: 2, GPUs: 0")) == 0  # no value of the user
+
+
+def test_a_reworded_finding_of_format_1_stays_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each rule of the table: another wording of the same arguments is known, others are not."""
+    monkeypatch.chdir(tmp_path)
+    path, covered = tmp_path / "known.json", Covered(("a.sh",))
+    texts = json.loads((Path(baseline.__file__).parent / "data/texts_1.json").read_text())
+    assert len(texts) > 200
+    wrong = []
+    for code, rows in texts.items():
+        if any(not text.replace("{}", "").strip() for text, _ in rows):
+            continue  # the engine's message, or another one that is made as the rule runs
+        for text, names in rows:
+            arguments = dict.fromkeys(["tp_size"] if names is None else names, "1")
+            old = Finding(code, "", Severity.ERROR, text.replace("{}", "x"), "", None,
+                          EnginePlace("a.sh", 3), ENGINE, arguments=arguments)  # fmt: skip
+            entry = {"code": code, "path": "a.sh", "message": old.message}
+            (entry["fingerprint"],) = fingerprints_by_message([old], tmp_path)
+            path.write_text(json.dumps({"version": 1, "findings": [entry]}))
+            new = replace(old, message=f"Reworded: {code}")
+            other = replace(new, arguments={"another": ""})
+            for one, expected in ((old, 0), (new, 0), (other, 0 if names is None else 1)):
+                report = Report((FileReport("a.sh", ENGINE, (one,)),))
+                left = all_findings(without_known(report, lambda _: path, covered))
+                if len(list(left)) != expected:
+                    wrong.append((code, text, one.message))
+    assert not wrong
 
 
 @pytest.mark.thorough

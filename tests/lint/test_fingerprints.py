@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,15 @@ def test_figures_and_versions_do_not_count_and_names_do() -> None:
     assert plain("Llama-3.1-8B has no fp8_e4m3 in recipes/a2/3.yaml") == (
         "Llama-3.1-8B has no fp8_e4m3 in recipes/a2/3.yaml"
     )
+
+
+def test_arguments_and_their_values_count_and_the_wording_does_not() -> None:
+    one = replace(finding("2 ranks on 1 GPU"), arguments={"tp_size": "2"})
+    reworded = replace(one, message="tp_size 2 exceeds 1 GPU")
+    worse = replace(one, arguments={"tp_size": "4"})
+    assert fingerprints([one]) == fingerprints([reworded]) != fingerprints([worse])
+    both = fingerprints([one, replace(reworded, why="")])
+    assert len(set(both)) == 2  # two things at one place
 
 
 def test_paths_count_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

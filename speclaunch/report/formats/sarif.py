@@ -29,7 +29,7 @@ MOST_LOCATIONS = 1_000
 MOST_TAGS = 20
 MOST_BYTES = 10_000_000
 """Compressed by gzip."""
-FINGERPRINT = "speclaunchFinding/v1"
+FINGERPRINT = "speclaunchFinding/v2"
 ROOT = "%SRCROOT%"
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
