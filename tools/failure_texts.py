@@ -255,6 +255,14 @@ def memory_at_start() -> Iterator[Case]:
             start(version).load_begin().crash(error, FRAME_LOAD, FRAME_MLP),
             "weights-do-not-fit", "load target weights",
         )  # fmt: skip
+    log = Log("0.5.23").arguments(device="cpu").baseline().load_begin()
+    error = (
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:124] data. DefaultCPUAllocator: can't "
+        "allocate memory: you tried to allocate 234881024 bytes. Error code 12 (Cannot allocate "
+        "memory)"
+    )
+    yield Case("first-weights-cpu-0.5.23", log.crash(error, FRAME_LOAD, FRAME_MLP),
+               "weights-exceed-machine", "load target weights")  # fmt: skip
     for version in ("0.4.10.post2", "0.5.6.post2", "0.5.13.post1"):
         log = start(version).weights().pool().capture_begin().capture_end().load_begin(9.1)
         frame = ("speculative/eagle_worker.py", "__init__", "super().__init__(")
@@ -636,7 +644,7 @@ def files() -> Iterator[Case]:
         ("disk", "0.5.12.post1", "OSError: [Errno 28] No space left on device", "disk-full", None),
         ("quantization", "0.5.13.post1", "ValueError: Quantization method specified in the model "
          "config (awq) does not match the quantization method specified in the `quantization` "
-         "argument (fp8).", "quantization-mismatch", None),
+         "argument (fp8).", "quantization-mismatch", "SPL427"),
     )  # fmt: skip
     for name, version, error, cause, rule in texts:
         log = start(version).load_begin()

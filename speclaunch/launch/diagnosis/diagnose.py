@@ -102,6 +102,7 @@ def _told(stream: Stream, version: str | None, exit_code: int | None) -> Diagnos
         launches=max(stream.launches, 1),
         milestones=tuple(launch.milestones),
         settings=dict(launch.settings),
+        cpu=launch.cpu,
         rule=suspect.rule if suspect is not None and not unclear else None,
         rank=(suspect.failure.rank or None) if suspect is not None else None,
         notes=tuple(notes),

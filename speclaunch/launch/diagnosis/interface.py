@@ -92,6 +92,8 @@ class Diagnosis:
     milestones: tuple[Milestone, ...] = ()
     settings: Mapping[str, float] = field(default_factory=dict)
     """Server arguments that the engine logged at its start, those that directions name."""
+    cpu: bool = False
+    """The engine runs on a CPU."""
     rule: str | None = None
     """The code of the lint rule that would have said so before the start."""
     rank: str | None = None

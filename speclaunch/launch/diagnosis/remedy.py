@@ -14,6 +14,8 @@ from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.record import record
 from speclaunch.rules.pages import page
 
+_NONE: Mapping[str, float] = {}
+_FOR_GPUS = re.compile(r"\bGPUs?\b|nvidia-smi|CUDA_VISIBLE_DEVICES")
 _PLACE = re.compile(r"\{(?P<name>[a-z][a-z0-9_]*)(?:=(?P<value>[\w.]+))?\}")
 
 
@@ -46,13 +48,17 @@ def meaning(diagnosis: Diagnosis) -> str:
 def steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str, ...]:
     """The remedy step by step, with this version's flags.
 
-    A step about an argument that the version does not have is left out.
+    A step about an argument that the version does not have is left out; on a CPU, a step about
+    GPUs.
     """
     chosen = cause or diagnosis.cause
     if chosen is None:
         return ()
     catalogue = _catalogue(diagnosis.version)
-    found = (_spelled(step, catalogue) for step in chosen.remedy.split("\n"))
+    advice = chosen.remedy.split("\n")
+    if diagnosis.cpu:
+        advice = [step.replace("{tp_size}, ", "") for step in advice if not _FOR_GPUS.search(step)]
+    found = (_spelled(step, catalogue) for step in advice)
     return tuple(step for step in found if step is not None)
 
 
@@ -67,7 +73,7 @@ def turns(diagnosis: Diagnosis) -> tuple[SettingChange, ...]:
         if flag is None:
             continue
         now = _now(argument, diagnosis)
-        value = _value(argument, direction, now, diagnosis.numbers)
+        value = value_to_try(argument, direction, now, diagnosis.numbers)
         text = "" if value is None else f"{value:g}"
         if argument == "max_total_tokens" and now is None:
             continue  # it is not set: raising it means nothing, and the fraction says it better
@@ -123,10 +129,10 @@ def _now(argument: str, diagnosis: Diagnosis) -> float | None:
     return None
 
 
-def _value(
-    argument: str, direction: Direction, now: float | None, numbers: Mapping[str, float]
+def value_to_try(
+    argument: str, direction: Direction, now: float | None, numbers: Mapping[str, float] = _NONE
 ) -> float | None:
-    """A value to try next; None where nothing tells."""
+    """Return the value to try next; None if it cannot be derived."""
     if argument == "mem_fraction_static":
         above = numbers.get("mem_fraction_static_above")
         if above is not None:
@@ -138,5 +144,5 @@ def _value(
     if now is None or now <= 1:
         return None
     if argument == "max_total_tokens" and direction is Direction.RAISE:
-        return max(now * 2, 4096)
+        return max(now * 2, 4096.0)
     return now * 2 if direction is Direction.RAISE else float(int(now) // 2)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.diagnosis.interface import Direction
+from speclaunch.launch.diagnosis.remedy import value_to_try
 from speclaunch.launch.ladder.calibration import (
     ROOM_FOR_ERROR,
     calibrate,
@@ -22,18 +23,18 @@ from speclaunch.launch.ladder.rung_text import rung_of
 from speclaunch.launch.ladder.walk import demanded, walk
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.fit.alternatives import Alternative, alternatives, binding
-from speclaunch.plan.fit.cost import say
+from speclaunch.plan.fit.cost import known, say
 from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor, key
 from speclaunch.plan.fit.search import Candidate, Search, best, candidate_of, levels
 from speclaunch.plan.memory.budget import budget as work_out
-from speclaunch.recipe.deployment import RecoveryPolicy
+from speclaunch.recipe.deployment import RecoveryPolicy, Steppable
 from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Recovery
 
-_TOO_LARGE = "weights-do-not-fit"
+_TOO_LARGE = frozenset({"weights-do-not-fit", "weights-exceed-machine"})
 """The diagnosis of weights that are larger than the memory."""
 
 _CHANCES = 2
@@ -76,11 +77,30 @@ class Ladder:
             return self._nothing_helps(now)
         if len(attempts) >= self._settings.max_attempts:
             return self._given_up(len(attempts))
+        named = self._named_first(now, attempts[-1])
+        if named is not None:
+            return named
         seen = [found for one in attempts if (found := self._observed(one)) is not None]
         return self._step(attempts, seen)
 
     def _observed(self, attempt: Attempt) -> Observation | None:
         return observe(attempt, self._predictor.plan(attempt.changes))
+
+    def _named_first(self, now: Observation, last: Attempt) -> Rung | Stop | None:
+        """Raise the limit that the diagnosis names first, or stop where recovery may not; None
+        where it names the fraction first, or the recipe sets no such limit."""
+        name, direction = next(iter(now.cause.directions.items()))
+        if direction is not Direction.RAISE or name != Steppable.POOL.value:
+            return None
+        limit = known(self._predictor.plan(now.changes), name)
+        if not isinstance(limit, int) or (now.tokens is not None and now.tokens < limit):
+            return None  # the memory limits the pool, not the recipe
+        if Steppable.POOL not in self._settings.order:
+            return Stop(f"{now.cause.title}, and recovery may not change {name}", _remedy(now))
+        changes = {**now.changes, name: int(value_to_try(name, direction, limit) or limit * 2)}
+        predicted = self._predictor.budget(changes)
+        told = None if predicted.fit is Fit.UNKNOWN else predicted
+        return rung_of(self._predictor, now, last, changes, "the diagnosis names it first", told)
 
     def _step(self, attempts: Sequence[Attempt], seen: Sequence[Observation]) -> Rung | Stop:
         now, last = seen[-1], attempts[-1]
@@ -132,7 +152,7 @@ class Ladder:
     def _weights(self, last: Attempt) -> Stop | None:
         """Weights that are larger than the memory: no setting that is stepped makes them less."""
         cause = last.diagnosis.cause if last.diagnosis is not None else None
-        if cause is None or cause.name != _TOO_LARGE:
+        if cause is None or cause.name not in _TOO_LARGE:
             return None
         smallest = levels(self._predictor, without(last.changes), self._settings).smallest()
         others = alternatives(self._predictor, smallest)

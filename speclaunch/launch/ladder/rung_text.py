@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from speclaunch.launch.attempt import Attempt, Rung
+from speclaunch.launch.diagnosis.interface import Direction
 from speclaunch.launch.ladder.observations import Observation
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.fit.cost import cost, known, say
@@ -59,7 +60,10 @@ def _name(now: Observation, added: Mapping[str, Any]) -> str:
     if FRACTION in added:
         up = now.fraction is not None and added[FRACTION] > now.fraction
         found.append(f"{'raise' if up else 'lower'} {FRACTION}")
-    found += [_NAMES.get(name, f"change {name}") for name in added if name != FRACTION]
+    for name in added:
+        if name != FRACTION:
+            raised = now.cause.directions.get(name) is Direction.RAISE
+            found.append(f"raise {name}" if raised else _NAMES.get(name, f"change {name}"))
     return ", ".join(dict.fromkeys(found))
 
 

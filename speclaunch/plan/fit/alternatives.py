@@ -45,6 +45,21 @@ def alternatives(predictor: Predictor, smallest: Mapping[str, Any]) -> tuple[Alt
 
 
 def _options(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
+    if plan.device != "cpu":
+        yield from _on_gpus(plan)
+    if known(plan, "speculative_draft_model_path") is not None and not _refuses_ngram(plan):
+        yield (
+            "no draft model (`speculation=ngram`)",
+            {
+                "speculative_algorithm": "NGRAM",
+                "speculative_draft_model_path": None,
+                "speculative_num_steps": None,
+                "speculative_eagle_topk": None,
+            },
+        )
+
+
+def _on_gpus(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     ranks = int(known(plan, "tp_size") or 1)
     hardware = plan.facts.hardware
     at_hand = hardware.known_count if hardware is not None else None
@@ -60,16 +75,6 @@ def _options(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "weights quantised to 8 bits (a smaller target)", {"quantization": "fp8"}
     if known(plan, "kv_cache_dtype") in (None, "auto") and plan.device == "cuda":
         yield "a KV cache of 8 bits", {"kv_cache_dtype": "fp8_e5m2"}
-    if known(plan, "speculative_draft_model_path") is not None and not _refuses_ngram(plan):
-        yield (
-            "no draft model (`speculation=ngram`)",
-            {
-                "speculative_algorithm": "NGRAM",
-                "speculative_draft_model_path": None,
-                "speculative_num_steps": None,
-                "speculative_eagle_topk": None,
-            },
-        )
 
 
 def _refuses_ngram(plan: Plan) -> bool:
@@ -101,8 +106,10 @@ def _bigger(predictor: Predictor, smallest: Mapping[str, Any]) -> Alternative | 
     if rank is None or budget.fit is not Fit.FAILS:
         return None
     needed = needs(rank)
-    text = f"the smallest configuration needs more than {needed / _GIB:.1f} GiB of each GPU"
-    return Alternative("a larger GPU", {}, text, False)
+    cpu = predictor.plan(smallest).device == "cpu"
+    what, whose = ("more main memory", "the machine") if cpu else ("a larger GPU", "each GPU")
+    text = f"the smallest configuration needs more than {needed / _GIB:.1f} GiB of {whose}"
+    return Alternative(what, {}, text, False)
 
 
 def needs(rank: RankBudget) -> int:
@@ -116,16 +123,18 @@ def binding(predictor: Predictor, changes: Mapping[str, Any]) -> str:
     bounds, rank = predictor.bounds(changes), tightest(predictor.budget(changes))
     if bounds is None or rank is None:
         return predictor.budget(changes).why
-    charged = predictor.plan(changes).derived.draft_in_pool
+    plan = predictor.plan(changes)
+    charged = plan.derived.draft_in_pool
+    one, beside = ("the machine", "") if plan.device == "cpu" else ("a GPU", " beside CUDA")
     kept = [
         f"{s.use} {s.size.bytes / _GIB:.1f} GiB" for s in rank.shares if _static(s.use, charged)
     ]
     rest = [f"{s.use} {s.size.bytes / _GIB:.1f} GiB" for s in rank.shares if _slack(s.use, charged)]
     if bounds.low >= 1:
         taken = " and ".join(kept) or "the weights"
-        return f"a GPU has {rank.memory_bytes / _GIB:.1f} GiB, and {taken} do not fit beside CUDA"
+        return f"{one} has {rank.memory_bytes / _GIB:.1f} GiB, and {taken} do not fit{beside}"
     return (
-        f"of the {rank.memory_bytes / _GIB:.1f} GiB of a GPU, {' and '.join(kept) or 'the weights'}"
+        f"of the {rank.memory_bytes / _GIB:.1f} GiB of {one}, {' and '.join(kept) or 'the weights'}"
         f" need mem_fraction_static above {bounds.low:.3f}, and {', '.join(rest) or 'the rest'}"
         f" need it below {bounds.high:.3f}"
     )

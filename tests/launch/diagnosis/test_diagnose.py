@@ -236,6 +236,15 @@ def test_the_remedy_is_spelled_for_the_version(version: str, flag: str) -> None:
     assert any(flag.split(maxsplit=1)[0] + "." in step for step in steps(found))
 
 
+def test_advice_for_a_cpu_names_no_gpu() -> None:
+    made = log("0.5.23").weights().crash(LOW)
+    cpu = texts().Log("0.5.23").arguments(device="cpu").baseline().weights().crash(LOW)
+    assert any("--tp-size" in step for step in steps(said(made)))
+    found = steps(said(cpu))
+    assert found[0] == "Raise --mem-fraction-static."
+    assert not any("--tp-size" in step or "GPU" in step for step in found)
+
+
 def test_milestones_carry_the_engines_figures() -> None:
     found = said(log("0.5.23").serving())
     told = {one.text: one for one in found.milestones}

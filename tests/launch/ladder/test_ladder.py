@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from speclaunch.launch.attempt import Attempt, Rung
+from speclaunch.launch.diagnosis.causes import BY_NAME
+from speclaunch.launch.diagnosis.interface import Cause
 from speclaunch.launch.ladder.forecast import forecast, outlook
 from speclaunch.launch.ladder.ladder import Ladder, Stop
 from speclaunch.launch.log.marks import Phase
@@ -31,6 +33,7 @@ from tests.launch.ladder.deployments import (
     planner,
 )
 
+WARM_UP = BY_NAME["warm-up-does-not-fit-pool"]
 SETTINGS = Recovery(policy="budget", order=tuple(Steppable), max_attempts=8)
 TIGHT = {**CHAIN, "mem_fraction_static": 0.97, "chunked_prefill_size": 8192}
 """8 GiB of activations and 0.6 of graphs on 80 GiB: up to 0.893 works, from 0.21 on."""
@@ -186,6 +189,28 @@ def test_infeasible_is_explained_with_both_sides_and_what_else_would() -> None:
     assert "79.0 GiB" in found.why
     assert "mem_fraction_static above" in found.why
     assert "below" in found.why
+
+
+@pytest.mark.parametrize("why", [WARM_UP, BY_NAME["pool-exhausted"]], ids=lambda one: one.name)
+def test_a_limit_that_the_diagnosis_names_is_raised_and_nothing_else(why: Cause) -> None:
+    args = {**CHAIN, "mem_fraction_static": 0.8, "max_total_tokens": 8}
+    attempts = [failed(1, why)]
+    found = rung(ladder(args).next(attempts))
+    assert found.changes == {"max_total_tokens": 4096}
+    assert found.name == "raise max_total_tokens"
+    assert "max_total_tokens 8 → 4096" in found.why
+    attempts.append(failed(2, why, found.changes))
+    assert rung(ladder(args).next(attempts)).changes == {"max_total_tokens": 8192}
+    full = replace(failed(2, why, found.changes), tokens=900)  # the memory holds no more
+    again = rung(ladder(args).next([attempts[0], full]))
+    assert "mem_fraction_static" in again.changes and "max_total_tokens" not in again.changes
+    order = tuple(one for one in Steppable if one is not Steppable.POOL)
+    bound = ladder(args, SETTINGS.model_copy(update={"order": order}))
+    stopped = stop(bound.next(attempts[:1]))
+    assert "recovery may not change max_total_tokens" in stopped.why
+    assert stopped.help == why.remedy
+    unset = rung(ladder({**args, "max_total_tokens": None}).next(attempts[:1]))
+    assert "max_total_tokens" not in unset.changes
 
 
 def test_a_cause_that_names_other_settings_steps_those() -> None:

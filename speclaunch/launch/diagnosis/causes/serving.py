@@ -15,10 +15,12 @@ CAUSES: tuple[Known, ...] = (
             title="the KV pool has no room for the running requests",
             meaning="This is the engine's own pool, not the GPU's memory. With speculation each "
             "request needs room for all draft tokens of a step.",
-            remedy="Raise {mem_fraction_static}.\nOr run fewer concurrent requests: "
-            "{max_running_requests}.\nOr draft fewer tokens: {speculative_num_draft_tokens}.",
+            remedy="Raise {max_total_tokens}, if it is set.\nRaise {mem_fraction_static}.\nOr run "
+            "fewer concurrent requests: {max_running_requests}.\nOr draft fewer tokens: "
+            "{speculative_num_draft_tokens}.",
             memory=True,
             directions={
+                "max_total_tokens": Direction.RAISE,
                 "mem_fraction_static": Direction.RAISE,
                 "max_running_requests": Direction.LOWER,
                 "speculative_num_draft_tokens": Direction.LOWER,

@@ -6,8 +6,13 @@ from packaging.specifiers import SpecifierSet
 
 from speclaunch.launch.diagnosis.causes.oom import Stage, during
 from speclaunch.launch.diagnosis.interface import Cause, Direction
-from speclaunch.launch.diagnosis.signature import Known, raised
+from speclaunch.launch.diagnosis.signature import Known, LogFailure, raised
 from speclaunch.plan.topics.draft_memory import FIRST_IN_POOL
+
+
+def _on_cpu(failure: LogFailure) -> bool:
+    return failure.cpu and during(Stage.WEIGHTS)(failure)
+
 
 CAUSES: tuple[Known, ...] = (
     Known(
@@ -35,6 +40,19 @@ CAUSES: tuple[Known, ...] = (
             sources=("torch's wording, before `Load weight begin`",),
         ),
         (raised(r"", during(Stage.DEVICE)),),
+    ),
+    Known(
+        Cause(
+            name="weights-exceed-machine",
+            title="the weights do not fit the machine's memory",
+            meaning="On a CPU the weights lie in the machine's memory, which other "
+            "processes share.",
+            remedy="Give the machine or the container more memory.\nOr use a smaller model, a "
+            "smaller draft, or a quantised checkpoint.",
+            memory=False,
+            sources=("torch's wording, after `Load weight begin`, device=cpu",),
+        ),
+        (raised(r"", _on_cpu),),
     ),
     Known(
         Cause(
