@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from speclaunch import __version__, errors
 from speclaunch.cli.quick import quick_explain, quick_launch, quick_lint
-from speclaunch.cli.verbs import COMPLETION, stays, swept
+from speclaunch.cli.verbs import COMPLETION, misspelled_verb, stays, swept
 from speclaunch.errors import ExitCode, SpeclaunchError
 
 if TYPE_CHECKING:
@@ -77,6 +77,9 @@ def _answer(words: list[str]) -> None:
         if os.environ[COMPLETION] in ("bash", "zsh", "fish"):
             answer(words)
         return
+    misspelled = misspelled_verb(words)
+    if misspelled is not None:
+        raise errors.InputError(misspelled)
     lint = quick_lint(words)
     if lint is not None:
         from speclaunch.cli.linting import check_files

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from speclaunch.errors import Problem
 from speclaunch.record import record
 
 DEFAULT = "launch"
@@ -157,6 +158,21 @@ def asked(words: Sequence[str]) -> str | None:
         return words[0]
     recipe = any("=" in word and not word.startswith("-") for word in words)
     return DEFAULT if recipe else None
+
+
+def misspelled_verb(words: Sequence[str]) -> Problem | None:
+    """The problem of a first word that is neither a verb nor a recipe: `luanch recipe=NAME`."""
+    first = words[0] if words else ""
+    names_recipe = any(word.startswith("recipe=") for word in words[1:])
+    if not names_recipe or "=" in first or first.startswith("-") or asked(words) == first:
+        return None
+    from speclaunch.engine.nearest import nearest
+
+    close = nearest(first, [verb.name for verb in VERBS], 1)
+    if not close:
+        return None
+    help_ = f"did you mean `speclaunch {' '.join((close[0], *words[1:]))}`?"
+    return Problem(f"unknown verb {first!r}", help=help_)
 
 
 _MULTIRUN = ("-m", "--multirun")

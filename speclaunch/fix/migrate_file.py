@@ -13,6 +13,7 @@ from speclaunch.fix.recipe import is_recipe, migrate_recipe
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import InvocationKind
 from speclaunch.reads.bounded import read_regular, reason
+from speclaunch.recipe.find_recipe import similar_file
 
 
 def file_bytes(file: str) -> bytes:
@@ -20,7 +21,8 @@ def file_bytes(file: str) -> bytes:
     try:
         return read_regular(file)
     except OSError as error:
-        raise InputError(Problem(f"cannot read {file}: {reason(error)}")) from error
+        problem = Problem(f"cannot read {file}: {reason(error)}", help=similar_file(file))
+        raise InputError(problem) from error
 
 
 def migrate_data(

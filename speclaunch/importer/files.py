@@ -313,7 +313,10 @@ def read_file(path: Path, shown: str | None = None) -> Reading:
     try:
         data = read_regular(path)
     except OSError as error:
-        raise InputError(Problem(f"cannot read {name}: {reason(error)}")) from error
+        from speclaunch.recipe.find_recipe import similar_file  # noqa: PLC0415 - for a mistake
+
+        problem = Problem(f"cannot read {name}: {reason(error)}", help=similar_file(str(path)))
+        raise InputError(problem) from error
     return read_whole(data, name, path, path.suffix)
 
 

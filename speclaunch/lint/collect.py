@@ -89,7 +89,13 @@ def _file(path: str, config_dirs: Sequence[Path]) -> LintedFile:
     try:
         return _read(path, reads.read_bytes(file), config_dirs, file)
     except OSError as error:
-        return LintedFile(path, problems=(Problem(f"cannot read {path}: {reason(error)}"),))
+        return LintedFile(path, problems=(_unreadable(path, error),))
+
+
+def _unreadable(path: str, error: OSError) -> Problem:
+    from speclaunch.recipe.find_recipe import similar_file  # noqa: PLC0415 - for a mistake only
+
+    return Problem(f"cannot read {path}: {reason(error)}", help=similar_file(path))
 
 
 def read_buffer(path: str, data: bytes, config_dirs: Sequence[Path] = ()) -> LintedFile | None:

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from speclaunch import reads
-from speclaunch.engine.nearest import suggest
+from speclaunch.engine.nearest import nearest, suggest
 from speclaunch.errors import InputError, Problem
+from speclaunch.patterns import lazy
 from speclaunch.resources import recipes_dir
 
 SUFFIX = ".yaml"
 """Of every recipe and group file: Hydra knows no other."""
+_MODEL = lazy(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yml)(?<!\.json)(?<!\.sh)")
+"""`Qwen/Qwen3-8B`: an organization and a checkpoint."""
 
 
 def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
@@ -35,15 +38,10 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
             with_suffix = path.with_name(path.name + SUFFIX)
             if path.suffix != ".yml" and reads.is_file(with_suffix):
                 return reads.resolve(with_suffix)
-            raise InputError(
-                Problem(
-                    f"{recipe}: the name of a recipe must end in {SUFFIX}",
-                    help="rename it, or give the name of a recipe: `speclaunch recipes ls`",
-                )
-            )
+            raise InputError(_not_a_recipe(recipe, config_dirs))
         if not reads.is_file(path):
             what = "it is not a regular file" if reads.exists(path) else "no such file"
-            raise InputError(Problem(f"cannot read {recipe}: {what}"))
+            raise InputError(Problem(f"cannot read {recipe}: {what}", help=similar_file(recipe)))
         return reads.resolve(path)
     names = recipe_names(config_dirs)
     if recipe not in names:
@@ -56,6 +54,41 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
             )
         )
     return reads.resolve(names[recipe])
+
+
+def no_recipe(words: Sequence[str], usage: str) -> Problem:
+    """The problem of a command line that names no recipe."""
+    from speclaunch.recipe.names import meant_as_recipe  # noqa: PLC0415 - for a mistake only
+
+    if "recipe=" in words:
+        listed = ", ".join(sorted(recipe_names()))
+        return Problem("no recipe given", help=f"choose a file, or one of: {listed}")
+    fallback = f"{usage}; `speclaunch recipes ls` lists them"
+    return Problem("no recipe given", help=meant_as_recipe(words) or fallback)
+
+
+def similar_file(path: str) -> str | None:
+    """`did you mean …?`, if the directory of a missing file has one of nearly that name."""
+    wanted = Path(path).expanduser()
+    if reads.exists(wanted) or not reads.is_dir(wanted.parent):
+        return None
+    names = reads.names(wanted.parent)
+    twins = [name for name in names if wanted.stem == Path(name).stem and name != wanted.name]
+    close = twins[:1] or nearest(wanted.name, sorted(names), 1)
+    return f"did you mean `{Path(path).with_name(close[0])}`?" if close else None
+
+
+def _not_a_recipe(recipe: str, config_dirs: Sequence[Path]) -> Problem:
+    """The problem of a path without the suffix of a recipe."""
+    if _MODEL.fullmatch(recipe) and not reads.exists(Path(recipe).expanduser()):
+        help_ = f"write a recipe for it: speclaunch init {recipe} --hardware NAME"
+        return Problem(f"{recipe} is a model, not a recipe", help=help_)
+    stem = Path(recipe).stem
+    near = similar_file(recipe) or suggest(stem, recipe_names(config_dirs))
+    if stem in recipe_names(config_dirs) and "/" not in recipe:
+        near = f"did you mean `{stem}`?"
+    rename = "rename it, or give the name of a recipe: `speclaunch recipes ls`"
+    return Problem(f"{recipe}: the name of a recipe must end in {SUFFIX}", help=near or rename)
 
 
 def _nearby_file(recipe: str) -> str | None:

@@ -20,8 +20,8 @@ from hydra.core.override_parser.types import Override, RangeSweep
 from hydra.errors import HydraException
 
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.recipe.find_recipe import SUFFIX, recipe_dirs, recipe_names
-from speclaunch.recipe.names import RECIPE, meant_as_recipe
+from speclaunch.recipe.find_recipe import SUFFIX, no_recipe, recipe_dirs, recipe_names
+from speclaunch.recipe.names import RECIPE
 from speclaunch.record import record
 from speclaunch.resources import conf_dir
 
@@ -85,9 +85,8 @@ def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> Sweep
             axes[key] = told
             if not told:
                 problems.append(Problem(f"{word}: nothing matches", place))
-    if RECIPE not in axes and not problems:
-        help_ = meant_as_recipe(words) or "speclaunch -m recipe=NAME,NAME key=VALUE,VALUE"
-        problems.append(Problem("no recipe given", help=help_))
+    if (RECIPE not in axes or f"{RECIPE}=" in words) and not problems:
+        problems.append(no_recipe(words, "speclaunch -m recipe=NAME,NAME key=VALUE,VALUE"))
     jobs = math.prod(len(values) for values in axes.values())
     if jobs > MOST_JOBS:
         problems.append(Problem(f"{jobs:,} jobs: a sweep has {MOST_JOBS:,} at the most"))

@@ -20,7 +20,7 @@ def meant_as_recipe(words: Iterable[str]) -> str | None:
     known = schema_paths() | set(group_names())
     for word in words:
         key, equals, value = word.partition("=")
-        if equals and key not in known and nearest(key, [RECIPE]):
+        if equals and value and key not in known and nearest(key, [RECIPE]):
             return f"did you mean `{RECIPE}={value}`?"
     return None
 

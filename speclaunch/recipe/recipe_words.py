@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from speclaunch.engine.command import is_secret_key
 from speclaunch.errors import InputError, Problem
-from speclaunch.recipe.names import meant_as_recipe
+from speclaunch.recipe.find_recipe import no_recipe
 from speclaunch.redaction import HIDDEN, holds_secret
 
 
@@ -26,13 +26,7 @@ def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
             )
         )
     if not names or not names[0]:
-        raise InputError(
-            Problem(
-                "no recipe given",
-                help=meant_as_recipe(words)
-                or "speclaunch recipe=NAME; `speclaunch recipes ls` lists them",
-            )
-        )
+        raise InputError(no_recipe(words, "speclaunch recipe=NAME"))
     return names[0], rest
 
 
@@ -51,13 +45,7 @@ def recipes(words: Sequence[str]) -> list[tuple[str, list[str]]]:
         else:
             common.append(word)
     if not found or not all(name for name, _ in found):
-        raise InputError(
-            Problem(
-                "no recipe given",
-                help=meant_as_recipe(words)
-                or "speclaunch plan recipe=NAME; `speclaunch recipes ls` lists them",
-            )
-        )
+        raise InputError(no_recipe(words, "speclaunch plan recipe=NAME"))
     return [(name, [*_without(common, own), *own]) for name, own in found]
 
 

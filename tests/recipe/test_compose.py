@@ -221,6 +221,17 @@ def test_paths_that_are_no_recipes(tmp_path: Path) -> None:
     assert "no such directory" in only("cpu_ngram", dirs=(tmp_path / "none",)).message
 
 
+def test_a_file_of_nearly_the_name_is_suggested(tmp_path: Path) -> None:
+    (tmp_path / "qwen3.yaml").write_text("args: {}\n")
+    (tmp_path / "other.sh").write_text("")
+    expected = f"did you mean `{tmp_path / 'qwen3.yaml'}`?"
+    for name in ("qwen3.yml", "qwne3.yaml", "qwen.yaml"):
+        assert only(str(tmp_path / name)).help == expected, name
+    (tmp_path / "qwen3.yml").write_text("args: {}\n")  # it exists: rename it
+    assert "rename it" in str(only(str(tmp_path / "qwen3.yml")).help)
+    assert only(str(tmp_path / "nothing-like-it.yaml")).help is None
+
+
 def test_a_bad_group_file_is_named_with_its_place(own: Path) -> None:
     (own / "model" / "mine.yaml").write_text("a: " + "[" * 100_000)
     problem = only("mine", dirs=(own,))

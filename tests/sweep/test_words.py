@@ -63,6 +63,7 @@ def test_what_is_said_to_hydra_chooses_the_launcher() -> None:
         (["recipe=a", "hydra.sweep.dir=x"], "cannot be configured here"),
         (["recipe=a", "hydra/launcher=basic,joblib"], "cannot be configured here"),
         (["args.x=1,2"], "no recipe given"),
+        (["recipe=", "args.x=1,2"], "no recipe given"),
         (["recipe=glob(nothing*)"], "nothing matches"),
     ],
 )
