@@ -27,12 +27,14 @@ def generator_interpreter(engine: str | None) -> Interpreter:
         runtime = find_runtime(None)
     except LaunchError as error:
         cpu = CpuEngine(speclaunch_home())
-        if engine in (None, SGLANG_VERSION) and is_installed(cpu):
+        installed = is_installed(cpu)
+        if engine in (None, SGLANG_VERSION) and installed:
             return Interpreter(str(cpu.python), _of_cpu(cpu))
+        other = "leave --engine out" if installed else "`speclaunch engine install cpu`"
         raise LaunchError(
             f"the load is made by SGLang's own generator, and {error}",
-            help="activate an environment with sglang (VIRTUAL_ENV or PATH), or "
-            "`speclaunch engine install cpu`; the server's own environment is not needed",
+            help=f"activate an environment with sglang (VIRTUAL_ENV or PATH), or {other}; the "
+            "server's own environment is not needed",
         ) from None
     if engine not in (None, runtime.sglang):
         raise LaunchError(

@@ -55,7 +55,7 @@ from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.facts.hardware_probe import probe_hardware
 from speclaunch.facts.missing_paths import MissingPath, missing_paths
 from speclaunch.facts.packages import Packages, read_packages
-from speclaunch.facts.runtime import Runtime, find_runtime, probe
+from speclaunch.facts.runtime import NoEngineError, Runtime, find_runtime, probe
 from speclaunch.plan.plan import Plan
 from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
@@ -214,7 +214,10 @@ def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | 
     if recipe is not None and is_cpu(recipe):
         runtime = probe(cpu.python)
     else:
-        runtime = find_runtime(recipe.deployment.engine.python if recipe is not None else None)
+        try:
+            runtime = find_runtime(recipe.deployment.engine.python if recipe is not None else None)
+        except NoEngineError as error:
+            raise error.for_user(is_installed(cpu)) from None
     if not runtime.executed:
         why = f"{runtime.interpreter} was not executed, because a file names it"
         return runtime, UnknownFact("packages", why, "run it: --trust-engine")

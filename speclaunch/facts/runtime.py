@@ -46,6 +46,18 @@ class NoEngineError(LaunchError):
 
     failed: tuple[str, ...] = ()
 
+    def for_user(self, cpu_engine: bool) -> NoEngineError:
+        """The same error, with advice that depends on whether the CPU engine is installed."""
+        install = "" if cpu_engine else "`speclaunch engine install cpu`, then "
+        which = "the installed CPU engine" if cpu_engine else "the CPU engine"
+        found = NoEngineError(
+            self.problems[0].message,
+            help=f"set engine.python=/path/to/python; or try {which}: {install}"
+            "`speclaunch recipe=cpu_ngram`",
+        )
+        found.failed = self.failed
+        return found
+
 
 @record
 class Runtime:
@@ -199,11 +211,8 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
             if runtime.sglang is not None:
                 return runtime
     said = "no Python with sglang was found (tried " + ", ".join(map(str, tried)) + ")"
-    none_found = NoEngineError(
-        "; ".join([said, *failed]),
-        help="set engine.python=/path/to/python; or try the CPU engine: `speclaunch engine "
-        "install cpu`, then `speclaunch recipe=cpu_ngram`",
-    )
+    help_ = "set engine.python=/path/to/python"
+    none_found = NoEngineError("; ".join([said, *failed]), help=help_)
     none_found.failed = tuple(failed)
     raise none_found
 

@@ -284,6 +284,10 @@ def _installed(
         fitting = recipe.deployment.engine.specifier.filter(held_versions())
         newest = next(reversed(list(fitting)), None)
         if not dry_run or wanted is not None or newest is None:
+            if isinstance(error, NoEngineError):
+                from speclaunch.cpu.manifest import is_installed  # noqa: PLC0415 - for an error
+
+                raise error.for_user(is_installed(CpuEngine(speclaunch_home()))) from None
             raise
         failed = error.failed if isinstance(error, NoEngineError) else ()
         return _UNKNOWN_PYTHON, newest, tuple(f"engine unknown: {why}" for why in failed)

@@ -22,6 +22,19 @@ class Named(Protocol):
 T = TypeVar("T", bound=Named)
 
 
+_awaited: list[str] = []
+
+
+@contextlib.contextmanager
+def waiting_for(what: str) -> Iterator[None]:
+    """Report that the lint waits for something while the block lasts."""
+    _awaited.append(what)
+    try:
+        yield
+    finally:
+        _awaited.pop()
+
+
 @contextlib.contextmanager
 def following(
     sources: Iterable[T], say: Callable[[str], None], *, every: float = EVERY_SECONDS
@@ -39,7 +52,9 @@ def following(
 
     def text(seconds: float) -> str:
         files = f"{done} file{'' if done == 1 else 's'} checked in {duration(seconds)}"
-        return f"{files}, at {now}" if now else f"{files}, looking for more"
+        if _awaited:
+            return f"{files}, waiting for {_awaited[-1]}"
+        return f"{files}, at {now}" if now else f"{files}, checking others"
 
     with beating(say, text, every=every):
         yield counted()

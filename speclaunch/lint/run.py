@@ -21,6 +21,7 @@ from speclaunch.lint.file_codes import FILE_CODES, NOT_UNDERSTOOD, PLACEHOLDER, 
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_elsewhere, read_ignores
 from speclaunch.lint.installed import installed_engine
 from speclaunch.lint.judged_for import Judged, Part, excluding, for_version, parts
+from speclaunch.lint.progress import waiting_for
 from speclaunch.lint.report import FileReport, KnownCheckpoint, Report, ToldFile
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
@@ -238,7 +239,8 @@ def _asked(task: _Task, examined: Examined, asker: Asker, *, is_named: bool) -> 
     """What the engine itself adds. Raises NoJudgeError where it must be asked, and cannot be."""
     from speclaunch.lint.second_opinion import second_opinion  # noqa: PLC0415  asked by few
 
-    opinion = asker.opinion(examined.plan, blamed=examined.judgement.blamed)
+    with waiting_for(f"the validation of SGLang {examined.plan.request.version}"):
+        opinion = asker.opinion(examined.plan, blamed=examined.judgement.blamed)
     if opinion is None:
         return ()
     if not opinion.is_lasting:

@@ -124,8 +124,8 @@ def _grounded(
         else:
             sources.append(f"{one.name}: {one.origin}")
             is_doubted = is_doubted or (one.origin is not None and one.origin.doubt is not None)
-    return replace(
-        finding,
-        why=f"{finding.why} ({'; '.join(sources)})".lstrip(),
-        severity=Severity.WARNING if is_doubted else finding.severity,
-    )
+    told = "; ".join(sources)
+    if is_doubted:
+        why = f"not certain, only if this holds: {told}. Then: {finding.why}"
+        return replace(finding, why=why, severity=Severity.WARNING)
+    return replace(finding, why=f"{finding.why} ({told})".lstrip())

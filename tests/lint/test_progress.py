@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from speclaunch.lint.collect import LintedFile
-from speclaunch.lint.progress import following
+from speclaunch.lint.progress import following, waiting_for
 from tests import program
 
 
@@ -24,6 +25,21 @@ def test_it_says_how_far_it_is() -> None:
     assert seen == ["a.sh", "b.sh"]
     assert "0 files checked in 0 s, at a.sh" in said
     assert "1 file checked in 0 s, at b.sh" in said
+
+
+def test_it_says_what_it_waits_for() -> None:
+    said: list[str] = []
+
+    def sources() -> Iterator[LintedFile]:
+        time.sleep(0.3)
+        with waiting_for("the validation of SGLang 0.5.23"):
+            time.sleep(0.3)
+        yield LintedFile("a.sh")
+
+    with following(sources(), said.append, every=0.1) as found:
+        assert len(list(found)) == 1
+    assert said[0] == "0 files checked in 0 s, checking others"
+    assert "0 files checked in 0 s, waiting for the validation of SGLang 0.5.23" in said
 
 
 def test_a_short_lint_says_nothing() -> None:
