@@ -22,6 +22,8 @@ from speclaunch.facts.trusted_programs import trust_all
 OutputFiles = Annotated[
     list[str] | None,
     typer.Option(
+        "--output",
+        "-o",
         "--output-file",
         metavar="[FORMAT=]FILE",
         help="Write it into a file as well; without FORMAT its suffix decides. Repeatable.",

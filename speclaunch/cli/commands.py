@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from speclaunch import __version__
-from speclaunch.cli.verbs import DEFAULT, VERBS, asked
+from speclaunch.cli.verbs import DEFAULT, GROUPS, VERBS, asked
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.resources import recipes_dir
 
@@ -27,6 +27,14 @@ class _Verbs(TyperGroup):
         elif args and not named and not args[0].startswith("-"):
             _meant_as_recipe(args)
         return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - of click
+        """Write the verbs by what they are for."""
+        helps = {verb.name: verb.help for verb in VERBS}
+        widest = max(map(len, helps))
+        for title, names in GROUPS:
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), helps[name]) for name in names])
 
     def invoke(self, ctx: Any) -> Any:
         try:

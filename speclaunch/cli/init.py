@@ -57,7 +57,9 @@ def init(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", metavar="FILE", help="The recipe to write. Default: print it."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The recipe to write. Default: print it."
+        ),
     ] = None,
     overwrite: Overwrite = False,
     force: Force = False,

@@ -63,9 +63,12 @@ def lint(
     output_file: Annotated[
         list[str] | None,
         typer.Option(
+            "--output",
+            "-o",
             "--output-file",
-            metavar="FORMAT=FILE",
-            help="Write a file, too: `sarif=lint.sarif`. Repeatable.",
+            metavar="[FORMAT=]FILE",
+            help="Write a file, too: `sarif=lint.sarif`; without FORMAT its suffix decides. "
+            "Repeatable.",
         ),
     ] = None,
     exit_zero: Annotated[

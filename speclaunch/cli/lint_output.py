@@ -86,12 +86,22 @@ def output(shown: LintFormat | None, files: Sequence[str], linted: Sequence[str]
     return Output(shown or LintFormat.TEXT, written, annotates)
 
 
+_SUFFIXES = {
+    ".json": LintFormat.JSON,
+    ".sarif": LintFormat.SARIF,
+    ".txt": LintFormat.TEXT,
+    ".xml": LintFormat.JUNIT,
+}
+
+
 def _github() -> Format:
     return format_named(LintFormat.GITHUB)
 
 
 def _file(said: str) -> tuple[Path, LintFormat]:
     name, _, file = said.partition("=")
+    if not file and Path(said).suffix in _SUFFIXES:
+        name, file = _SUFFIXES[Path(said).suffix], said
     if name not in set(LintFormat) or not file:
         by_suffix = {f".{one}": one for one in LintFormat}
         likely = by_suffix.get(Path(said).suffix, LintFormat.JSON)
@@ -100,7 +110,7 @@ def _file(said: str) -> tuple[Path, LintFormat]:
         raise InputError(
             Problem(
                 f"--output-file {said}: write FORMAT=FILE",
-                help=f"write --output-file {example}; the formats are {known}",
+                help=f"write --output {example}; the formats are {known}",
             )
         )
     path = Path(file)

@@ -47,7 +47,8 @@ LAUNCH_FLAGS = {
 }
 TEXTS = {"--engine": "engine", "--hardware": "hardware", "--ask": "ask"}
 LISTS = {"--assume": "assume", "--select": "select", "--ignore": "ignore"}
-LINT_LISTS = {"--output-file": "output_file", "--exclude": "exclude"}
+_OUTPUTS = ("--output", "-o", "--output-file")
+LINT_LISTS = {**dict.fromkeys(_OUTPUTS, "output_file"), "--exclude": "exclude"}
 PATHS = {"--models": "models", "--config-dir": "config_dir"}
 FORMAT = "--output-format"
 JOBS = "--jobs"
@@ -145,6 +146,8 @@ def _options(
         option, equals, value = word.partition("=")
         if option not in TEXTS and option not in lists and option not in others:
             return None
+        if equals and not option.startswith("--"):
+            return None  # `-o=x`: the framework takes `=x` for the value
         if not equals:
             value = next(rest, "-")
             if value.startswith("-"):

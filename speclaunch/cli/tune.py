@@ -88,7 +88,11 @@ def tune(
     output_file: Annotated[
         Path | None,
         typer.Option(
-            "--output-file", metavar="FILE", help="Write the tuned recipe to FILE instead."
+            "--output",
+            "-o",
+            "--output-file",
+            metavar="FILE",
+            help="Write the tuned recipe to FILE instead.",
         ),
     ] = None,
     adaptive_config: Annotated[

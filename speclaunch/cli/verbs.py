@@ -145,7 +145,17 @@ VERBS = (
         "Print the script that completes verbs, options, recipes and overrides in a shell.",
     ),
 )
-"""In the order in which the help lists them."""
+"""`GROUPS` has the order in which the help lists them."""
+
+GROUPS = (
+    ("Start", ("init", "plan", "launch", "lint", "doctor")),
+    ("Run", ("ps", "logs", "stop", "runs", "diagnose")),
+    ("Measure", ("bench", "prove", "tune", "sweep")),
+    ("Change", ("import", "migrate", "render")),
+    ("Know", ("drafts", "models", "recipes", "rules", "explain", "engine")),
+    ("Integrate", ("lsp", "completion")),
+)
+"""The verbs by what they are for, as the help shows them."""
 
 COMPLETION = "_SPECLAUNCH_COMPLETE"
 """Names the shell that asks what the last word can become: see completion_scripts.py."""

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import speclaunch
+from speclaunch.cli.option_table import OPTIONS
+from speclaunch.cli.verbs import GROUPS, VERBS
 from speclaunch.launch.prepare import new_run_dir, prepare, write_secrets
 from speclaunch.recipe.load import load
 from tests import program
@@ -122,6 +124,22 @@ def test_version_and_help() -> None:
     assert run("--version").stdout == f"speclaunch {speclaunch.__version__}\n"
     for words in ([], ["--help"], ["-h"], ["launch", "--help"], ["recipes", "--help"]):
         assert "Usage" in run(*words, COLUMNS="100").stdout
+
+
+def test_the_help_groups_every_verb_once() -> None:
+    grouped = [name for _, names in GROUPS for name in names]
+    assert sorted(grouped) == sorted(verb.name for verb in VERBS)
+    lines = run("--help", COLUMNS="100").stdout.splitlines()
+    titles = [line.removesuffix(":") for line in lines if line.endswith(":") and line[0] != " "]
+    assert titles == ["Options", *(title for title, _ in GROUPS)]
+    shown = [line.split()[0] for line in lines if line[:2] == "  " and line[2:3].isalpha()]
+    assert [name for name in shown if name in grouped] == grouped
+
+
+@pytest.mark.parametrize("verb", ["lint", "bench run", "tune", "init", "render"])
+def test_a_file_is_named_alike_for_every_verb(verb: str) -> None:
+    spellings = {way for ways, *_ in OPTIONS[verb] for way in ways}
+    assert {"-o", "--output"} <= spellings
 
 
 @pytest.mark.thorough

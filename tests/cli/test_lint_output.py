@@ -85,6 +85,14 @@ def test_files_beside_the_text(files: Path) -> None:
     }
 
 
+def test_the_suffix_decides_and_each_spelling_of_the_option_counts(files: Path) -> None:
+    words = ("-o", "x.sarif", "--output", "j.xml", "--output-file", "x.json")
+    assert lint(files, "bad.sh", *ENGINE, *words).returncode == 1
+    assert json.loads((files / "x.sarif").read_text())["version"] == "2.1.0"
+    assert json.loads((files / "x.json").read_text())["summary"]["errors"] == 1
+    assert JUnitXml.fromfile(str(files / "j.xml")).failures == 1
+
+
 def test_an_old_file_does_not_stay_where_there_is_nothing_to_check(files: Path) -> None:
     (files / "x.sarif").write_text("of yesterday")
     assert lint(files, "notes.txt", "--output-file", "sarif=x.sarif").returncode == 3
@@ -94,7 +102,7 @@ def test_an_old_file_does_not_stay_where_there_is_nothing_to_check(files: Path) 
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ("out.sarif", "write --output-file sarif=out.sarif"),
+        ("out.pdf", "write --output json=out.pdf"),
         ("pdf=out.pdf", "the formats are text, concise"),
         ("sarif=", "write FORMAT=FILE"),
         ("sarif=nowhere/out.sarif", "no such directory: nowhere"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from speclaunch.cli.quick import quick_lint
 from tests.integrations.checkout import ROOT, clone, git
 
 PRE_COMMIT = (sys.executable, "-m", "pre_commit")
@@ -18,6 +19,7 @@ FIXABLE = """\
 engine: {version: "0.5.23"}
 args:
   model_path: meta-llama/Llama-3.1-8B-Instruct
+  dtype: float16
   speculative_algorithm: EAGLE3
   speculative_draft_model_path: jamesliu1/sglang-EAGLE3-Llama-3.1-Instruct-8B
   speculative_num_steps: 3
@@ -37,6 +39,14 @@ def test_the_hooks_are_a_manifest() -> None:
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_command_lines_of_the_hooks_are_read() -> None:
+    for one in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text()):
+        program, *words = one["entry"].split()
+        assert program == "speclaunch"
+        asked = quick_lint([*words, "a.sh", "b.yaml"], {})
+        assert asked is not None and asked.paths == ("a.sh", "b.yaml"), one["id"]
 
 
 @pytest.fixture(scope="module")
