@@ -162,6 +162,10 @@ class Ladder:
         return Stop(f"{cause.title}{why}", help, True, others)
 
     def _nothing_helps(self, now: Observation) -> Stop:
+        if now.direction is None and now.cause.directions:
+            names = ", ".join(now.cause.directions)
+            why = f"{now.cause.title}, and recovery has no further value for {names}"
+            return Stop(why, _remedy(now), infeasible=True)
         budget = self._predictor.budget(now.changes)
         if budget.fit is Fit.UNKNOWN:
             why = f"{now.cause.title}, and no setting is left to try"

@@ -213,6 +213,13 @@ def test_a_limit_that_the_diagnosis_names_is_raised_and_nothing_else(why: Cause)
     assert "max_total_tokens" not in unset.changes
 
 
+def test_a_cause_whose_settings_recovery_does_not_change_ends_in_its_own_remedy() -> None:
+    found = stop(ladder(TIGHT).next([failed(1, BY_NAME["host-cache-too-large"])]))
+    assert found.why.endswith("recovery has no further value for hicache_ratio, hicache_size")
+    assert found.help == BY_NAME["host-cache-too-large"].remedy
+    assert not found.alternatives
+
+
 def test_a_cause_that_names_other_settings_steps_those() -> None:
     attempt = failed(1, SLOTS)
     found = rung(ladder({**TIGHT, "mem_fraction_static": 0.8}).next([attempt]))
