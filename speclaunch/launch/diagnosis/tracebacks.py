@@ -93,6 +93,7 @@ class Tracebacks:
 
     def begin(self, line: LogLine, head: str) -> None:
         """`Traceback (most recent call last):` stands at the end of `head`, or alone."""
+        self.flush()
         top = not line.stamped and not _OF_REQUESTS.match(head)
         shown = head if line.stamped or not top else ""
         self._reading = _Traceback(shown, line.rank, top, line.number)

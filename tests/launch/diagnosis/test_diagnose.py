@@ -164,6 +164,15 @@ def test_a_foreign_line_within_a_traceback_does_not_end_it() -> None:
         assert name(diagnose([*lines[:place], access, *lines[place:]])) == "kv-pool-too-small"
 
 
+def test_tracebacks_of_two_ranks_that_follow_each_other_are_both_read() -> None:
+    made = log("0.5.20", "TP0", "TP1").weights()
+    for rank, error in (("TP1", OUT), ("TP0", "RuntimeError: NCCL error: remote process exited")):
+        made.say("Scheduler hit an exception: Traceback (most recent call last):", rank)
+        made.frames(texts().FRAME_POOL).raw(error)
+    found = said(made.sigquit())
+    assert (name(found), found.rank) == ("pool-exceeds-gpu", "TP1")
+
+
 def test_of_several_engines_in_one_log_the_one_that_failed_is_told() -> None:
     well = [f"(SGLangEngine pid=1) {line}" for line in log().serving().lines]
     ill = [
