@@ -125,6 +125,7 @@ class Budget:
 
     def __init__(self) -> None:
         self.started: list[str] = []
+        self.refused: tuple[pytest.Item, str] | None = None
         sys.addaudithook(self._note)
 
     def _note(self, event: str, details: tuple[object, ...]) -> None:
@@ -136,16 +137,22 @@ class Budget:
         return not any(_is(item, marker) for marker in ("e2e", "slow", "thorough"))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Refuse more fast tests than the budget has."""
+        """Have the first test fail if the budget has fewer fast tests than there are.
+
+        A usage error would be an internal error in a worker of xdist.
+        """
         if (fast := sum(map(self._is_fast, items))) > FAST_TESTS:
-            raise pytest.UsageError(
+            self.refused = (
+                items[0],
                 f"{fast} fast tests, and {FAST_TESTS} are the budget of `make test-fast`: make a "
-                "loop of those that differ by one value, or mark them `thorough`"
+                "loop of those that differ by one value, or mark them `thorough`",
             )
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         """Fail a fast test that starts too many processes."""
+        if self.refused is not None and item is self.refused[0]:
+            pytest.fail(self.refused[1])
         self.started.clear()
         yield
         if self._is_fast(item) and len(self.started) > FAST_PROCESSES:

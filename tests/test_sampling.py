@@ -245,5 +245,6 @@ def test_it(number):
     pass
 """.replace("NUMBER", str(sampling.FAST_TESTS + 1))
     done = pytest_on(tmp_path, suite)
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert f"{sampling.FAST_TESTS + 1} fast tests" in done.stderr
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert f"{sampling.FAST_TESTS + 1} fast tests" in done.stdout
+    assert done.stdout.count(" FAILED") == 1

@@ -7,6 +7,7 @@ import pytest
 from tests.planning.init_sweep import HARDWARE, TARGETS, swept
 
 
+@pytest.mark.thorough
 @pytest.mark.campaign
 @pytest.mark.parametrize("hardware", HARDWARE)
 @pytest.mark.parametrize("target", TARGETS)

@@ -162,6 +162,7 @@ def by_bench(path: Path) -> Fit | None:
     return None
 
 
+@pytest.mark.thorough
 @pytest.mark.campaign
 @pytest.mark.parametrize("part", range(CASES // A_PART))
 def test_every_user_of_the_verdict_agrees(
