@@ -180,8 +180,8 @@ WRITTEN = [path for path in MODULES if path.relative_to(PACKAGE).as_posix() not 
 
 
 @over(WRITTEN)
-def test_no_module_grows_far_beyond_300_lines(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 400
+def test_no_module_has_over_600_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 600
 
 
 def requirements(name: str, seen: set[str]) -> None:

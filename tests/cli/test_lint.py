@@ -98,9 +98,14 @@ def test_several_versions_each_have_their_say(files: Path) -> None:
     assert not [f for f in by_engine["0.5.9"] if f["severity"] == "error"]
 
 
-def test_a_recipe_says_its_own_version_and_is_left_alone_at_others(files: Path) -> None:
+def test_the_engine_option_overrides_a_pin_and_respects_a_requirement(files: Path) -> None:
     _, document = lint_json("mine.yaml", cwd=files)
     assert document["files"][0]["engine"] == "0.5.23"
+    _, document = lint_json("mine.yaml", "--engine", "0.5.9", cwd=files)
+    assert document["files"][0]["engine"] == "0.5.9"
+    assert "overrides engine.version 0.5.23" in document["files"][0]["note"]
+    recipe = files / "mine.yaml"
+    recipe.write_text(recipe.read_text().replace('version: "0.5.23"', 'requires: ">=0.5.23"'))
     code, document = lint_json("mine.yaml", "--engine", "0.5.9", cwd=files)
     assert code == 0
     assert "0.5.23" in document["files"][0]["skipped"]
@@ -223,10 +228,10 @@ def test_a_launch_is_refused_and_force_is_loud(files: Path) -> None:
 def test_a_variable_that_is_not_set_keeps_nobody_from_checking(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(RECIPE + "  api_key: ${oc.env:SPECLAUNCH_NOT_SET}\n")
     code, document = lint_json("mine.yaml", cwd=tmp_path)
-    assert code == 1 and "SPL000" not in json.dumps(document)  # RECIPE has a finding of its own
+    assert code == 1 and "SPL000" not in json.dumps(document)  # SPL211
     for words in (
         ("plan", "mine.yaml", "--ignore", "SPL"),
-        ("render", "recipe=mine.yaml", "--to", "slime"),
+        ("render", "recipe=mine.yaml", "--to", "slime", "--force"),
         ("recipe=mine.yaml", "--dry-run", "--ignore", "SPL"),
     ):
         done = run(*words, cwd=tmp_path)

@@ -100,7 +100,7 @@ def test_standard_input(folder: Path) -> None:
 
 def test_findings_say_what_applies_their_fix(folder: Path) -> None:
     for _ in range(2):  # checked, then remembered
-        text = lint(folder).stdout
+        text = lint(folder, "--info").stdout
         assert "help: remove it [--fix]\n" in text
         assert "help: set speculative_eagle_topk: 1 drafts a chain [--unsafe-fixes]\n" in text
         document = json.loads(lint(folder, "--output-format", "json").stdout)
