@@ -12,6 +12,8 @@ import yaml
 
 from speclaunch.bench.sides import Asked, candidate
 from speclaunch.cli.bench_sides import memory_warnings
+from speclaunch.deploy.assemble import assemble
+from speclaunch.deploy.rendered_errors import findings_of_recipe
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.checks.machine import check_budget
 from speclaunch.doctor.target import target_of
@@ -26,6 +28,7 @@ from speclaunch.lsp.settings import Settings
 from speclaunch.plan.budget import Fit
 from speclaunch.planning.plan_requests import planned_side, sides
 from speclaunch.planning.planned_deployment import PlannedDeployment
+from speclaunch.recipe.load import load
 from speclaunch.report.plan.document import plan_document
 from speclaunch.report.plan.page import plan_page
 from speclaunch.report.plan.text import show_plan
@@ -162,6 +165,12 @@ def by_bench(path: Path) -> Fit | None:
     return None
 
 
+def by_render(path: Path) -> Fit | None:
+    recipe, lookup = load(str(path)), Lookup()
+    found = findings_of_recipe(assemble(recipe, None, lookup), recipe, lookup, all_rules())
+    return by_codes(one.code for one in found)
+
+
 @pytest.mark.thorough
 @pytest.mark.campaign
 @pytest.mark.parametrize("part", range(CASES // A_PART))
@@ -184,6 +193,7 @@ def test_every_user_of_the_verdict_agrees(
             "lsp": lambda path=path: by_lsp(path),
             "doctor": lambda one=one, session=session: by_doctor(one, session),
             "launch": lambda one=one, session=session: by_launch(one, session),
+            "render": lambda path=path: by_render(path),
             "bench": lambda path=path: by_bench(path),
         }
         for name, ask in users.items():
