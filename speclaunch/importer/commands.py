@@ -15,6 +15,7 @@ from speclaunch.importer.interface import (
     Dropped,
     Invocation,
     InvocationKind,
+    Reading,
     RouterCommand,
     Word,
 )
@@ -333,8 +334,8 @@ def here_script(node: Simple, fields: Sequence[Field], expander: Expander) -> He
 
 def here_manifest(
     node: Simple, fields: Sequence[Field], pipeline: SourceSpan | None
-) -> Document | None:
-    """The YAML in a here-document of a command, if there is one (`here_documents.manifest`)."""
+) -> Reading | None:
+    """The servers in the YAML of a here-document, if there is one (`here_documents.manifest`)."""
     if all(redirect.body is None for redirect in node.redirects):
         return None
     from speclaunch.importer import here_documents  # noqa: PLC0415  few commands have one

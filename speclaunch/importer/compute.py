@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
+from speclaunch.importer.scope import ShellScope
+from speclaunch.importer.source_text import WordPiece
+from speclaunch.importer.syntax import Node
 from speclaunch.patterns import lazy
 
 _TOKEN = lazy(r"\s*(?:(0[xX][0-9A-Fa-f]{1,15}|[0-9]{1,18})|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))")
 _MAX_TOKENS = 200
+_COMPARISON = lazy(
+    r"""\[\[?\s+"?\$\{?(\w+)\}?"?\s+(==?|!=)\s+(["']?)([\w./-]+)\3\s+\]\]?""", re.ASCII
+)
+"""`[ "$kind" = "sglang" ]`."""
 _INTEGER = lazy(r"[+-]?[0-9]{1,18}\Z")
 
 
@@ -113,3 +120,27 @@ def _seq(arguments: list[str], most: int) -> str | None:
     if (numbers[-1] - first) // step >= most:
         return None
     return separator.join(str(value) for value in values)
+
+
+def is_false(condition: Sequence[Node], scope: ShellScope, arguments: Sequence[Set[int]]) -> bool:
+    """True if a condition compares an argument of the function that is read, and does not hold.
+
+    `arguments` is where the arguments of each call are written: nothing else decides it.
+    """
+    found = _COMPARISON.fullmatch(condition[0].span.text.strip()) if len(condition) == 1 else None
+    if found is None or not arguments:
+        return False
+    positional = scope.positional or ()
+    pieces: Sequence[WordPiece] | None = None
+    if not found[1].isdigit():
+        value = scope.get(found[1])
+        pieces = value.pieces if value is not None else None
+    elif 0 < int(found[1]) <= len(positional):
+        pieces = positional[int(found[1]) - 1].pieces
+    if not pieces or any(
+        one.offset(0) not in arguments[-1] or one.unknown or one.condition or one.note
+        for one in pieces
+    ):
+        return False
+    is_equal = "".join(one.text for one in pieces) == found[4]
+    return is_equal == (found[2] == "!=")

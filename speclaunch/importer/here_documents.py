@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from speclaunch.errors import InputError
 from speclaunch.importer.expand import Expander
+from speclaunch.importer.interface import InvocationKind, Reading
 from speclaunch.importer.parser import quoted_text
 from speclaunch.importer.scope import Field
-from speclaunch.importer.source_text import Document, SourceSpan, SourceText, joined
+from speclaunch.importer.source_text import SourceSpan, SourceText, joined
 from speclaunch.importer.syntax import Redirect, ShellWord, Simple
 from speclaunch.importer.wrappers import SERVER, SHELLS, base
 from speclaunch.patterns import lazy
@@ -22,6 +24,7 @@ _RUN = SHELLS | {
 """What runs the script that it is given on its standard input."""
 _WRITE = frozenset({"cat", "tee"})
 _APPLY = frozenset({"kubectl", "oc", "microk8s", "k3s"})
+_READ_ONLY = "it is a manifest in a here-document"
 _MAPPING = lazy(r"^[ \t]*(?:- )?[\w.-]+:(?:[ \t]|$)", re.MULTILINE)
 _PIPED = lazy(r"\b(?:kubectl|oc|k3s)\b")
 _NO_SCRIPT = (".md", ".txt", ".rst", ".log", ".yaml", ".yml", ".json", ".py", ".toml", ".service")
@@ -62,9 +65,9 @@ def script(node: Simple, fields: Sequence[Field], expander: Expander) -> HereScr
     return HereScript(_text(given, expander), False, f"written to {target}")
 
 
-def manifest(node: Simple, fields: Sequence[Field], pipeline: str) -> Document | None:
-    """The YAML that ``kubectl`` is given, or ``cat`` writes to a file or a pipe to it; None where
-    there is none. `pipeline` is what the output goes to."""
+def manifest(node: Simple, fields: Sequence[Field], pipeline: str) -> Reading | None:
+    """The servers in YAML that ``kubectl`` is given, or ``cat`` writes to a file or a pipe to it;
+    None where there is no YAML. `pipeline` is what the output goes to."""
     given = next((one for one in node.redirects if one.body is not None), None)
     if given is None or given.body is None or not SERVER.search(given.body.text):
         return None
@@ -80,7 +83,14 @@ def manifest(node: Simple, fields: Sequence[Field], pipeline: str) -> Document |
     text = given.body.source.text[start:end]
     if not given.literal:
         text = text.replace("\\$", " $")
-    return given.body.source.document.excerpt(where + start, text)
+    from speclaunch.importer.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
+
+    try:
+        reading = read_yaml_document(given.body.source.document.excerpt(where + start, text))
+    except InputError as error:
+        return Reading(problems=error.problems)
+    shown = (one for one in reading.invocations if one.kind is not InvocationKind.CONFIG)
+    return replace(reading, invocations=tuple(replace(o, read_only=_READ_ONLY) for o in shown))
 
 
 def _target(node: Simple, fields: Sequence[Field]) -> str | None:

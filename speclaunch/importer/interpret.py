@@ -6,7 +6,6 @@ body where it is called (or at the end, if nothing calls it).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -27,25 +26,13 @@ from speclaunch.importer.commands import (
     prompt,
     text_of,
 )
+from speclaunch.importer.compute import is_false
 from speclaunch.importer.expand import Expander
-from speclaunch.importer.interface import (
-    Dropped,
-    Gathered,
-    Invocation,
-    InvocationKind,
-    Reading,
-)
+from speclaunch.importer.interface import Dropped, Gathered, Invocation, Reading
 from speclaunch.importer.parser import parse
 from speclaunch.importer.scope import Changes, Field, ShellScope, Value
-from speclaunch.importer.source_text import (
-    Document,
-    SourceSpan,
-    SourceText,
-    WordPiece,
-    joined,
-)
+from speclaunch.importer.source_text import SourceSpan, SourceText, WordPiece, joined
 from speclaunch.importer.syntax import (
-    Branch,
     Compound,
     Function,
     Node,
@@ -56,14 +43,8 @@ from speclaunch.importer.syntax import (
     pipeline,
 )
 from speclaunch.importer.wrappers import READ, SERVER, Wrapping
-from speclaunch.patterns import lazy
 
 _MAX_CALLS = 12
-_MANIFEST = "it is a manifest in a here-document"
-_COMPARISON = lazy(
-    r"""\[\[?\s+"?\$\{?(\w+)\}?"?\s+(==?|!=)\s+(["']?)([\w./-]+)\3\s+\]\]?""", re.ASCII
-)
-"""`[ "$kind" = "sglang" ]`."""
 _NOT_EVALUATED = "the condition was not evaluated; the command is read as if it held"
 
 
@@ -82,8 +63,7 @@ class Interpreter(Gathered):
         self._conditions: list[Dropped] = []
         self._calls: list[str] = []
         self._called: set[str] = set()
-        self._arguments: list[frozenset[int]] = []
-        """Where the arguments of each function that is being read are written."""
+        self._arguments: list[set[int]] = []  # where those of each function are written
         self._defined: list[Function] = []
         self._regions: list[tuple[int, int]] = []
         """The assignments that were read, as stretches of the document."""
@@ -157,8 +137,7 @@ class Interpreter(Gathered):
             return
         items = self.expander.words(node.items or ()) if node.kind == "for" else []
         if len(items) == 1 and items[0].unknown is None and node.variable is not None:
-            old = self.scope.get(node.variable)
-            exported = old is not None and old.exported
+            exported = (old := self.scope.get(node.variable)) is not None and old.exported
             value = Value(items[0].stretch, items[0].pieces, exported=exported)  # runs just once
             self.scope.set(node.variable, value)
             self._run(node.branches[0].body)
@@ -167,7 +146,7 @@ class Interpreter(Gathered):
         complete = node.kind in ("if", "case") and any(b.certain for b in node.branches)
         moved = False
         for branch in node.branches:
-            if node.kind == "if" and self._is_false(branch):
+            if node.kind == "if" and is_false(branch.condition, self.scope, self._arguments):
                 outcomes.append({})
                 continue
             self._run(branch.condition)
@@ -189,30 +168,6 @@ class Interpreter(Gathered):
         where = "under the condition" if node.kind in ("if", "case") else "in the loop"
         self.document.spend(sum(value.size for c in outcomes for value in c.values() if value))
         self.scope.merge(outcomes, f"only {where} of line {line}", complete=complete)
-
-    def _is_false(self, branch: Branch) -> bool:
-        """True if the branch is not for the arguments of the call that is being read."""
-        if not self._arguments or len(branch.condition) != 1:
-            return False
-        found = _COMPARISON.fullmatch(branch.condition[0].span.text.strip())
-        if found is None:
-            return False
-        positional = self.scope.positional
-        if not found[1].isdigit():
-            value = self.scope.get(found[1])
-            pieces = value.pieces if value is not None else None
-        elif positional is not None and 0 < int(found[1]) <= len(positional):
-            pieces = positional[int(found[1]) - 1].pieces
-        else:
-            pieces = None
-        if not pieces or not all(
-            piece.offset(0) in self._arguments[-1]
-            and not (piece.unknown or piece.condition or piece.note)
-            for piece in pieces
-        ):
-            return False
-        is_equal = "".join(piece.text for piece in pieces) == found[4]
-        return is_equal == (found[2] == "!=")
 
     def _loop_variable(self, node: Compound, items: Sequence[Field]) -> None:
         shown = ", ".join(item.text for item in items[:8])
@@ -281,25 +236,12 @@ class Interpreter(Gathered):
             router = found.router
             self.routers.append(replace(router, name=router.name or self.around.name))
         elif manifest := here_manifest(node, fields, pipeline):
-            self._manifest(manifest)
+            self.add(manifest)
         elif inner := here_script(node, fields, self.expander):
             dropped = Dropped(node.span.text, node.span.place, inner.why)
             env = environment(self.scope, assigned, Wrapping(), self.around) if inner.is_run else {}
             scope = self._child_scope(Found(), assigned) if inner.is_run else ShellScope()
             self._read_inside(inner.source, scope, Around((), (*rest, dropped), base=env))
-
-    def _manifest(self, document: Document) -> None:
-        from speclaunch.importer.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
-
-        try:
-            reading = read_yaml_document(document)
-        except InputError as error:
-            self.problems.extend(error.problems)
-            return
-        shown = (one for one in reading.invocations if one.kind is not InvocationKind.CONFIG)
-        self.add(
-            replace(reading, invocations=tuple(replace(o, read_only=_MANIFEST) for o in shown))
-        )
 
     def _script(self, found: Found, assigned: Mapping[str, Value], rest: Iterable[Dropped]) -> None:
         pieces: list[WordPiece] = []
@@ -365,8 +307,7 @@ class Interpreter(Gathered):
         known = not any(field.unknown and "@" in field.text for field in arguments)
         self.scope.positional = tuple(map(owned, arguments)) if known else None
         self.scope.locals.append({})
-        offsets = (piece.offset(0) for field in arguments for piece in field.pieces)
-        self._arguments.append(frozenset(offsets))
+        self._arguments.append({one.offset(0) for field in arguments for one in field.pieces})
         self._run(function.body)
         self._arguments.pop()
         for name, value in self.scope.locals.pop().items():
@@ -456,5 +397,4 @@ def run(
 
     `strict`: bash is given the text as it stands, and where it stumbles is told.
     """
-    script = parse(source, strict=strict)
-    return Interpreter(script, scope or ShellScope(), around).read()
+    return Interpreter(parse(source, strict=strict), scope or ShellScope(), around).read()

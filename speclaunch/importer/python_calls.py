@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from speclaunch.errors import Place
 from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, Word
 from speclaunch.importer.python_scope import Called
-from speclaunch.importer.python_strings import Positions
-from speclaunch.importer.python_values import Known, Listing, Table, Text, dotted
+from speclaunch.importer.python_strings import Positions, dotted
+from speclaunch.importer.python_values import Known, Listing, Table, Text
 from speclaunch.importer.source_text import Document
 from speclaunch.importer.splitting import split
 

@@ -20,7 +20,8 @@ from speclaunch.importer.interpret import run
 from speclaunch.importer.masks import Masks
 from speclaunch.importer.python_calls import MORE, Calls
 from speclaunch.importer.python_scope import Program, Seen
-from speclaunch.importer.python_values import Known, Listing, Table, Text, last_name
+from speclaunch.importer.python_strings import last_name
+from speclaunch.importer.python_values import Known, Listing, Table, Text
 from speclaunch.importer.scope import ShellScope
 from speclaunch.importer.source_text import Document, SourceText, WordPiece
 from speclaunch.importer.splitting import split

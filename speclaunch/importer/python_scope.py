@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from speclaunch.importer.interface import Word
-from speclaunch.importer.python_strings import Positions
+from speclaunch.importer.python_definitions import Definitions
+from speclaunch.importer.python_strings import Positions, dotted, last_name
 from speclaunch.importer.python_values import (
     MAX_PIECES,
     Evaluator,
@@ -19,8 +20,6 @@ from speclaunch.importer.python_values import (
     Listing,
     Table,
     Text,
-    dotted,
-    last_name,
     under,
 )
 from speclaunch.importer.source_text import Document
@@ -62,17 +61,24 @@ class Program:
         self.seen: list[Seen] = []
         self._once = _assigned_once(tree)
         self._waiting: list[tuple[ast.AST, dict[str, Known | None], Seen]] = []
+        self._constants: dict[str, Known | None] = {}
+        self.definitions = Definitions(tree, self._evaluator)
         module = _Scope(self, {}, Seen())
         module.run(tree.body)
         self.seen.append(module.seen)
-        constants = {
+        self._constants |= {
             name: value for name, value in module.names.items() if name in self._once or "." in name
         }
-        self._constants = constants
-        self._queue(module, constants)
+
+        self._queue(module, self._constants)
         while self._waiting and len(self.seen) < _MAX_SCOPES:
             node, names, outer = self._waiting.pop(0)
             self._nested(node, names, outer)
+
+    def _evaluator(self) -> Evaluator:
+        """What evaluates expressions of the module."""
+        made_by = self.definitions.made_by
+        return Evaluator(self.document, self.positions, self._constants, made_by)
 
     def _queue(self, scope: _Scope, names: Mapping[str, Known | None]) -> None:
         self._waiting += [(node, dict(names), scope.seen) for node in scope.nested]
@@ -86,9 +92,10 @@ class Program:
         if isinstance(node, _FUNCTIONS):
             arguments = node.args
             every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+            known = self.definitions.arguments(node)
             for one in (*every, arguments.vararg, arguments.kwarg):
                 if one is not None:
-                    scope.names[one.arg] = None
+                    scope.names[one.arg] = known.get(one.arg)
             scope.run(node.body)
         elif isinstance(node, ast.ClassDef):
             outside = set(names)
@@ -104,7 +111,8 @@ class Program:
         """What `__init__`, `setUpClass` and the like give to the other methods."""
         for method in node.body:
             if isinstance(method, _FUNCTIONS) and method.name.lower() in _SET_UPS:
-                trial = _Scope(self, dict(scope.names), Seen())
+                known = self.definitions.arguments(method)
+                trial = _Scope(self, {**scope.names, **known}, Seen())
                 trial.run(method.body)
                 for name, value in trial.names.items():
                     if name.startswith("self.") and name not in scope.names:
@@ -121,7 +129,8 @@ class _Scope:
         self.names = names
         self.seen = seen
         self.nested: list[ast.AST] = []
-        self._evaluator = Evaluator(program.document, program.positions, self.names.get)
+        made_by = program.definitions.made_by
+        self._evaluator = Evaluator(program.document, program.positions, self.names, made_by)
         self._document = program.document
         self._positions = program.positions
         self._if: int | None = None

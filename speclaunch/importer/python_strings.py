@@ -166,3 +166,22 @@ def _field(text: str, at: int, end: int) -> int | None:
             if depth == 0:
                 return index + 1
     return None
+
+
+def dotted(node: ast.AST) -> str | None:
+    """`a.b.c` as it is written, `self` and `cls` alike; None for anything else."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute) and len(names) < 8:
+        names.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    names.append("self" if node.id == "cls" else node.id)
+    return ".".join(reversed(names))
+
+
+def last_name(node: ast.AST) -> str:
+    """The last name of what is called."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
-from speclaunch.importer.python_strings import Part, Positions
+from speclaunch.importer.python_strings import Part, Positions, dotted, last_name
 from speclaunch.importer.scope import Field
 from speclaunch.importer.source_text import DefaultOf, Document, SourceSpan, SourceText, WordPiece
 from speclaunch.importer.splitting import split
@@ -73,6 +73,10 @@ class Table:
     entries: dict[str, tuple[Text, Known]] = field(default_factory=dict)
     rest: list[Text] = field(default_factory=list)
 
+    def item(self, key: str) -> Known | None:
+        """The value of a key; None if it is not known."""
+        return self.entries[key][1] if key in self.entries and not self.rest else None
+
 
 Known = Text | Listing | Table
 
@@ -81,11 +85,16 @@ class Evaluator:
     """Evaluates expressions; `lookup` gives the values of names."""
 
     def __init__(
-        self, document: Document, positions: Positions, lookup: Callable[[str], Known | None]
+        self,
+        document: Document,
+        positions: Positions,
+        names: Mapping[str, Known | None],
+        made_by: Callable[[ast.Call, int], Known | None],
     ) -> None:
         self.document = document
         self.positions = positions
-        self._lookup = lookup
+        self._names = names
+        self._made_by = made_by
 
     def value(self, node: ast.expr, depth: int = 0) -> Known:  # noqa: PLR0911
         """What an expression comes to."""
@@ -113,6 +122,8 @@ class Evaluator:
                 return Text((self._whole(node, f"-{number}"),), -number, is_text=False)
             case ast.Call():
                 return self._call(node, depth)
+            case ast.Subscript():
+                return self._item(node, node.value, [node.slice], depth)
         return self.unknown(node)
 
     def unknown(self, node: ast.AST, why: str = "the program computes it") -> Text:
@@ -180,7 +191,10 @@ class Evaluator:
 
     def _name(self, node: ast.Name | ast.Attribute) -> Known:
         name = dotted(node)
-        found = self._lookup(name) if name is not None else None
+        found = self._names.get(name) if name is not None else None
+        if found is None and isinstance(node, ast.Attribute) and name not in self._names:
+            held = self.value(node.value)
+            found = held.item(node.attr) if isinstance(held, Table) else None
         if found is None:
             return self.unknown(node)
         if isinstance(found, Text):
@@ -189,6 +203,16 @@ class Evaluator:
             start, end = self.positions.span(node)
             return replace(found, used=SourceSpan(self.document.source(), start, end))
         return found
+
+    def _item(self, node: ast.expr, held: ast.expr, args: Sequence[ast.expr], depth: int) -> Known:
+        """`table[key]`, `table.get(key, default)`."""
+        table, key = self.value(held, depth + 1), self.value(args[0], depth + 1)
+        if not isinstance(table, Table) or not isinstance(key, Text) or key.unknown:
+            return self.unknown(node)
+        found = table.item(key.text)
+        if found is None and len(args) > 1 and not table.rest:
+            return self.value(args[1], depth + 1)
+        return self.unknown(node) if found is None else found
 
     def _listing(self, node: ast.List | ast.Tuple, depth: int) -> Listing:
         found = Listing(line=node.lineno)
@@ -275,6 +299,8 @@ class Evaluator:
             return self._environment(node, depth)
         if whole == "dict":
             return self.keywords(node, depth)
+        if name == "get" and inner is not None and 0 < len(node.args) < 3:
+            return self._item(node, inner, node.args, depth)
         if name in _SAME and inner is not None and name != "format" and not node.args:
             return self.value(inner, depth + 1)
         if name in _SAME and name != "format" and len(node.args) == 1 and not node.keywords:
@@ -282,7 +308,12 @@ class Evaluator:
             return replace(found, is_text=True) if isinstance(found, Text) else found
         if name == "format" and inner is not None:
             return self._formatted(node, self.value(inner, depth + 1))
-        return self.unknown(node)
+        made = self._made_by(node, depth)
+        if isinstance(made, Table):
+            given = self.keywords(node, depth)
+            made.entries |= given.entries
+            made.rest += given.rest + [self.several(one) for one in node.args]
+        return self.unknown(node) if made is None else made
 
     def _environment(self, node: ast.Call, depth: int) -> Text:
         """A variable of the environment with a default, as `${NAME:-default}` of a shell."""
@@ -314,6 +345,10 @@ class Evaluator:
                 found.rest.append(self.several(one.value))
         return found
 
+    def label(self, node: ast.AST, text: str) -> Text:
+        """A name that belongs to an expression."""
+        return Text((self._whole(node, text),))
+
     def keyword(self, node: ast.keyword) -> Text:
         """The name of a keyword argument, where it stands."""
         return Text((self._whole(node, node.arg or ""),))
@@ -342,25 +377,6 @@ def under(text: Text, line: int) -> Text:
     said = f"only under the condition of line {line}"
     pieces = tuple(replace(one, condition=one.condition or said) for one in text.pieces)
     return replace(text, pieces=pieces)
-
-
-def dotted(node: ast.AST) -> str | None:
-    """`a.b.c` as it is written, `self` and `cls` alike; None for anything else."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute) and len(names) < 8:
-        names.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    names.append("self" if node.id == "cls" else node.id)
-    return ".".join(reversed(names))
-
-
-def last_name(node: ast.AST) -> str:
-    """The last name of what is called."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _constant(node: ast.expr) -> str | None:

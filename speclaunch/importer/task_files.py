@@ -15,7 +15,7 @@ from speclaunch.importer import nodes
 from speclaunch.importer.collected import Collected
 from speclaunch.importer.containers import image_of, listed, substituted, text_at
 from speclaunch.importer.declared_hardware import declared
-from speclaunch.importer.interface import Reading
+from speclaunch.importer.interface import Invocation, InvocationKind, Reading, Word
 from speclaunch.importer.scope import Field
 from speclaunch.importer.source_text import Document
 from speclaunch.importer.wrappers import SERVER, VLLM
@@ -29,6 +29,9 @@ _SCRIPTS = frozenset(
 """Lists whose items one shell runs, one after the other."""
 _WORDS = ("entrypoint", "command", "cmd", "args", "extraArgs", "argv")
 """Lists of words that make one command, in this order."""
+_MODEL = frozenset({"--model-path", "--model"})
+_IMAGE = lazy(r"(?:^|/)sglang\b")
+_PROGRAM = "a template adds the program, and may add arguments"
 _PROSE = frozenset({"name", "description", "title", "help", "summary", "comment", "message"})
 _MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
 """In the value of a variable: something that another program fills in."""
@@ -89,7 +92,29 @@ def _command(keys: Mapping[str, yaml.Node], around: Around, reading: Collected) 
     before = len(reading.invocations)
     with reading.within(around.image, around.hardware):
         reading.command(words, dict(around.env), dict(around.passed), None, ())
+    if len(reading.invocations) == before and _are_arguments(words, around.image):
+        reading.invocations.append(_of_a_chart(words, around))
     return set(parts) if len(reading.invocations) > before else set()
+
+
+def _are_arguments(words: Sequence[Field], image: str | None) -> bool:
+    """True if words are a server's arguments in the values of a chart: for SGLang's image."""
+    flags = [word.text.partition("=")[0] for word in words]
+    names_model = not _MODEL.isdisjoint(flags) and flags[0].startswith("--")
+    return names_model and _IMAGE.search(image or "") is not None
+
+
+def _of_a_chart(words: Sequence[Field], around: Around) -> Invocation:
+    place = words[0].place
+    more = Word("*", place, evaluated=False, inside=True, why=_PROGRAM)
+    return Invocation(
+        InvocationKind.LAUNCH_SERVER,
+        (more, *(word.word() for word in words)),
+        place,
+        {name: value.word() for name, value in around.env},
+        image=around.image,
+        hardware=around.hardware,
+    )
 
 
 def _list(node: yaml.SequenceNode, key: str, around: Around, reading: Collected) -> list[yaml.Node]:

@@ -22,6 +22,7 @@ from speclaunch.importer.python_strings import Positions
 from speclaunch.importer.source_text import Document
 from speclaunch.lint.collect import collect
 from tests.importer.helpers import at, env, lint_text, only
+from tests.loops import over
 
 HEAD = "import os, shlex, subprocess, sys\nimport sglang as sgl\n"
 
@@ -335,3 +336,54 @@ def test_the_places_of_a_strings_characters(body: str, prefix: str) -> None:
         for part in parts:
             for char, where in zip(part.text, part.where, strict=True):
                 assert text[where] in (char, "\\")
+
+
+DEFINED = [
+    ('E = {"tp_size": 2}\nsgl.Engine(model_path=M["a"], tp_size=E.get("tp_size"))', ["x", "2"]),
+    ('c = {"m": {"p": "x"}}\nsgl.Engine(model_path=c["m"]["p"], tp_size=c.get("t", 2))', ["x", "2"]),
+    ('def kw():\n    "Text."\n    return {"model_path": "x", "tp_size": 2}\nsgl.Engine(**kw())', ["x", "2"]),
+    (
+        "@dataclass\nclass C:\n    m: str = 'x'\n    tp: int = field(default=8)\n    rest: str\n"
+        "c = C(tp=2)\nsgl.Engine(model_path=c.m, tp_size=c.tp)",
+        ["x", "2"],
+    ),
+    (
+        "@serve.deployment\nclass D:\n    def __init__(self, **kw):\n        self.e = sgl.Engine(**kw)\n"
+        "app = D.options(a=1).bind(model_path='x', tp_size=2)",
+        ["x", "2"],
+    ),
+    (
+        "class H:\n    def __init__(self, model, kwargs=None, tp=2):\n        self._m = model\n        self._tp = tp\n"
+        "    def load(self):\n        sgl.Engine(model_path=self._m, tp_size=self._tp)\nh = H('x')",
+        ["x", "2"],
+    ),
+    (
+        "def start(model, *, tp=1):\n    sgl.Engine(model_path=model, tp_size=tp)\ndef main():\n    start('x', tp=2)",
+        ["x", "2"],
+    ),
+]  # fmt: skip
+
+
+@over(DEFINED, lambda case: case[0])
+def test_values_one_definition_away(case: tuple[str, list[str]]) -> None:
+    program, values = case
+    found = only(read_python(f"import sglang as sgl\nM = {{'a': 'x'}}\n{program}\n", "x.py"))
+    assert [word.text for word in found.words[1::2]] == values
+    assert all(word.evaluated for word in found.words)
+
+
+UNKNOWN = [
+    "def start(tp):\n    sgl.Engine(model_path='x', tp_size=tp)\nstart(2)\nstart(4)",
+    "def start(tp=2):\n    sgl.Engine(model_path='x', tp_size=tp)",
+    "class C:\n    tp = 2\nc = C()\nif a:\n    c.tp = 4\nsgl.Engine(model_path='x', tp_size=c.tp)",
+    "class C:\n    tp = 2\nc = C(*a)\nsgl.Engine(model_path='x', tp_size=c.tp)",
+    "c = {'tp': 2}\nif a:\n    c['tp'] = 4\nsgl.Engine(model_path='x', tp_size=c['tp'])",
+    "c = {'tp': 2, **a}\nsgl.Engine(model_path='x', tp_size=c['tp'])",
+    "def kw(n=1):\n    return {'tp': 2}\nsgl.Engine(model_path='x', tp_size=kw()['tp'])",
+]
+
+
+@over(UNKNOWN)
+def test_values_that_several_places_decide_are_not_known(program: str) -> None:
+    found = only(read_python(f"import sglang as sgl\n{program}\n", "x.py"))
+    assert [word.evaluated for word in found.words] == [True, True, True, False]

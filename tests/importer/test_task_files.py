@@ -146,3 +146,22 @@ def test_several_machines_have_no_number_of_gpus() -> None:
 
 def test_prose_is_no_script() -> None:
     assert not read_yaml("description: run `sglang serve --tp 2`\n", "x.yaml").invocations
+
+
+ARGUMENTS = """\
+image: {repository: lmsysorg/sglang, tag: v0.5.9}
+args:
+  - --model-path
+  - org/m
+  - --tp
+  - "8"
+"""
+
+
+def test_values_of_a_chart_whose_template_adds_the_program() -> None:
+    found = only(read_yaml(ARGUMENTS, "values.yaml"))
+    assert texts(found) == ["*", "--model-path", "org/m", "--tp", "8"]
+    assert found.image == "lmsysorg/sglang:v0.5.9"
+    for other in ("vllm/vllm-openai", "lmsysorg/other"):
+        assert not read_yaml(ARGUMENTS.replace("lmsysorg/sglang", other), "values.yaml").invocations
+    assert not read_yaml(ARGUMENTS.replace("--model-path", "--port"), "values.yaml").invocations
