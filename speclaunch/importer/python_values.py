@@ -298,7 +298,7 @@ class Evaluator:
         if whole in ("os.environ.get", "os.getenv", "environ.get", "getenv") and node.args:
             return self._environment(node, depth)
         if whole == "dict":
-            return self.keywords(node, depth)
+            return self._dict(node, depth)
         if name == "get" and inner is not None and 0 < len(node.args) < 3:
             return self._item(node, inner, node.args, depth)
         if name in _SAME and inner is not None and name != "format" and not node.args:
@@ -352,6 +352,13 @@ class Evaluator:
     def keyword(self, node: ast.keyword) -> Text:
         """The name of a keyword argument, where it stands."""
         return Text((self._whole(node, node.arg or ""),))
+
+    def _dict(self, node: ast.Call, depth: int) -> Table:
+        table = self.keywords(node, depth)
+        for held in (self.value(one, depth + 1) for one in node.args):
+            table.entries = (held.entries if isinstance(held, Table) else {}) | table.entries
+            table.rest += held.rest if isinstance(held, Table) else [self.several(node)]
+        return table
 
     def _formatted(self, node: ast.Call, found: Known) -> Known:
         """A text with `{fields}` that are not looked up."""

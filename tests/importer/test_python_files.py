@@ -339,6 +339,7 @@ def test_the_places_of_a_strings_characters(body: str, prefix: str) -> None:
 
 
 DEFINED = [
+    ("c = dict({'m': 'x', 't': 1}, t=2)\nsgl.Engine(model_path=c['m'], tp_size=c['t'])", ["x", "2"]),
     ('E = {"tp_size": 2}\nsgl.Engine(model_path=M["a"], tp_size=E.get("tp_size"))', ["x", "2"]),
     ('c = {"m": {"p": "x"}}\nsgl.Engine(model_path=c["m"]["p"], tp_size=c.get("t", 2))', ["x", "2"]),
     ('def kw():\n    "Text."\n    return {"model_path": "x", "tp_size": 2}\nsgl.Engine(**kw())', ["x", "2"]),
@@ -379,6 +380,7 @@ UNKNOWN = [
     "class C:\n    tp = 2\nc = C(*a)\nsgl.Engine(model_path='x', tp_size=c.tp)",
     "c = {'tp': 2}\nif a:\n    c['tp'] = 4\nsgl.Engine(model_path='x', tp_size=c['tp'])",
     "c = {'tp': 2, **a}\nsgl.Engine(model_path='x', tp_size=c['tp'])",
+    "c = dict(zip(a, b))\nsgl.Engine(model_path='x', tp_size=c.get('tp', 2))",
     "def kw(n=1):\n    return {'tp': 2}\nsgl.Engine(model_path='x', tp_size=kw()['tp'])",
 ]
 
