@@ -12,7 +12,7 @@ from pathlib import Path
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.importer.commands import Around, environment, look
 from speclaunch.importer.follow import followed
-from speclaunch.importer.interface import Reading
+from speclaunch.importer.interface import Reading, Word
 from speclaunch.importer.interpret import run
 from speclaunch.importer.placeholders import is_template
 from speclaunch.importer.scope import Field, ShellScope, Value
@@ -37,6 +37,8 @@ _YAML_START = lazy(
     r"(?:[ \t]*(?:#[^\n]*)?\n)*(?:---|%YAML|(?:apiVersion|kind|services|version|name|defaults):)"
 )
 _SHELL_START = lazy(r"#!.*sh\b")
+_NIX = ".nix"
+_ADDED = "the expression may add more"
 _SCRIPTS = frozenset({".sh", ".bash", ".slurm", ".sbatch"})
 _BASH_START = lazy(r"#![^\n]*\b(?:ba|da)?sh\b")
 
@@ -107,6 +109,8 @@ def read_shell(text: str, shown: str) -> Reading:
     bytes, nesting without end, more than any launch script holds).
     """
     document = _document(text, shown, lenient=is_template(shown))
+    if shown.endswith(_NIX):
+        return _of_nix(run(document.source()))
     if document.lenient or not _is_script(text, shown):
         return _together(run(document.source()), document)
     reading = _together(run(document.source(), strict=True), document)
@@ -114,6 +118,21 @@ def read_shell(text: str, shown: str) -> Reading:
     if carriage is None:
         return reading
     return replace(reading, misread=(carriage, *reading.misread))
+
+
+def _of_nix(reading: Reading) -> Reading:
+    """The commands in the scripts of a Nix expression, which may add arguments to each."""
+    return Reading(
+        tuple(
+            replace(
+                found,
+                words=(Word("*", found.place, evaluated=False, why=_ADDED), *found.words),
+                read_only="it is a Nix expression",
+            )
+            for found in reading.invocations
+            if found.words
+        )
+    )
 
 
 def _together(reading: Reading, document: Document) -> Reading:

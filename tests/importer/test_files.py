@@ -8,7 +8,8 @@ import pytest
 
 from speclaunch.errors import COMMAND_LINE, InputError
 from speclaunch.importer.files import read_file, read_markdown, read_text, read_words
-from tests.importer.helpers import SERVER, at, dropped, env, only, texts
+from speclaunch.lint.collect import collect
+from tests.importer.helpers import SERVER, at, dropped, env, lint_text, only, texts
 
 COMPOSE = "services:\n  a:\n    command: sglang serve --tp 2\n"
 POD = "# a pod\n\napiVersion: v1\nkind: Pod\nspec: {containers: [{command: [sglang, serve, --tp, '2']}]}\n"
@@ -151,3 +152,15 @@ INFO ready
     (problem,) = reading.unread
     assert problem.place is not None
     assert problem.place.line == 30
+
+
+def test_a_nix_expression_is_read_where_it_holds_a_script(tmp_path: Path) -> None:
+    """A list of words is none: nothing is said of it but that it was not read."""
+    script = "{ x }: { script = ''\n  ${x}/bin/python -m sglang.launch_server --tp 2\n''; }\n"
+    listed = '{ x }: { e = [ "python" "-m" "sglang.launch_server"\n  "--tp" "2" ]; }\n'
+    found = only(read_text(script, "x.nix"))
+    assert [word.text for word in found.words if word.evaluated] == ["--tp", "2"]
+    assert not lint_text(script, "x.nix", tmp_path)
+    (tmp_path / "y.nix").write_text(listed)
+    (collected,) = collect([str(tmp_path / "y.nix")])
+    assert collected.not_read
