@@ -19,7 +19,7 @@ from speclaunch.importer.recipe_text import options_with
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
 from speclaunch.planning.new_recipe_text import text_of
-from speclaunch.planning.placing import Demand, NoPlace, Placed, in_gib, place, place_on
+from speclaunch.planning.placing import TIGHT, Demand, NoPlace, Placed, in_gib, place, place_on
 from speclaunch.planning.planned_deployment import PlannedDeployment, planned
 from speclaunch.planning.settling import LENGTHENED, request_of
 from speclaunch.planning.ways import Method, Way, too_early, ways_for
@@ -30,8 +30,6 @@ from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
 
 _OF_MODEL = ("trust_remote_code",)
-TIGHT = "SPL712"
-"""The rule about settings that fit only in the best case."""
 
 
 class NotWrittenError(SpeclaunchError):
@@ -134,8 +132,9 @@ def _best(wanted: Wanted, tried: _Tried, demand: Demand, *, unknown: bool) -> Ne
             break
     placed.sort(key=lambda one: (-_requests(one[1]), one[1].lost_context))
     for number, (way, found) in enumerate(placed):
-        others = {called(other): _less(it, found) for other, it in placed[number + 1 :]}
-        made = _proven(wanted, way, found, {**tried.skipped, **others})
+        others = ((called(other), _less(it, found)) for other, it in placed[number + 1 :])
+        worse = {name: why for name, why in others if why is not None}
+        made = _proven(wanted, way, found, {**tried.skipped, **worse})
         if isinstance(made, NewRecipe):
             return made
         tried.skipped[called(way)] = made
@@ -166,13 +165,13 @@ def _requests(found: Placed) -> int:
     return found.budget.running_requests or 0
 
 
-def _less(other: Placed, chosen: Placed) -> str:
-    """Why a way that serves was not chosen."""
+def _less(other: Placed, chosen: Placed) -> str | None:
+    """Why a way that serves was not chosen; None if it serves as well, and is less well founded."""
     if _requests(other) < _requests(chosen):
         return f"it serves {_requests(other)} requests at a time"
     if other.lost_context > chosen.lost_context:
         return f"its longest request has {other.longest or 0:,} tokens"
-    return "it serves as well, and is less well founded"
+    return None
 
 
 def of_model(target: Checkpoint) -> dict[str, Any]:

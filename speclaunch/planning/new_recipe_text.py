@@ -12,7 +12,8 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.importer.recipe_text import RecipeLine, recipe_text
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.topics.drafts import PATH
-from speclaunch.planning.placing import CONTEXT, TP, Placed
+from speclaunch.planning.placing import CONTEXT, TIGHT, TP, Placed
+from speclaunch.planning.settling import LENGTHENED
 from speclaunch.planning.ways import Way
 
 _WIDTH = 100
@@ -120,9 +121,11 @@ def _header(
 
 
 def _found(placed: Placed) -> str:
-    """What the rules found: something only in a recipe that was written with --force."""
-    codes = ", ".join(dict.fromkeys(one.code for one in placed.settled.findings))
-    return f"written despite {codes}" if codes else "no finding"
+    """Findings of the recipe; errors are in one that was written with `--force` alone."""
+    codes = [LENGTHENED] * (placed.settled.lengthened is not None)
+    codes += [TIGHT] * (placed.budget.fit is Fit.TIGHT)
+    codes += [one.code for one in placed.settled.findings]
+    return f"no finding but {' and '.join(dict.fromkeys(codes))}" if codes else "no finding"
 
 
 def _runs_code(placed: Placed) -> bool:

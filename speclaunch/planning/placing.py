@@ -34,7 +34,9 @@ LEAST_TOKENS = 8192
 """A KV cache, or a context, of fewer tokens serves a few short prompts: no more than a trial."""
 _MOST_WEIGHTS = 0.8
 """Of the memory: the rest is for the KV cache, graphs and activations."""
-_OF_MEMORY = ("SPL711", "SPL712")
+TIGHT = "SPL712"
+"""The rule about settings that fit only in the best case."""
+_OF_MEMORY = ("SPL711", TIGHT)
 """The rules about the memory verdict: here the settings are chosen by it."""
 _ENOUGH = 0.9
 """A better supported fraction is taken if it gives this share of the likely one's KV tokens."""

@@ -254,6 +254,7 @@ def test_a_short_draft_keeps_the_targets_context() -> None:
     found = made("meta-llama/Llama-3.3-70B-Instruct", "h100:4")
     assert found.way.method is Method.EAGLE3 and "context_length" not in found.placed.arguments
     assert "override engine: short_draft" in found.text
+    assert "no finding but SPL403" in found.text
     (warning,) = found.placed.warnings
     assert "4096" in warning and "131072" in warning
 

@@ -26,6 +26,8 @@ from speclaunch.lint.run import Options, lint
 from speclaunch.lsp.checking import check_document
 from speclaunch.lsp.settings import Settings
 from speclaunch.plan.budget import Fit
+from speclaunch.planning.draft_listing import listing
+from speclaunch.planning.new_recipe import NotWrittenError, new_recipe
 from speclaunch.planning.plan_requests import planned_side, sides
 from speclaunch.planning.planned_deployment import PlannedDeployment
 from speclaunch.recipe.load import load
@@ -35,6 +37,7 @@ from speclaunch.report.plan.text import show_plan
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
 from tests.doctor.helpers import HEALTHY
+from tests.planning.helpers import NEWEST, wanted
 from tests.report.plan.helpers import shown
 
 CASES, A_PART = 200, 10
@@ -216,3 +219,39 @@ def test_the_deployments_have_every_verdict(
         (side,) = sides(["recipe=r.yaml"], None, [])
         found.add(planned_side(side, Lookup(), (), fit=False, wish=None).budget.fit)
     assert found == set(Fit)
+
+
+@pytest.mark.campaign
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("target", "hardware"),
+    [
+        ("meta-llama/Llama-3.3-70B-Instruct", "h100:2"),
+        ("Qwen/Qwen3-14B", "rtx5090:1"),
+        ("Qwen/Qwen3-8B", "rtx4090:1"),
+        ("openai/gpt-oss-20b", "t4:1"),
+    ],
+)
+def test_drafts_and_init_agree(target: str, hardware: str) -> None:
+    """What `drafts` says of a way is the verdict of the recipe that `init` writes for it."""
+    asked = wanted(target, hardware)
+    wrong = []
+    for one in listing(asked.target, asked.lookup, (NEWEST,)).ways:
+        if one.memory is None or one.memory.verdict is Fit.UNKNOWN:
+            continue
+        found = {}
+        for tight in (False, True):
+            try:
+                made = new_recipe(replace(asked, way=one.way, tight=tight))
+            except NotWrittenError:
+                found[tight] = Fit.FAILS
+            else:
+                found[tight] = made.planned.budget.fit
+        fits = {
+            Fit.FITS: (Fit.FITS, Fit.FITS),
+            Fit.TIGHT: (Fit.FAILS, Fit.TIGHT),
+            Fit.FAILS: (Fit.FAILS, Fit.FAILS),
+        }[one.memory.verdict]
+        if (found[False], found[True]) != fits:
+            wrong.append((one.way.method, one.way.draft, one.memory.verdict, found))
+    assert not wrong
