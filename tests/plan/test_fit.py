@@ -161,3 +161,24 @@ def test_fractions_end_at_the_limits_and_prefer_the_middle_of_a_narrow_range() -
     assert fractions(Bounds(0.5, 0.95), settings)[0] == 0.9
     assert fractions(Bounds(0.8, 0.81), settings) == (0.805,)
     assert fractions(Bounds(0.8, 0.79), settings) == ()
+
+
+def test_a_fraction_that_is_tight_is_lowered_to_the_likely_one() -> None:
+    found = suggest(planner({**CHAIN, "mem_fraction_static": 0.96}))
+    assert found.before.fit is Fit.TIGHT and found.before.likely_fractions is not None
+    assert found.fit is Fit.FITS and found.after is not None and found.after.fit is Fit.FITS
+    assert found.arguments == {"mem_fraction_static": found.before.likely_fractions[1]}
+
+
+def test_where_nothing_is_likely_to_fit_it_says_that_the_settings_are_tight() -> None:
+    """What the chunk needs is fixed: only the fraction and the requests may be stepped."""
+    order = (Steppable.FRACTION, Steppable.RUNNING)
+    settings = Recovery(policy="budget", order=order)
+    args = {**CHAIN, "chunked_prefill_size": 8192, "mem_fraction_static": 0.86}
+    found = suggest(planner(args, hardware="rtx4090"), settings=settings)
+    assert found.before.fit is Fit.TIGHT and found.fit is Fit.TIGHT and not found.changes
+    assert "no settings are likely to fit; as written it is tight" in found.why
+    failing = {**args, "mem_fraction_static": 0.6}
+    best_case = suggest(planner(failing, hardware="rtx4090"), settings=settings)
+    assert best_case.before.fit is Fit.FAILS and best_case.fit is Fit.TIGHT
+    assert best_case.after is not None and best_case.after.fit is Fit.TIGHT
