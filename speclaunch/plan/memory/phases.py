@@ -115,7 +115,13 @@ def start(plan: Plan, terms: Terms, fraction: float) -> FractionOutcome:
 
 def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
     """Return the start at the likely bound, with what is expected of graphs and activations."""
-    return run(plan, scaled(terms, EXPECTED), fraction)
+    return run(plan, scaled(terms, _expected_share(plan)), fraction)
+
+
+def _expected_share(plan: Plan) -> float:
+    """On a CPU the engine sets nothing aside, and its rules of thumb are those of GPUs: a host
+    that has the least that a batch can need has what is expected."""
+    return 0.0 if plan.device.startswith("cpu") else EXPECTED
 
 
 def scaled(terms: Terms, share: float) -> Terms:
@@ -278,9 +284,12 @@ def working_range(turn: Callable[[float], FractionDirection | None]) -> tuple[fl
     return least / _STEPS, ((_STEPS if beyond is None else beyond) - 1) / _STEPS
 
 
-def likely_range(plan: Plan, terms: Terms, share: float = EXPECTED) -> tuple[float, float] | None:
-    """Return the least and the largest fraction that work with a share of what is estimated."""
-    part = scaled(terms, share)
+def likely_range(
+    plan: Plan, terms: Terms, share: float | None = None
+) -> tuple[float, float] | None:
+    """Return the least and the largest fraction that work with a share of what is estimated; None:
+    with what is expected."""
+    part = scaled(terms, _expected_share(plan) if share is None else share)
     return working_range(lambda tried: direction(run(plan, part, tried)))
 
 

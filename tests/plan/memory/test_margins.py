@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from speclaunch.engine.catalogue import load
+from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.memory.margins import SAFE, margins
 from speclaunch.plan.memory.phases import EXPECTED
-from tests.plan.memory.sized import plan_of, published
+from speclaunch.plan.request import from_words
+from speclaunch.plan.resolve import resolve
+from tests.plan.memory.sized import NEWEST, llama, plan_of, published
 
 QWEN = published("meta-llama/Meta-Llama-3.1-8B (base)")
 
@@ -56,3 +61,13 @@ def test_without_anything_that_is_estimated_for_graphs_less_is_uncertain() -> No
 )
 def test_none_where_nothing_is_known_or_works(words: str, hardware: str | None) -> None:
     assert margins(plan_of(QWEN, words, hardware=hardware)) is None
+
+
+def test_a_small_host_is_not_tight_by_the_rules_of_a_gpu() -> None:
+    """What a chunk of 4,096 tokens takes by them is 6.5 GiB: more than this host has left."""
+    memory = Gpu(0, "memory", 4 << 30, 4 << 30)
+    host = Hardware("cpu", Vendor.CPU, gpus=(memory,), declared=False)
+    words = ["--model-path", "m", "--device", "cpu", "--mem-fraction-static", "0.5"]
+    request = from_words([*words, "--max-total-tokens", "8192"], {}, load(NEWEST))
+    plan = resolve(request, Facts(llama(), None, host))
+    assert plan.memory.fit is Fit.FITS, plan.memory
