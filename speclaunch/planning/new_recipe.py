@@ -18,6 +18,7 @@ from speclaunch.facts.runtime import find_runtime
 from speclaunch.importer.recipe_text import options_with
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
+from speclaunch.plan.plan import UnknownValueError
 from speclaunch.planning.new_recipe_text import text_of
 from speclaunch.planning.placing import TIGHT, Demand, NoPlace, Placed, in_gib, place, place_on
 from speclaunch.planning.planned_deployment import PlannedDeployment, planned
@@ -85,7 +86,9 @@ def version_for(engine: str | None) -> str:
 
 def new_recipe(wanted: Wanted) -> NewRecipe:
     """Write and prove the recipe. Raises NotWrittenError that says why there is none, InputError
-    for a method or a draft that nobody knows for the target."""
+    for a method or a draft that nobody knows for the target, and for a longer context than its own.
+    """
+    _require_context(wanted)
     tried = _Tried()
     for unknown in (False, True)[: 1 + wanted.unknown_memory]:
         for fit in (Fit.FITS, Fit.TIGHT)[: 1 + wanted.tight]:
@@ -97,6 +100,23 @@ def new_recipe(wanted: Wanted) -> NewRecipe:
                 if not tried.memory:  # nothing that fewer requests would change
                     break
     raise NotWrittenError(_why_none(wanted, tried))
+
+
+def _require_context(wanted: Wanted) -> None:
+    if wanted.context is None:
+        return
+    try:
+        own = wanted.target.context_in(wanted.version)
+    except UnknownValueError:
+        return
+    if own is not None and wanted.context > own:
+        raise InputError(
+            Problem(
+                f"--context {wanted.context} is more than a request of {wanted.target.name} can "
+                f"have ({own})",
+                help=f"set --context {own} or less",
+            )
+        )
 
 
 @record(frozen=False)

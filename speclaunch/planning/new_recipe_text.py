@@ -121,11 +121,13 @@ def _header(
 
 
 def _found(placed: Placed) -> str:
-    """Findings of the recipe; errors are in one that was written with `--force` alone."""
+    """Findings of the recipe; only one that was written with `--force` has errors."""
+    if placed.settled.findings:
+        errors = dict.fromkeys(one.code for one in placed.settled.findings)
+        return f"written despite {', '.join(errors)}"
     codes = [LENGTHENED] * (placed.settled.lengthened is not None)
     codes += [TIGHT] * (placed.budget.fit is Fit.TIGHT)
-    codes += [one.code for one in placed.settled.findings]
-    return f"no finding but {' and '.join(dict.fromkeys(codes))}" if codes else "no finding"
+    return f"no finding but {' and '.join(codes)}" if codes else "no finding"
 
 
 def _runs_code(placed: Placed) -> bool:

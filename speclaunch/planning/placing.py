@@ -113,7 +113,7 @@ class Placed:
         """What the recipe gives up, each in a sentence with the numbers."""
         found = []
         if self.budget.fit is Fit.TIGHT:
-            found.append(f"tight: {self.budget.why}")
+            found.append("tight: it fits only in the best case")
         if self.cut is not None:
             served, wanted = self.cut
             found.append(f"context_length is cut from {wanted:,} to {served:,} tokens")

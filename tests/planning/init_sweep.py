@@ -114,8 +114,8 @@ def best_by_grid(made: NewRecipe, hardware: str) -> int:
     lookup = Lookup(hardware=declare(hardware))
     arguments = made.placed.settled.arguments
     most = 0
-    for step in range(20, 197):  # up to 0.98, the limit of `recovery.limits`
-        tried = {**arguments, "mem_fraction_static": step / 200}
+    for step in range(20, 99):  # up to 0.98, the limit of `recovery.limits`
+        tried = {**arguments, "mem_fraction_static": step / 100}
         memory = _plan(tried, made.placed.settled.env, lookup).memory
         if memory.fit is Fit.FITS:
             most = max(most, memory.tokens or 0)

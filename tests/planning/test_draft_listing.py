@@ -142,6 +142,7 @@ def test_a_draft_is_no_target() -> None:
     assert find_target("Qwen/Qwen2.5-1.5B-Instruct", Lookup()).name  # drafts, and is a model
 
 
+@pytest.mark.thorough
 def test_all_ways_are_compared_at_their_own_best_fraction() -> None:
     """At the engine's own fraction EAGLE-3 would hold 1,278 tokens, and a draft of 1B 2,111."""
     listed = found("meta-llama/Llama-3.3-70B-Instruct", "h100:2", ("0.5.23",))

@@ -228,6 +228,7 @@ def test_as_many_gpus_as_are_likely_to_do() -> None:
     assert not found.placed.warnings
 
 
+@pytest.mark.thorough
 def test_within_the_likely_bound_with_what_that_leaves() -> None:
     found = made("meta-llama/Llama-3.3-70B-Instruct", "h100:2")
     likely = found.planned.margins and found.planned.margins.likely
@@ -236,6 +237,7 @@ def test_within_the_likely_bound_with_what_that_leaves() -> None:
     assert "SPL712" not in {one.code for one in found.planned.findings}
 
 
+@pytest.mark.thorough
 def test_where_nothing_is_likely_to_fit_it_names_the_hardware_and_offers_tight() -> None:
     asked = wanted("Qwen/Qwen3-14B", "rtx5090:1")
     with pytest.raises(NotWrittenError) as caught:
@@ -250,6 +252,7 @@ def test_where_nothing_is_likely_to_fit_it_names_the_hardware_and_offers_tight()
     assert fitting.planned.budget.fit is Fit.FITS  # tight settings are the last resort
 
 
+@pytest.mark.thorough
 def test_a_short_draft_keeps_the_targets_context() -> None:
     found = made("meta-llama/Llama-3.3-70B-Instruct", "h100:4")
     assert found.way.method is Method.EAGLE3 and "context_length" not in found.placed.arguments
@@ -259,6 +262,7 @@ def test_a_short_draft_keeps_the_targets_context() -> None:
     assert "4096" in warning and "131072" in warning
 
 
+@pytest.mark.thorough
 def test_a_release_that_does_not_lengthen_a_draft_takes_another_way() -> None:
     """Up to 0.5.2 the draft would read beyond its table: the context would be cut to 4,096."""
     found = made("meta-llama/Llama-3.3-70B-Instruct", "h100:4", "0.5.2")
@@ -272,6 +276,8 @@ def test_a_context_that_is_requested_is_served() -> None:
     found = new_recipe(asked)
     assert found.placed.arguments["context_length"] == 4096
     assert found.placed.holds_a_request and not found.placed.warnings
+    with pytest.raises(InputError, match=r"--context 200000 is more than a request .* \(131072\)"):
+        new_recipe(replace(asked, context=200_000))
 
 
 def test_a_pool_that_is_smaller_than_the_context_is_a_warning_with_both_numbers() -> None:

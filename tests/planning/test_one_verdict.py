@@ -209,6 +209,7 @@ def test_every_user_of_the_verdict_agrees(
     assert not wrong
 
 
+@pytest.mark.thorough
 def test_the_deployments_have_every_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
