@@ -53,7 +53,9 @@ def diagnose(
 ) -> None:
     """Explain an engine log: how far the engine got, what stopped it, what to do."""
     if engine is not None:
-        resolve_version(engine)  # unknown versions are told before anything is read
+        known = resolve_version(engine)  # what is no version is refused before anything is read
+        if known.note:
+            err().print(f"note: {known.note}", markup=False)
     log, found = _read(log, engine)
     if output_format is OutputFormat.JSON:
         typer.echo(json.dumps(diagnosis_json(found, log), indent=2, ensure_ascii=False))

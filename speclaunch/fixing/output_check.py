@@ -88,7 +88,7 @@ def check_text(
     """
     with reads.instead({} if path == STDIN_SHOWN else {os.path.realpath(path): text.encode()}):
         source = _read(path, text, config_dirs)
-        if source.recipe is not None or len(versions) != len(source.invocations):
+        if not versions or len(versions) != len(source.invocations):
             return check_source(source, options)
         found: list[Finding] = []
         for version in dict.fromkeys(versions):
