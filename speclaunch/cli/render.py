@@ -28,7 +28,9 @@ from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.facts.trusted_programs import trust_all
 from speclaunch.fix.edits import write_atomically
+from speclaunch.fix.image_migration import is_outdated
 from speclaunch.fixing.output_check import OutputCheck, configured
+from speclaunch.importer.images import image_version
 from speclaunch.launch.preflight import PreflightError
 from speclaunch.lint.ignores import unsilenced
 from speclaunch.recipe.load import Recipe, load
@@ -82,6 +84,7 @@ def render(
     for note in dict.fromkeys(one.overridden for one in assembled.prepared if one.overridden):
         err().print(f"note: {note}", markup=False)
     text = rendered(renderer(), assembled)
+    _require_image(text, assembled, force=force)
     check = _checked(renderer(), text, assembled, recipe, found)
     require_sound(check, f"{assembled.rendering.name} as {to}", force=force)
     _warn_exposed(renderer(), assembled)
@@ -103,6 +106,25 @@ def rendered(renderer: Renderer, assembled: Assembled) -> str:
     else:
         prove_rendering(renderer, text, rendering, assembled.prepared[0].catalogue)
     return text
+
+
+def _require_image(text: str, assembled: Assembled, *, force: bool) -> None:
+    """Raise PreflightError for an image of another release than the one that is rendered for,
+    unless `force`."""
+    found: dict[str, Problem] = {}
+    for role, prepared in zip(assembled.rendering.roles, assembled.prepared, strict=True):
+        image, version = role.image, prepared.catalogue.version
+        if image is None or image not in text or not is_outdated(image, version):
+            continue
+        held = image_version(image)
+        found[image] = Problem(
+            f"deploy.image {image} has SGLang {held}, and this is rendered for {version}",
+            prepared.recipe.place("deploy", "image"),
+            f"set deploy.image to one with SGLang {version}, or render for {held}: --engine {held}",
+        )
+    if found and not force:
+        raise PreflightError(found.values())
+    show_problems(err(), found.values(), "warning")
 
 
 def _checked(

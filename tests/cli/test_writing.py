@@ -70,6 +70,24 @@ def test_render_refuses_what_lint_calls_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_render_refuses_an_image_of_another_release(tmp_path: Path) -> None:
+    words = ("render", "ngram_qwen7b", "--to", "kubernetes", "--engine", "0.5.20")
+    for image, code in (
+        ("lmsysorg/sglang:v0.5.20", 0),
+        ("lmsysorg/sglang:v0.5.23-cu129", 1),
+        ("mine/sglang:0.5.19", 1),
+        ("mine/engine:7", 0),
+    ):
+        done = program.run(*words, f"deploy.image={image}", cwd=tmp_path)
+        assert (done.returncode, "rendered for 0.5.20" in done.stderr) == (code, bool(code)), image
+        forced = program.run(*words, f"deploy.image={image}", "--force", cwd=tmp_path)
+        assert forced.returncode == 0 and image in forced.stdout
+    shell = ("render", "ngram_qwen7b", "--to", "shell", "--engine", "0.5.20")
+    done = program.run(*shell, "deploy.image=lmsysorg/sglang:v0.5.23", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.thorough
 def test_render_warns_of_a_server_that_answers_anyone(tmp_path: Path) -> None:
     said = "on all interfaces without an API key"
     for words, is_warned in (
