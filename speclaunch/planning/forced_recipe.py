@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import UnknownValueError
-from speclaunch.planning.new_recipe import Wanted, candidates, of_model
+from speclaunch.planning.new_recipe import Wanted, usable_ways
 from speclaunch.planning.new_recipe_text import text_of
 from speclaunch.planning.placing import TP, Placed, sizes
 from speclaunch.planning.settling import settle
-from speclaunch.planning.ways import Way, too_early
+from speclaunch.planning.ways import Way
 from speclaunch.record import record
 
 
@@ -28,11 +28,8 @@ def forced_recipe(wanted: Wanted) -> ForcedRecipe | None:
     if hardware is None:
         return None
     ranks = sizes(hardware)[-1]
-    for way in candidates(wanted):
-        if way.unusable or too_early(way, wanted.version):
-            continue
-        arguments = {**of_model(wanted.target), **way.arguments, TP: ranks}
-        settled = settle(arguments, wanted.version, wanted.lookup)
+    for way, arguments in usable_ways(wanted):
+        settled = settle({**arguments, TP: ranks}, wanted.version, wanted.lookup)
         try:
             placed = Placed(settled, ranks, budget(settled.plan), dict(settled.applied))
         except UnknownValueError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,7 @@ def _best(wanted: Wanted, tried: _Tried, demand: Demand, *, unknown: bool) -> Ne
     tried.skipped.clear()
     tried.memory.clear()
     placed: list[tuple[Way, Placed]] = []
-    for way in candidates(wanted):
+    for way in _candidates(wanted):
         found = _placed(wanted, way, demand, unknown=unknown)
         if isinstance(found, Placed):
             placed.append((way, found))
@@ -177,7 +177,7 @@ def _placed(wanted: Wanted, way: Way, demand: Demand, *, unknown: bool) -> Place
     unusable = way.unusable or too_early(way, wanted.version)
     if unusable is not None:
         return NoPlace(unusable)
-    arguments = {**of_model(wanted.target), **way.arguments}
+    arguments = {**_of_model(wanted.target), **way.arguments}
     return place(arguments, wanted.version, wanted.lookup, unknown=unknown, demand=demand)
 
 
@@ -194,7 +194,7 @@ def _less(other: Placed, chosen: Placed) -> str | None:
     return None
 
 
-def of_model(target: Checkpoint) -> dict[str, Any]:
+def _of_model(target: Checkpoint) -> dict[str, Any]:
     """What a target itself asks for, as our own `conf/model/` says where it has the target."""
     said = options_with("model", "model_path", target.name)
     own = {name: said[name] for name in _OF_MODEL if name in said}
@@ -206,7 +206,7 @@ def called(way: Way) -> str:
     return f"{way.method} with {way.draft}" if way.draft else str(way.method)
 
 
-def candidates(wanted: Wanted) -> Sequence[Way]:
+def _candidates(wanted: Wanted) -> Sequence[Way]:
     """The ways that may be taken, the best founded first."""
     if wanted.way is not None:
         return (wanted.way,)
@@ -233,6 +233,13 @@ def candidates(wanted: Wanted) -> Sequence[Way]:
             )
         ways = chosen
     return ways
+
+
+def usable_ways(wanted: Wanted) -> Iterator[tuple[Way, dict[str, Any]]]:
+    """Yield the ways that the release accepts, the best supported first, with their arguments."""
+    for way in _candidates(wanted):
+        if not (way.unusable or too_early(way, wanted.version)):
+            yield way, {**_of_model(wanted.target), **way.arguments}
 
 
 def names_of(way: Way) -> frozenset[str]:
@@ -332,7 +339,7 @@ def _fitting_hardware(wanted: Wanted) -> str | None:
     if here is None:
         return None
     ways = [
-        one for one in candidates(wanted) if not (one.unusable or too_early(one, wanted.version))
+        one for one in _candidates(wanted) if not (one.unusable or too_early(one, wanted.version))
     ]
     demand = Demand(wanted.context)
     for name in dict.fromkeys((here.name, *_LARGER)):
@@ -342,7 +349,7 @@ def _fitting_hardware(wanted: Wanted) -> str | None:
                 continue
             lookup = replace(wanted.lookup, hardware=kind)
             for way in ways:
-                arguments = {**of_model(wanted.target), **way.arguments}
+                arguments = {**_of_model(wanted.target), **way.arguments}
                 found = place_on(arguments, count, wanted.version, lookup, demand)
                 if isinstance(found, Placed):
                     return f"{name}:{count}, where {called(way)} fits"
