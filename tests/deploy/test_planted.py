@@ -91,7 +91,10 @@ def test_a_planted_error_comes_through_import_and_migrate(recipe: str, tmp_path:
         plant(tmp_path, recipe, text)
         words = ("render", "planted.yaml", "--to", "shell", *role, "--force")
         words = (*words, "--engine", newer, "--output", script)
-        assert program.run(*words, cwd=tmp_path).returncode == 0
+        done = program.run(*words, cwd=tmp_path)
+        if done.returncode != 0:  # a script starts one host
+            assert "render it to" in done.stderr, (name, done.stderr)
+            continue
         errors, _ = lint(script, "--engine", newer)
         done = program.run(
             *("import", "run.sh", "--engine", newer, "--to-dir", "out", "--overwrite"),
