@@ -157,7 +157,7 @@ def test_a_terminal_gets_no_codes_but_ours(words: tuple[str, ...], folder: Path)
     [
         ("migrate", "old.sh", "--from", "0.4.9.post6", "--to", "0.5.23", "--diff"),
         ("import", "plain.sh"),
-        ("render", "recipe=good.yaml", "--to", "shell", "--bare"),
+        ("render", "recipe=good.yaml", "--to", "shell", "--bare", "--force"),
     ],
     ids=lambda words: words[0],
 )
