@@ -5,9 +5,9 @@ It is a pure function of the recipe's `recovery` section, the deployment, and th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.diagnosis.interface import Direction
@@ -24,7 +24,7 @@ from speclaunch.launch.ladder.walk import demanded, walk
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.fit.alternatives import Alternative, alternatives, binding
 from speclaunch.plan.fit.cost import known, say
-from speclaunch.plan.fit.knobs import FRACTION
+from speclaunch.plan.fit.knobs import FRACTION, arguments
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor, key
 from speclaunch.plan.fit.search import Candidate, Search, best, candidate_of, levels
 from speclaunch.plan.memory.budget import budget as work_out
@@ -137,7 +137,7 @@ class Ladder:
             calibration.below,
             self._predictor.budget({}).tokens or None,
             int(needed_tokens(self._predictor, seen)),
-            lambda changes: key(changes) in tried,
+            lambda changes: key(changes) in tried or not _moves_named(now, changes),
             ROOM_FOR_ERROR,
         )
         found = best(search, steps)
@@ -191,6 +191,18 @@ class Ladder:
             f"{number} attempts failed, the limit of recovery.max_attempts",
             "raise recovery.max_attempts, or read the diagnosis of the last attempt",
         )
+
+
+def _moves_named(now: Observation, changes: Mapping[str, Any]) -> bool:
+    """True if a setting that the cause names differs from the failed attempt's."""
+    named = set(now.cause.directions)
+    for knob in Steppable:
+        if arguments(knob) & named:
+            named |= arguments(knob)
+    fraction = changes.get(FRACTION)
+    if FRACTION in named and fraction is not None and fraction != now.fraction:
+        return True
+    return any(changes.get(name) != now.changes.get(name) for name in named - {FRACTION})
 
 
 def _unexplained(last: Attempt) -> Stop:

@@ -213,6 +213,27 @@ def test_a_limit_that_the_diagnosis_names_is_raised_and_nothing_else(why: Cause)
     assert "max_total_tokens" not in unset.changes
 
 
+@pytest.mark.thorough
+def test_each_step_moves_a_setting_that_the_cause_names() -> None:
+    wrong = []
+    tree = {"speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens"}
+    for why in BY_NAME.values():
+        if not why.memory or not why.directions:
+            continue
+        named = {*why.directions, *(tree if tree & why.directions.keys() else ())}
+        for args in ({**TIGHT, **TREE}, {**TIGHT, **TREE, "mem_fraction_static": 0.5}):
+            attempts, changes = list[Attempt](), dict[str, Any]()
+            for number in range(1, 5):
+                attempts.append(failed(number, why, dict(changes), Phase.GRAPHS))
+                found = ladder(args).next(attempts)
+                if isinstance(found, Stop):
+                    break
+                if not named & found.changes.keys():
+                    wrong.append((why.name, number, found.changes))
+                changes |= found.changes
+    assert not wrong
+
+
 def test_a_cause_whose_settings_recovery_does_not_change_ends_in_its_own_remedy() -> None:
     found = stop(ladder(TIGHT).next([failed(1, BY_NAME["host-cache-too-large"])]))
     assert found.why.endswith("recovery has no further value for hicache_ratio, hicache_size")
