@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from speclaunch.lint import fingerprints as findings_
 from speclaunch.report.formats.interface import repository_root
@@ -18,10 +18,21 @@ def fingerprints(findings: Sequence[Finding]) -> list[str]:
     Where findings agree in code, message and place, all but the first get one of their own: GitLab
     would show one of them only.
     """
+    return _unique(findings, findings_.fingerprints)
+
+
+def fingerprints_by_message(findings: Sequence[Finding]) -> list[str]:
+    """The same of code, path and message, as earlier releases had them."""
+    return _unique(findings, findings_.fingerprints_by_message)
+
+
+def _unique(
+    findings: Sequence[Finding], of: Callable[[Sequence[Finding], str], list[str]]
+) -> list[str]:
     root = repository_root(os.getcwd())  # noqa: PTH109
     alike: Counter[str] = Counter()
     marks = []
-    for mark in findings_.fingerprints(findings, root):
+    for mark in of(findings, root):
         number, alike[mark] = alike[mark], alike[mark] + 1
         own = mark if not number else hashlib.sha256(f"{mark}\0{number}".encode()).hexdigest()[:32]
         marks.append(own)

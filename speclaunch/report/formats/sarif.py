@@ -12,13 +12,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from speclaunch import __version__
 from speclaunch.errors import COMMAND_LINE, Place
-from speclaunch.report.formats.fingerprints import fingerprints
+from speclaunch.report.formats.fingerprints import fingerprints, fingerprints_by_message
 from speclaunch.report.formats.interface import NO_FILES, Format, Told, from_root, readable
 from speclaunch.report.formats.rule_help import RuleHelp, rule_help
 from speclaunch.resources import docs_url
@@ -30,6 +30,8 @@ MOST_TAGS = 20
 MOST_BYTES = 10_000_000
 """Compressed by gzip."""
 FINGERPRINT = "speclaunchFinding/v2"
+BY_MESSAGE = "speclaunchFinding/v1"
+"""Of the message, for services that know findings of earlier releases."""
 ROOT = "%SRCROOT%"
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -62,9 +64,10 @@ def _document(told: Told, findings: Sequence[Finding], most: int) -> str:
     kept = findings[:most]
     rules = {one.code: rule_help(one.code, one.rule, one.severity) for one in kept}
     index = {code: at for at, code in enumerate(sorted(rules))}
-    marks = fingerprints(findings)  # the same whatever is left out
-    results = [
-        _result(told, one, mark, index[one.code]) for one, mark in zip(kept, marks, strict=False)
+    marks = zip(fingerprints(findings), fingerprints_by_message(findings), strict=True)
+    results = [  # of all findings: the same whatever is left out
+        _result(told, one, {FINGERPRINT: mark, BY_MESSAGE: old}, index[one.code])
+        for one, (mark, old) in zip(kept, marks, strict=False)
     ]
     driver: dict[str, Any] = {
         "name": "speclaunch",
@@ -115,7 +118,9 @@ def _rule(rule: RuleHelp) -> dict[str, Any]:
     return described
 
 
-def _result(told: Told, finding: Finding, mark: str, rule_index: int) -> dict[str, Any]:
+def _result(
+    told: Told, finding: Finding, marks: Mapping[str, str], rule_index: int
+) -> dict[str, Any]:
     others = [_location(one) for one in finding.others[:MOST_LOCATIONS]]
     result: dict[str, Any] = {
         "ruleId": finding.code,
@@ -123,7 +128,7 @@ def _result(told: Told, finding: Finding, mark: str, rule_index: int) -> dict[st
         "level": _LEVELS[finding.severity],
         "message": {"text": _plain(told.full(finding))},
         "locations": [_location(finding.place)],
-        "partialFingerprints": {FINGERPRINT: mark},
+        "partialFingerprints": marks,
     }
     if others:
         result["relatedLocations"] = [
