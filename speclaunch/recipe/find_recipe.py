@@ -13,6 +13,8 @@ from speclaunch.resources import recipes_dir
 
 SUFFIX = ".yaml"
 """Of every recipe and group file: Hydra knows no other."""
+_MOST_NAMES = 2000
+"""Files of a directory that are compared with a name that is not there."""
 _MODEL = lazy(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yml)(?<!\.json)(?<!\.sh)")
 """`Qwen/Qwen3-8B`: an organization and a checkpoint."""
 
@@ -72,15 +74,16 @@ def similar_file(path: str) -> str | None:
     wanted = Path(path).expanduser()
     if reads.exists(wanted) or not reads.is_dir(wanted.parent):
         return None
-    names = reads.names(wanted.parent)
+    names = sorted(reads.names(wanted.parent))[:_MOST_NAMES]
     twins = [name for name in names if wanted.stem == Path(name).stem and name != wanted.name]
-    close = twins[:1] or nearest(wanted.name, sorted(names), 1)
+    known = {Path(name).stem: name for name in names} | {name: name for name in names}
+    close = twins[:1] or [known[one] for one in nearest(wanted.name, known, 1)]
     return f"did you mean `{Path(path).with_name(close[0])}`?" if close else None
 
 
 def _not_a_recipe(recipe: str, config_dirs: Sequence[Path]) -> Problem:
     """The problem of a path without the suffix of a recipe."""
-    if _MODEL.fullmatch(recipe) and not reads.exists(Path(recipe).expanduser()):
+    if _MODEL.fullmatch(recipe) and not reads.is_dir(Path(recipe).parent):
         help_ = f"write a recipe for it: speclaunch init {recipe} --hardware NAME"
         return Problem(f"{recipe} is a model, not a recipe", help=help_)
     stem = Path(recipe).stem

@@ -225,7 +225,7 @@ def test_a_file_of_nearly_the_name_is_suggested(tmp_path: Path) -> None:
     (tmp_path / "qwen3.yaml").write_text("args: {}\n")
     (tmp_path / "other.sh").write_text("")
     expected = f"did you mean `{tmp_path / 'qwen3.yaml'}`?"
-    for name in ("qwen3.yml", "qwne3.yaml", "qwen.yaml"):
+    for name in ("qwen3.yml", "qwne3.yaml", "qwen.yaml", "qwne3"):
         assert only(str(tmp_path / name)).help == expected, name
     (tmp_path / "qwen3.yml").write_text("args: {}\n")  # it exists: rename it
     assert "rename it" in str(only(str(tmp_path / "qwen3.yml")).help)
