@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from speclaunch import __version__
-from speclaunch.cli.verbs import DEFAULT, GROUPS, VERBS, asked
+from speclaunch.cli.verbs import DEFAULT, GROUPS, SHOWN, VERBS, asked
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.resources import recipes_dir
 
@@ -34,7 +34,8 @@ class _Verbs(TyperGroup):
         widest = max(map(len, helps))
         for title, names in GROUPS:
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), helps[name]) for name in names])
+                rows = [(SHOWN.get(name, name).ljust(widest), helps[name]) for name in names]
+                formatter.write_dl(rows)
 
     def invoke(self, ctx: Any) -> Any:
         try:
