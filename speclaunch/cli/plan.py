@@ -62,8 +62,12 @@ def plan(
     assume: Assume = None,
     select: Select = None,
     ignore: Ignore = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show each value with its reason, and the memory bar.")
+    ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Show every argument, including those at their defaults.")
+        bool,
+        typer.Option("--all", help="As --full, with arguments at their defaults as well."),
     ] = False,
     fit: Annotated[
         bool, typer.Option("--fit", help="Propose the settings that fit with the least loss.")
@@ -131,7 +135,7 @@ def plan(
     if output_format is OutputFormat.JSON:
         _print_json(plans, comparisons)
     else:
-        _show(plans, comparisons, everything=everything)
+        _show(plans, comparisons, full=full, everything=everything)
     code = exit_code(plans, strict=strict)
     if plans[0].unanswered is not None:
         raise unanswered("--fit" if fit else "--best", plans[0], code)
@@ -160,12 +164,19 @@ def _show_roles(found: DeploymentPlan, html: Path | None, output_format: OutputF
 
 
 def _show(
-    plans: Sequence[PlannedDeployment], comparisons: Sequence[Comparison], *, everything: bool
+    plans: Sequence[PlannedDeployment],
+    comparisons: Sequence[Comparison],
+    *,
+    full: bool,
+    everything: bool,
 ) -> None:
     if not comparisons:
-        from speclaunch.report.plan.text import show_plan
+        from speclaunch.report.plan.text import show_brief, show_plan
 
-        show_plan(out(), plans[0], everything=everything)
+        if full or everything:
+            show_plan(out(), plans[0], everything=everything)
+        else:
+            show_brief(out(), plans[0])
         return
     from speclaunch.report.plan.comparison_text import show_comparison
 

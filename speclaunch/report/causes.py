@@ -42,15 +42,24 @@ def causes(files: Sequence[FileReport], wording: Wording = _listed) -> list[str]
     return [*(line for count, line in listed if count == 1), *_shared(listed)]
 
 
+def brief_reasons(unjudged: Sequence[Unjudged]) -> list[str]:
+    """Return the reasons of rules without a result, with their number; the hardware last."""
+    known = [one for one in unjudged if one.reason != UNKNOWN_HARDWARE]
+    return [*reasons(known, _numbered), *_needing_hardware(unjudged)]
+
+
+def _needing_hardware(unjudged: Iterable[Unjudged]) -> list[str]:
+    needy = len({one.code for one in unjudged if one.reason == UNKNOWN_HARDWARE})
+    rules = "1 rule needs" if needy == 1 else f"{needy} rules need"
+    return [f"{rules} the hardware: add --hardware, such as h100:8"] if needy else []
+
+
 def brief_causes(files: Sequence[FileReport]) -> list[str]:
     """Return what `causes` returns, with the number of rules a cause instead of their codes.
 
     A missing fact is named once, and the hardware last, with the option that declares it.
     """
-    unjudged = [one for file in files for one in file.unjudged]
-    needy = len({one.code for one in unjudged if one.reason == UNKNOWN_HARDWARE})
-    rules = "1 rule needs" if needy == 1 else f"{needy} rules need"
-    last = [f"{rules} the hardware: add --hardware, such as h100:8"] if needy else []
+    last = _needing_hardware(one for file in files for one in file.unjudged)
     return [*causes(list(map(_without_named, files)), _numbered), *last]
 
 

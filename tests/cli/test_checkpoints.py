@@ -108,7 +108,7 @@ def test_a_broken_speclaunch_toml_ends_with_its_place(empty: Path) -> None:
 
 
 def test_a_plan_of_the_readme_shows_real_numbers(empty: Path) -> None:
-    done = program.run("plan", "recipe=mtp_mimo7b", "--hardware", "h100", cwd=empty)
+    done = program.run("plan", "recipe=mtp_mimo7b", "--hardware", "h100", "--full", cwd=empty)
     assert "MiMo-7B-RL: speclaunch's index, read 2026-11-22" in done.stdout
     assert "weights" in done.stdout and "unknown whether" not in done.stdout
 

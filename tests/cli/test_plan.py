@@ -46,13 +46,24 @@ def plan_json(*words: str, code: int = 0, **options: Any) -> Any:
 
 @pytest.mark.thorough
 def test_a_plan_on_standard_output_and_nothing_else() -> None:
-    done = plan(RECIPE, "--engine", "0.5.23", "--hardware", "h100")
+    done = plan(RECIPE, "--engine", "0.5.23", "--hardware", "h100", "--full")
     assert done.returncode == 0 and done.stderr == ""
     for said in ("Arguments", "Memory", "CUDA graphs", "Findings", "Command", "h100-80gb"):
         assert said in done.stdout
     for line in done.stdout.splitlines():
         if "speculative_num_steps" in line:
             assert "conf/speculation/eagle3_tree.yaml:5" in line
+
+
+@pytest.mark.thorough
+def test_the_default_is_one_screen() -> None:
+    words = (RECIPE, "--engine", "0.5.23", "--hardware", "h100")
+    brief, full = plan(*words).stdout, plan(*words, "--full").stdout
+    assert len(brief.splitlines()) <= 45 < len(full.splitlines())
+    for said in ("Memory\n  fits", "Changes by the engine", "warning[", "--model-path"):
+        assert said in brief
+    assert "info[" not in brief and "sglang 0.5.23 " not in brief
+    assert brief.splitlines()[-1] == full.splitlines()[-1]
 
 
 @pytest.mark.thorough
@@ -87,7 +98,7 @@ def test_the_command_is_that_of_a_dry_run(words: tuple[str, ...]) -> None:
 
 @pytest.mark.thorough
 def test_a_cpu_recipe_needs_no_engine(tmp_path: Path) -> None:
-    done = plan("recipe=cpu_ngram", SPECLAUNCH_HOME=str(tmp_path / "none"))
+    done = plan("recipe=cpu_ngram", "--full", SPECLAUNCH_HOME=str(tmp_path / "none"))
     assert done.returncode == 0
     assert "cpu_ngram on SGLang 0.5.23, cpu" in done.stdout
     assert "a CPU has no CUDA graphs" in done.stdout
@@ -96,7 +107,7 @@ def test_a_cpu_recipe_needs_no_engine(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_without_a_gpu_it_says_so_and_shows_the_rest() -> None:
-    done = plan(RECIPE, "--engine", "0.5.23", CUDA_VISIBLE_DEVICES="")
+    done = plan(RECIPE, "--full", "--engine", "0.5.23", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0
     assert "note: the recipe is for the GPUs of this machine, and" in done.stdout
     assert "unknown hardware" in done.stdout
@@ -139,7 +150,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     done = plan(RECIPE, "--engine", "0.5.23", "--hardware", "h100", "--html", str(page))
     assert done.returncode == 0 and f"wrote {page}" in done.stderr
-    assert "Arguments" in done.stdout
+    assert "Command" in done.stdout
     assert page.read_text().startswith("<!DOCTYPE html>")
     assert [path.name for path in tmp_path.iterdir()] == ["plan.html"]
     again = plan(RECIPE, "--engine", "0.5.9,0.5.23", "--html", "plan.html", cwd=tmp_path)
@@ -190,7 +201,7 @@ def test_a_budget_that_fails_is_exit_1_and_one_that_is_unknown_is_not() -> None:
 def test_a_question_without_an_answer_is_exit_3(words: tuple[str, ...], help_: str) -> None:
     """Hardware or checkpoint unknown: the plan is shown, and the exit code says what is missing."""
     done = plan(RECIPE, "--engine", "0.5.23", *words, CUDA_VISIBLE_DEVICES="")
-    assert done.returncode == 3 and "Arguments" in done.stdout
+    assert done.returncode == 3 and "Command" in done.stdout
     assert f"error: {words[0]} cannot be answered: " in done.stderr
     assert help_ in done.stderr and "0 requests" not in done.stdout
     found = plan_json(RECIPE, "--engine", "0.5.23", *words, code=3, CUDA_VISIBLE_DEVICES="")

@@ -40,6 +40,24 @@ def show_budget(paper: LineWriter, budget: Budget, margins: Margins | None = Non
         paper.say(note, indent=2, mark="note: ")
 
 
+_FEW = 5
+
+
+def show_memory(paper: LineWriter, budget: Budget) -> None:
+    """Show the verdict and five numbers."""
+    head, style = _HEADS[budget.fit]
+    paper.heading("Memory")
+    paper.line("  ", (head, style))
+    if budget.fit is not Fit.FITS:
+        paper.say(budget.why, indent=2)
+    if budget.message:
+        paper.say(f"the engine says: {budget.message}", indent=2)
+    for fact in missing(budget):
+        paper.say(f"missing: {fact}", "magenta", indent=2)
+    few = [row for row in numbers(budget) if not row[0].startswith("KV cache of")][:_FEW]
+    paper.table([[TableCell(name), TableCell(text)] for name, text in few], (34,))
+
+
 def missing(budget: Budget) -> list[str]:
     """The facts that are missing, without those that the first sentence has named."""
     return [fact for fact in budget.unknown if fact not in budget.why]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from rich.console import Console
@@ -10,11 +11,39 @@ from rich.console import Console
 from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
 from speclaunch.planning.asked import EngineSays
 from speclaunch.planning.planned_deployment import PlannedDeployment
+from speclaunch.report.causes import brief_reasons
 from speclaunch.report.findings import show_findings
 from speclaunch.report.plan import formatting
-from speclaunch.report.plan.memory_text import show_budget, show_coverage
+from speclaunch.report.plan.memory_text import show_budget, show_coverage, show_memory
 from speclaunch.report.plan.terminal_lines import LineWriter, TableCell
 from speclaunch.rules.finding import Severity
+
+
+def show_brief(console: Console, planned: PlannedDeployment) -> None:
+    """Show a plan on one screen: memory, what the engine changes, warnings, and the command."""
+    paper = LineWriter(console)
+    show_title(paper, planned, origins=False)
+    show_memory(paper, planned.budget)
+    _show_proposals(paper, planned)
+    changed = [row for row in planned.rows if row.outcome is ArgumentOutcome.CHANGED or row.silent]
+    filled = sum(row.outcome is ArgumentOutcome.FILLED for row in planned.rows)
+    paper.heading("Changes by the engine", f"{filled} computed values: --full")
+    for row in changed:
+        sign, style = mark(row)
+        paper.say(f"{row.spelling}: {values(row)}", style, indent=2, mark=f"{sign:<2} ")
+        paper.say(why(row), indent=7)
+    if not changed:
+        paper.say("none", indent=2)
+    paper.heading("Findings")
+    serious = [one for one in planned.findings if one.severity is not Severity.INFO]
+    show_findings(paper.console, serious)
+    if not serious:
+        paper.say("no errors and no warnings", "green", indent=2)
+    for line in brief_reasons(planned.unjudged):
+        paper.say(line, "dim", indent=2)
+    _show_command(paper, planned, _shortened)
+    paper.console.print()
+    show_summary(paper, planned)
 
 
 def show_plan(console: Console, planned: PlannedDeployment, *, everything: bool = False) -> None:
@@ -23,6 +52,15 @@ def show_plan(console: Console, planned: PlannedDeployment, *, everything: bool 
     show_title(paper, planned)
     show_arguments(paper, planned.rows, everything=everything)
     show_budget(paper, planned.budget, planned.margins)
+    _show_proposals(paper, planned)
+    show_coverage(paper, planned.coverage)
+    _show_findings(paper, planned)
+    _show_command(paper, planned)
+    paper.console.print()
+    show_summary(paper, planned)
+
+
+def _show_proposals(paper: LineWriter, planned: PlannedDeployment) -> None:
     if planned.fitting is not None:
         from speclaunch.report.plan.suggestions_text import show_fitting  # noqa: PLC0415
 
@@ -31,14 +69,9 @@ def show_plan(console: Console, planned: PlannedDeployment, *, everything: bool 
         from speclaunch.report.plan.suggestions_text import show_advice  # noqa: PLC0415
 
         show_advice(paper, planned.advice)
-    show_coverage(paper, planned.coverage)
-    _show_findings(paper, planned)
-    _show_command(paper, planned)
-    paper.console.print()
-    show_summary(paper, planned)
 
 
-def show_title(paper: LineWriter, planned: PlannedDeployment) -> None:
+def show_title(paper: LineWriter, planned: PlannedDeployment, *, origins: bool = True) -> None:
     """The recipe, the engine, the hardware, and what is not known."""
     paper.line((planned.label, "bold"), f" on SGLang {planned.version}, {place(planned)}")
     if planned.description:
@@ -47,7 +80,7 @@ def show_title(paper: LineWriter, planned: PlannedDeployment) -> None:
         paper.say(planned.hardware_note, mark="note: ")
     for note in planned.command.notes:
         paper.say(note, mark="note: ")
-    for one in planned.plan.facts.checkpoints:
+    for one in planned.plan.facts.checkpoints if origins else ():
         paper.say(f"{one.name}: {one.origin}", "dim")
     for fact in planned.plan.facts.unknown:
         paper.say(f"{fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}", mark="? ")
@@ -103,11 +136,20 @@ def _show_findings(paper: LineWriter, planned: PlannedDeployment) -> None:
     show_findings(paper.console, planned.findings, planned.unjudged)
 
 
-def _show_command(paper: LineWriter, planned: PlannedDeployment) -> None:
+_LONG = re.compile(r"(SGLANG_DISABLED_MODEL_ARCHS=)\S{40,}")
+
+
+def _shortened(line: str) -> str:
+    return _LONG.sub(r"\1…", line)
+
+
+def _show_command(
+    paper: LineWriter, planned: PlannedDeployment, display: Callable[[str], str] = str
+) -> None:
     is_new = planned.shown_command != planned.command.text
     paper.heading("Command", "with the settings above" if is_new else "")
     for line in planned.shown_command.rstrip("\n").split("\n"):
-        paper.console.print(paper.plain(line), markup=False, soft_wrap=True)
+        paper.console.print(paper.plain(display(line)), markup=False, soft_wrap=True)
 
 
 def _many(count: int, severity: Severity) -> str:
