@@ -43,7 +43,7 @@ be another engine."""
 
 
 def with_overrides(words: Sequence[str], overrides: Sequence[str]) -> tuple[str, ...]:
-    """The words of a launch with overrides in place of its own for the same keys."""
+    """Return the overrides of a launch with others in place of those for the same keys."""
     replaced = set(map(_key, overrides))
     return (*(word for word in words if _key(word) not in replaced), *overrides)
 

@@ -52,7 +52,7 @@ def hardware_of(side: AnySide) -> str | None:
 
 
 def tell_replaced(*sides: AnySide) -> None:
-    """Report overrides that do not count: each engine of a measurement has a port of its own."""
+    """Report overrides that are ignored: each engine of a measurement has its own port."""
     found = (one.replaced for one in sides if not isinstance(one, RunningSide))
     for word in dict.fromkeys(word for some in found for word in some):
         note = f"note: {word} is not used: each measured engine gets its own"

@@ -130,7 +130,7 @@ def _require_image(text: str, assembled: Assembled, *, force: bool) -> None:
 def _checked(
     renderer: Renderer, text: str, assembled: Assembled, recipe: Recipe, lookup: Lookup
 ) -> OutputCheck:
-    """What the rules find in the recipe, and in the form that the target gives it."""
+    """Findings about the recipe, and about the form that the target gives it."""
     rendering, path = assembled.rendering, recipe.path
     rules = configured(str(path), (assembled.prepared[0].catalogue.version,)).rules
     found = findings_of_recipe(assembled, recipe, lookup, rules)

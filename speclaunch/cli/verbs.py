@@ -158,7 +158,7 @@ GROUPS = (
 """The verbs by what they are for, as the help shows them."""
 
 SHOWN = {"sweep": "-m"}
-"""What the help shows for a verb: `speclaunch -m recipe=A,B` is how a sweep is written."""
+"""The verb as the help shows it: `speclaunch -m recipe=A,B` is how a sweep is written."""
 
 COMPLETION = "_SPECLAUNCH_COMPLETE"
 """Names the shell that asks what the last word can become: see completion_scripts.py."""

@@ -1,4 +1,4 @@
-"""What verbs that write a deployment do with findings of the rules, and with existing files."""
+"""Findings and existing files in verbs that write a deployment."""
 
 from __future__ import annotations
 

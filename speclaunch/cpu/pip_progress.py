@@ -9,7 +9,7 @@ from speclaunch.heartbeat import Growth, announced_bytes, duration
 
 _DOING = ("Collecting", "Downloading", "Using cached", "Processing", "Building", "Installing")
 _AFTER_NAME = re.compile(r"[^\w.-].*|-\d.*")
-"""What follows the name of a package: its version, a file's other fields."""
+"""The rest of a package's name: its version, a file's other fields."""
 
 
 def _package(line: str) -> str:

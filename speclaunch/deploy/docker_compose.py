@@ -145,7 +145,7 @@ def _servers(deployment: Rendering) -> Iterator[tuple[Role, int, int]]:
 
 
 def _needed_gpus(deployment: Rendering) -> Iterator[str]:
-    """How many GPUs the host needs for all services."""
+    """GPUs that the host needs for all services."""
     total = sum(role.gpus_per_node * role.replicas for role in deployment.roles)
     if not total:
         return

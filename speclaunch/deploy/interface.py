@@ -38,7 +38,7 @@ class DeployOptions:
     rdma: str | None = None
     """The resource of the cluster's plugin for RDMA devices: `rdma/ib`, or `rdma/ib:8` for 8."""
     models: str | None = None
-    """Where checkpoints are stored: a directory of each host, `pvc:NAME`, or `emptyDir`. None: a
+    """Storage of checkpoints: a directory of each host, `pvc:NAME`, or `emptyDir`. None: a
     volume of the platform, empty at first."""
     jit_cache: str | None = None
     """The same for kernels that are compiled at the start."""

@@ -22,7 +22,7 @@ class PodRenderer(Renderer):
 
     suffix = ".yaml"
     controller: ClassVar[str | None] = None
-    """What the cluster needs besides Kubernetes."""
+    """Controllers that the cluster needs besides Kubernetes."""
 
     @abstractmethod
     def objects(self, deployment: Rendering) -> Iterator[Object]:

@@ -207,7 +207,7 @@ def _resource_comments(deployment: Rendering, role: Role) -> dict[str, str]:
 
 
 def memory_contents(role: Role) -> str:
-    """What the memory of a host is for, as every target states it."""
+    """Uses of a host's memory, as every target states them."""
     shm = -(-role.needs.shm_bytes // _GIB)
     return f"processes and {shm} GiB of /dev/shm; the page cache of the checkpoint is not included"
 

@@ -1,4 +1,4 @@
-"""What the rules find in a rendering: in its recipe, and in what the target's form does to it."""
+"""Findings about a rendering: about its recipe, and about what the target's form does to it."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from speclaunch.deploy.words import ALL_ADDRESSES, Given
 DIST_PORT = 20000
 """Where the first host waits for the others (`dist_init_addr`)."""
 FILL_IN = "FILL IN"
-"""How a comment begins that names what only the cluster's owner knows."""
+"""Beginning of a comment about a value that only the cluster's owner knows."""
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 """Variables with the network interface by which the ranks of several hosts find each other."""
 POD_INTERFACE = "eth0"

@@ -149,7 +149,7 @@ class SlurmRenderer(Renderer):
 
 
 def _left_open(deployment: Rendering) -> Iterator[str]:
-    """What the cluster's owner decides and the recipe does not say."""
+    """Values that the recipe does not have: the cluster's owner decides them."""
     options, first = deployment.options, deployment.roles[0]
     yield f"Memory of each host: {memory_contents(first)}."
     unset = [name for name in ("partition", "account", "time") if name not in options.slurm]

@@ -59,7 +59,7 @@ class Claim:
     name: str
     bytes: int
     contents: str
-    """What is stored there, with the size of each part."""
+    """Stored checkpoints, with the size of each."""
     shared: bool = False
     """True if pods on several hosts write it."""
     is_guess: bool = False
@@ -100,7 +100,7 @@ def stored_bytes(role: Role) -> int:
 
 
 def stored_contents(role: Role) -> str:
-    """What `stored_bytes` is made of."""
+    """Parts of `stored_bytes`."""
     size = role.needs.weight_bytes
     if size is None:
         return f"checkpoints of unknown size {_USUAL_WEIGHTS >> 30} GiB"

@@ -281,7 +281,7 @@ class DeploySection(Section):
     """The resource of the cluster's plugin for RDMA devices and how many each pod gets, by default
     one: `rdma/ib`, `nvidia.com/mlnxnics:8`."""
     models: str | None = None
-    """Where checkpoints are stored: a directory of each host, `pvc:NAME` (a volume claim that
+    """Storage of checkpoints: a directory of each host, `pvc:NAME` (a volume claim that
     exists), or `emptyDir`. Default: Kubernetes forms write a volume claim for them."""
     model_cache: str | None = None
     """The former name of `models`."""
