@@ -15,6 +15,7 @@ from speclaunch.plan.topics.drafts import PATH
 from speclaunch.planning.placing import CONTEXT, TIGHT, TP, Placed
 from speclaunch.planning.settling import LENGTHENED
 from speclaunch.planning.ways import Way
+from speclaunch.rules.finding import Severity
 
 _WIDTH = 100
 _MOST_SKIPPED = 4
@@ -122,8 +123,9 @@ def _header(
 
 def _found(placed: Placed) -> str:
     """Findings of the recipe; only one that was written with `--force` has errors."""
-    if placed.settled.findings:
-        errors = dict.fromkeys(one.code for one in placed.settled.findings)
+    found = placed.settled.findings
+    errors = dict.fromkeys(one.code for one in found if one.severity is Severity.ERROR)
+    if errors:
         return f"written despite {', '.join(errors)}"
     codes = [LENGTHENED] * (placed.settled.lengthened is not None)
     codes += [TIGHT] * (placed.budget.fit is Fit.TIGHT)

@@ -71,10 +71,13 @@ def no_recipe(words: Sequence[str], usage: str) -> Problem:
 
 def similar_file(path: str) -> str | None:
     """`did you mean …?`, if the directory of a missing file has one of nearly that name."""
-    wanted = Path(path).expanduser()
-    if reads.exists(wanted) or not reads.is_dir(wanted.parent):
+    try:
+        wanted = Path(path).expanduser()
+        if reads.exists(wanted) or not reads.is_dir(wanted.parent):
+            return None
+        names = sorted(reads.names(wanted.parent))[:_MOST_NAMES]
+    except (OSError, ValueError, RuntimeError):  # a name that no file has
         return None
-    names = sorted(reads.names(wanted.parent))[:_MOST_NAMES]
     twins = [name for name in names if wanted.stem == Path(name).stem and name != wanted.name]
     known = {Path(name).stem: name for name in names} | {name: name for name in names}
     close = twins[:1] or [known[one] for one in nearest(wanted.name, known, 1)]

@@ -243,6 +243,7 @@ class Observer:
     warn = note
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["nested", "a FIFO", "a device"])
 def test_a_launch_ends_within_its_lease(tmp_path: Path, name: str) -> None:
     path = tmp_path / GENERATION / layout.epoch(0)
@@ -251,7 +252,7 @@ def test_a_launch_ends_within_its_lease(tmp_path: Path, name: str) -> None:
     observer: Any = Observer()
     with Interrupts() as interrupts:
         launching = RankLaunching(
-            Group(tmp_path, "job", "server", 0, {"server": 1}, 0.2, 600.0, "k"),
+            Group(tmp_path, "job", "server", 0, {"server": 1}, 1.0, 600.0, "k"),
             order=lambda *_: pytest.fail("no engine may start"),
             diagnose=lambda *_, **__: pytest.fail("no engine has ended"),
             version="0.5.23",
