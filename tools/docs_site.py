@@ -12,8 +12,8 @@ from typing import Any
 from speclaunch.lint.file_codes import FILE_CODES
 from speclaunch.report.rule_page import explained
 from speclaunch.resources import docs_url
+from speclaunch.rules import FAMILY_OF
 from speclaunch.rules.registry import all_rules
-from speclaunch.rules.rule_files import rule_files
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SECTIONS = {"howto": "How to", "reference": "Reference", "explanation": "Explanation"}
@@ -49,9 +49,7 @@ def _families() -> dict[str, list[Any]]:
     """The rules' pages by their families, in the order of the codes."""
     found: dict[str, list[Any]] = {OWN: [_entry(one.code, one.name) for one in FILE_CODES]}
     for code, name, family in sorted(
-        (rule.code, rule.name, file.short.partition(".")[0])
-        for file in rule_files()
-        for rule in file.rules()
+        (rule.code, rule.name, FAMILY_OF[rule.module]) for rule in all_rules()
     ):
         found.setdefault(family, []).append(_entry(code, name))
     return found

@@ -22,7 +22,7 @@ sys.path[:0] = [str(TOOLS.parent), str(TOOLS)]
 from model_indexing.entries import MODELS, Entry, flat, read_all  # noqa: E402
 
 from speclaunch.facts.known_models import same_model  # noqa: E402
-from speclaunch.rules.models.architectures import EAGLE3_DRAFTS, EAGLE_HEADS  # noqa: E402
+from speclaunch.rules.model_values import EAGLE3_DRAFTS, EAGLE_HEADS  # noqa: E402
 
 FILE = "pairs.json"
 FOUNDATION = {"high": 0, "medium": 1, "low": 2}

@@ -1,11 +1,11 @@
 """Turn everything around that a rule decides by, and see whether the rule's cases notice.
 
     python tools/mutants.py run            all modules of rules; stores what survives
-    python tools/mutants.py show [WORD …]  the survivors without a reason, of modules with a WORD
+    python tools/mutants.py show [WORD …]  survivors without a reason, of groups with a WORD
 
-One process, some 40 seconds. `tests/rules/mutating.py` says what is changed. What survives is in
-tests/rules/mutants.json, by module, with why no case can tell; an empty reason is work to do. `run`
-keeps the reasons of those that survive still, and tells which are new.
+One process, half a minute. `tests/rules/mutating.py` says what is changed. The survivors are in
+tests/rules/mutants.json, by rule (by module, if several rules depend on them), each with why no
+case can tell; an empty reason is work to do. `run` keeps the reasons and names the new ones.
 tests/rules/test_mutations.py holds the file to be true.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -26,25 +25,22 @@ def run() -> int:
     """Ask all mutants, store the survivors: 1 where there are new ones."""
     before = mutating.stored()
     survivors: dict[str, dict[str, str]] = {}
-    asked: Counter[str] = Counter()
+    asked = 0
     for module in mutating.modules():
-        found = mutating.survivors(module)
-        asked[module] = len(mutating.source(module).mutants)
-        if found:
-            short = mutating.short(module)
-            known = before.get(short, {})
-            survivors[short] = {key: known.get(key, "") for key in found}
+        asked += len(mutating.source(module).mutants)
+        for group, key in mutating.survivors(module):
+            survivors.setdefault(group, {})[key] = before.get(group, {}).get(key, "")
     mutating.store(survivors)
     new = [
-        f"{module}: {key}"
-        for module, found in survivors.items()
+        f"{group}: {key}"
+        for group, found in survivors.items()
         for key in found
-        if key not in before.get(module, {})
+        if key not in before.get(group, {})
     ]
     print("\n".join(f"new: {line}" for line in new))
     left = [why for found in survivors.values() for why in found.values()]
     print(
-        f"{sum(asked.values())} mutants of {len(asked)} modules: {len(left)} survive, "
+        f"{asked} mutants of {len(mutating.modules())} modules: {len(left)} survive, "
         f"{sum(map(bool, left))} of them with a reason, {left.count('')} open"
     )
     return 1 if new else 0

@@ -1,4 +1,4 @@
-"""Makes what a new rule consists of: its module, its page, its case file.
+"""Makes what a new rule consists of: its row in the table, its check, its page, its case file.
 
     python tools/new_rule.py CODE NAME --family FAMILY
     python tools/new_rule.py SPL267 two-batch-overlap --family features
@@ -20,27 +20,15 @@ from speclaunch.engine.catalogue import held_versions
 from speclaunch.lint.file_codes import FILE_CODES
 from speclaunch.rules import FAMILIES, RETIRED
 from speclaunch.rules.registry import all_rules
-from speclaunch.rules.rule_files import rule_files
 
 ROOT = Path(__file__).resolve().parent.parent
 
-MODULE = '''\
-"""TODO: what it finds, in one sentence."""
+CHECK = '''
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from speclaunch.plan.plan import Plan
-from speclaunch.rules.interface import Severity, Verdict, rule
-
-
-def check(plan: Plan) -> Iterator[Verdict]:
-    """One verdict where TODO."""
+@rule("{code}")
+def {function}(plan: Plan) -> Iterator[Verdict]:
+    """TODO: what it finds, in one sentence."""
     yield from ()
-
-
-RULE = rule("{code}", "{name}", Severity.ERROR, check)
 '''
 PAGE = """\
 # {code} {name}
@@ -107,8 +95,8 @@ def check(code: str, name: str, family: str) -> None:
         raise RefusedError(f"{code} is retired, and never used again: {_free(family)} is free")
     if name in names.values():
         raise RefusedError(f"another rule is called {name}: find a name of its own")
-    if int(code[3:]) not in FAMILIES[family]:
-        numbers = FAMILIES[family]
+    if int(code[3:]) not in FAMILIES[family].numbers:
+        numbers = FAMILIES[family].numbers
         raise RefusedError(
             f"{family} has the numbers {numbers[0]:03} to {numbers[-1]:03}: {_free(family)} is free"
         )
@@ -118,30 +106,32 @@ def _free(family: str) -> str:
     """The code after the last one that is taken among the family's numbers; a gap, if need be."""
     taken = {int(one.code[3:]) for one in (*all_rules(), *FILE_CODES)}
     taken |= {int(code[3:]) for code in RETIRED}
-    numbers = FAMILIES[family]
+    numbers = FAMILIES[family].numbers
     free = [number for number in numbers if number not in taken]
     last = max((number for number in numbers if number in taken), default=0)
     return f"SPL{next((n for n in free if n > last), free[0]):03}"
 
 
-def files(code: str, name: str, family: str) -> dict[str, str]:
-    """The new files, by their paths in the repository. A family that is a table has no module."""
+def files(code: str, name: str, family: str, root: Path) -> dict[str, str]:
+    """The new and the changed files, by their paths in the repository."""
+    module = FAMILIES[family].modules[-1]
+    table, checks = (f"speclaunch/rules/{one}.py" for one in ("table", module))
     made = {
+        table: _with_row((root / table).read_text(encoding="utf-8"), code, name, module),
         f"docs/rules/{code}.md": PAGE.format(code=code, name=name),
         f"tests/rules/cases/{code}.yaml": CASES.format(code=code, engine=held_versions()[-1]),
     }
-    if table(family) is None:
-        module = f"speclaunch/rules/{family}/{code.lower()}_{name.replace('-', '_')}.py"
-        made[module] = MODULE.format(code=code, name=name)
+    if family != "changes":  # a kind of change is a row there
+        check = CHECK.format(code=code, function=name.replace("-", "_"))
+        made[checks] = (root / checks).read_text(encoding="utf-8") + check
     return made
 
 
-def table(family: str) -> str | None:
-    """The module that has a row for each rule of a family, where there is one."""
-    for file in rule_files():
-        if file.numbers[0].endswith("xx") and file.module.split(".")[2] == family:
-            return file.module.replace(".", "/") + ".py"
-    return None
+def _with_row(text: str, code: str, name: str, module: str) -> str:
+    """The table with a row in the order of the codes."""
+    starts = [found for found in re.finditer(r'    row\(\s*"(SPL\d{3})"', text) if found[1] > code]
+    at = starts[0].start() if starts else text.rindex(")\n")
+    return f'{text[:at]}    row("{code}", "{name}", ERROR, "{module}"),\n{text[at:]}'
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
@@ -149,23 +139,22 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("code", metavar="CODE", help="SPL and three digits")
     parser.add_argument("name", metavar="NAME", help="what it is called: two-batch-overlap")
-    parser.add_argument("--family", required=True, help="the package: see docs/rules/README.md")
+    parser.add_argument("--family", required=True, help="one of docs/rules/README.md")
     asked = parser.parse_args(arguments)
     try:
         check(asked.code, asked.name, asked.family)
     except RefusedError as error:
         parser.error(str(error))
-    made = files(asked.code, asked.name, asked.family)
+    made = files(asked.code, asked.name, asked.family, root)
     for path, text in made.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
         print(path)
-    row = table(asked.family)
-    if row is not None:
-        print(f"{row}: add the row")
+    if asked.family == "changes":
+        print("speclaunch/rules/changes.py: add the kind of change")
     print(
         "\nFill in each TODO. Then:\n"
-        "  python tools/rule_pages.py      lists it in the table and in docs/rules/README.md\n"
+        "  python tools/rule_pages.py      lists it in docs/rules/README.md\n"
         "  docs/reference/coverage.md      names it, where it is about speculation (1xx to 6xx)\n"
         f"  pytest tests/rules -k {asked.code}    its page, cases and conditions\n"
         "  pytest tests/rules/test_coverage.py tests/rules/test_registry.py    the two lists"

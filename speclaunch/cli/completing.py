@@ -146,7 +146,7 @@ def _values(row: Row, option: str) -> Iterable[str]:
 
 
 def _rules() -> Iterator[Candidate]:
-    from speclaunch.rules.table import ROWS
+    from speclaunch.rules.registry import all_rules
 
-    for row in ROWS:
-        yield Candidate(row[0], row[1])
+    for rule in all_rules():
+        yield Candidate(rule.code, rule.name)

@@ -9,7 +9,7 @@ from speclaunch.record import record
 
 
 class ChangeKind(StrEnum):
-    """A kind of change. Which rule reports it is the rule's affair (`rules/changes/`); some none
+    """A kind of change. Which rule reports it is the rule's affair (`rules/changes.py`); some none
     does: they are seen in a plan alone."""
 
     CHAIN_TOKENS = "draft tokens corrected for a chain"

@@ -9,7 +9,7 @@ from enum import StrEnum
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.record import record
-from speclaunch.rules.performance.common import decodes_without_graphs, on_cpu
+from speclaunch.rules.performance import decodes_without_graphs, on_cpu
 
 
 class Covered(StrEnum):

@@ -19,12 +19,12 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Given, Origin, Request
 from speclaunch.plan.resolve import resolve
 from speclaunch.record import record
-from speclaunch.rules.checkpoints.loader import Comparison
-from speclaunch.rules.checkpoints.loaders import drafts_itself
-from speclaunch.rules.checkpoints.subject import Subject, subject
 from speclaunch.rules.finding import Finding, Severity
+from speclaunch.rules.loading import Comparison
+from speclaunch.rules.model_loaders import drafts_itself
 from speclaunch.rules.registry import selected
 from speclaunch.rules.runner import judge
+from speclaunch.rules.tensors import Subject, subject
 
 _ALGORITHMS = {
     "LlamaForCausalLMEagle3": "EAGLE3",

@@ -20,7 +20,7 @@ from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding, Fix, Severity, Unjudged
 from speclaunch.rules.interface import Rule
-from speclaunch.rules.models.common import OVERWRITE
+from speclaunch.rules.model_values import OVERWRITE
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import judge
 

@@ -1,38 +1,110 @@
-"""What will fail, serve wrongly or cost performance: one module a rule.
+"""What will fail, serve wrongly or cost performance, as rules.
 
-A rule's file is `<family>/spl<code>_<name>.py`, its page `docs/rules/<CODE>.md`, its cases
-`tests/rules/cases/<CODE>.yaml`. Where several rules share one implementation, all their codes are
-in the name (`spl601_621_device.py`; `spl9xx_changes.py`: those of the 9xx without a file of their
-own).
+`table.py` has a row a rule; the module that a row names has its check, registered by its code. A
+rule's page is `docs/rules/<CODE>.md`, its cases are `tests/rules/cases/<CODE>.yaml`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-FAMILIES: Mapping[str, range] = {
-    "arguments": range(1, 90),
-    "parameters": range(101, 200),
-    "spec_v2": range(201, 300),
-    "parallel": range(201, 300),
-    "lora": range(201, 300),
-    "mamba": range(201, 300),
-    "disaggregation": range(201, 300),
-    "features": range(201, 300),
-    "attention": range(301, 400),
-    "models": range(401, 500),
-    "ngram": range(501, 600),
-    "placement": range(501, 600),
-    "dflash": range(601, 700),
-    "performance": range(701, 800),
-    "serving": range(801, 850),
-    "roles": range(820, 840),
-    "deployments": range(850, 890),
-    "changes": range(901, 950),
-    "checkpoints": range(951, 1000),
+
+class Family(NamedTuple):
+    """Rules about one topic: the numbers that a new one can have, and the modules of all."""
+
+    numbers: range
+    topic: str
+    modules: tuple[str, ...]
+
+
+FAMILIES: Mapping[str, Family] = {
+    "arguments": Family(
+        range(1, 90),
+        "Server arguments and variables that this engine version does not take as written",
+        ("arguments",),
+    ),
+    "parameters": Family(
+        range(101, 200),
+        "The parameters of speculation: how much is drafted, and what goes with what",
+        ("parameters", "speculation_options"),
+    ),
+    "spec_v2": Family(
+        range(201, 300),
+        "SpecV2, which overlaps drafting and scheduling: 0.5.3 to 0.5.13",
+        ("spec_v2",),
+    ),
+    "parallel": Family(
+        range(201, 300), "Data, pipeline, context and tensor parallelism", ("parallel",)
+    ),
+    "lora": Family(range(201, 300), "LoRA adapters", ("lora",)),
+    "mamba": Family(
+        range(201, 300),
+        "Hybrid models, which keep Mamba state beside their KV cache",
+        ("mamba",),
+    ),
+    "disaggregation": Family(
+        range(201, 300),
+        "Prefill and decode on servers of their own, or multiplexed on one GPU",
+        ("disaggregation",),
+    ),
+    "features": Family(
+        range(201, 300),
+        "Features of a server that exclude one another, need one another, or take certain values "
+        "only",
+        ("features", "kernels"),
+    ),
+    "attention": Family(
+        range(301, 400),
+        "Attention backends of the target and of the draft",
+        ("attention", "attention_platforms", "kv_cache_dtypes"),
+    ),
+    "models": Family(range(401, 500), "Does this draft fit this target", ("drafts", "models")),
+    "ngram": Family(
+        range(501, 600),
+        "NGRAM speculation, which drafts from earlier text instead of with a model",
+        ("ngram",),
+    ),
+    "placement": Family(
+        range(501, 600),
+        "Ranks and GPUs: where the engine puts a model, and whether it can be divided so",
+        ("placement",),
+    ),
+    "dflash": Family(
+        range(601, 700),
+        "DFLASH, DSPARK and UNO, which draft a block of tokens at once",
+        ("dflash", "dspark"),
+    ),
+    "performance": Family(
+        range(701, 800), "What makes speculation slow, or a capture fail", ("performance",)
+    ),
+    "serving": Family(
+        range(801, 850), "Addresses, keys, and deployments that belong together", ("serving",)
+    ),
+    "roles": Family(
+        range(820, 840),
+        "Deployments of several servers: prefill and decode, the ranks of one server, their router",
+        ("roles", "ranks"),
+    ),
+    "deployments": Family(
+        range(850, 890),
+        "What stands around a server: probes, image, pod, Services, routers, ranks on several "
+        "hosts",
+        ("probes", "pods", "services"),
+    ),
+    "changes": Family(range(901, 950), "What the engine changes by itself", ("changes",)),
+    "checkpoints": Family(
+        range(951, 1000),
+        "The files of a checkpoint: do they hold what the engine loads",
+        ("tensors",),
+    ),
 }
-"""The packages of rules and the numbers that a new rule of each can have; the package's docstring
-says what it is about. 000 and 090 to 099 are lint's own."""
+"""000 and 090 to 099 are lint's own."""
+
+FAMILY_OF: Mapping[str, str] = {
+    module: name for name, family in FAMILIES.items() for module in family.modules
+}
+"""The family of each module that has rules."""
 
 ELSEWHERE: Mapping[str, str] = {"SPL243": "models", "SPL244": "models"}
 """Codes outside of their family's numbers: they are older than the families, and never change."""

@@ -1,11 +1,11 @@
-"""A rule, and what it says of a plan."""
+"""A rule, its row in the table, and its verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.versions import within
 from speclaunch.errors import Place
@@ -17,7 +17,7 @@ from speclaunch.rules.pages import page
 if TYPE_CHECKING:  # the table of rules is read where there is no plan
     from speclaunch.plan.plan import Plan
 
-__all__ = ["Fix", "Rule", "Severity", "Verdict", "defined_in", "rule"]
+__all__ = ["Fix", "Rule", "Severity", "Verdict", "row", "rule", "rule_across"]
 
 
 @record
@@ -44,7 +44,7 @@ CheckAcross = Callable[[Sequence["Plan"]], Iterator[tuple["Plan", Verdict]]]
 """A check that needs several deployments: it says which of them each verdict is about."""
 
 
-_OF_DEPLOYMENTS = frozenset(f"SPL{number}" for number in FAMILIES["deployments"])
+_OF_DEPLOYMENTS = frozenset(f"SPL{number}" for number in FAMILIES["deployments"].numbers)
 
 
 def every_plan(_plan: Plan) -> bool:
@@ -53,16 +53,36 @@ def every_plan(_plan: Plan) -> bool:
 
 
 @record
-class Rule:
-    """One rule: the conditions under which `check` is asked at all. Its page says the rest.
+class _Deferred:
+    """A check of a rule; its module is imported when the check is first called."""
 
-    `algorithms`: effective algorithms that it looks at; empty: any, also none. `versions`: the
+    module: str
+    code: str
+    checks: dict[str, Any]
+
+    def __call__(self, subject: Any) -> Any:
+        if self.code not in self.checks:
+            import_module(f"{__package__}.{self.module}")
+        return self.checks[self.code](subject)
+
+
+def no_verdict(_plan: Plan) -> Iterator[Verdict]:
+    """The check of a rule that compares deployments: one plan alone has no verdict."""
+    return iter(())
+
+
+@record
+class Rule:
+    """One rule: when its `check` runs. Its page says the rest.
+
+    `algorithms`: effective algorithms that it is about; empty: any, also none. `versions`: the
     engine versions that it holds for, as a specifier set; empty: all.
     """
 
     code: str
     name: str
     severity: Severity
+    module: str
     check: Check
     versions: str = ""
     algorithms: frozenset[str] = frozenset()
@@ -70,10 +90,9 @@ class Rule:
     also: Mapping[Severity, str] = field(default_factory=dict)
     """Severities that its verdicts can have instead, each with when: `in 0.5.3`."""
     says: tuple[str, ...] = ()
-    """How the engine's own messages begin that it foretells; `{}` is what differs each time."""
+    """How the engine's messages begin that it predicts; `{}` is what differs each time."""
     compares: Callable[[Plan], bool] = every_plan
-    """Whether `check_across` looks at a plan: what it says is the same without all others. A rule
-    that looks across has nothing to say of one plan, and its `check` is not asked."""
+    """True for the plans that `check_across` needs: its result is the same without the others."""
 
     @property
     def of_deployments(self) -> bool:
@@ -90,36 +109,57 @@ class Rule:
         return page(self.code).summary
 
 
-def rule(
+_CHECKS: dict[str, Any] = {}
+_COMPARED: dict[str, Any] = {}
+
+
+def row(
     code: str,
     name: str,
     severity: Severity,
-    check: Check,
+    module: str,
     *,
-    also: Mapping[Severity, str] | None = None,
     versions: str = "",
     algorithms: Iterable[str] = (),
-    check_across: CheckAcross | None = None,
+    also: Mapping[Severity, str] | None = None,
     says: Iterable[str] = (),
-    compares: Callable[[Plan], bool] = every_plan,
+    across: bool = False,
 ) -> Rule:
-    """Define the rule of a module: `RULE = rule("SPL203", "spec-v2-without-effect", …)`."""
+    """Return a rule of the table, with a check that imports its module when first called."""
+    check = _Deferred(module, code, _CHECKS)
     return Rule(
         code,
         name,
         severity,
-        check,
+        module,
+        no_verdict if across else check,
         versions,
         frozenset(algorithms),
-        check_across,
+        check if across else None,
         also or {},
         tuple(says),
-        compares,
+        _Deferred(module, code, _COMPARED) if across else every_plan,
     )
 
 
-def defined_in(module: str) -> tuple[Rule, ...]:
-    """The rules that a module defines; this imports it."""
-    found = import_module(module)
-    rules: tuple[Rule, ...] = found.RULES if hasattr(found, "RULES") else (found.RULE,)
-    return rules
+def rule(code: str) -> Callable[[Check], Check]:
+    """Register a function as the check of a rule of the table."""
+
+    def register(check: Check) -> Check:
+        _CHECKS[code] = check
+        return check
+
+    return register
+
+
+def rule_across(
+    code: str, compares: Callable[[Plan], bool] = every_plan
+) -> Callable[[CheckAcross], CheckAcross]:
+    """Register a function as the check of a rule that compares deployments: see `Rule.compares`."""
+
+    def register(check: CheckAcross) -> CheckAcross:
+        _CHECKS[code] = check
+        _COMPARED[code] = compares
+        return check
+
+    return register

@@ -1,60 +1,23 @@
-"""Every rule there is: the table of rules, whose checks are imported when they are first called.
-
-Of some two hundred modules a plan needs those whose engine versions and algorithms are its own.
-"""
+"""All rules, and the selection of some."""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, Literal
+from importlib import import_module
 
-from speclaunch.record import record
-from speclaunch.rules.interface import Rule, Severity, defined_in, every_plan
-from speclaunch.rules.table import ROWS
-
-
-@record
-class _Deferred:
-    """A check of a rule whose module is not imported before it is called."""
-
-    module: str
-    code: str
-    part: Literal["check", "check_across", "compares"]
-
-    def __call__(self, given: Any) -> Any:
-        found: Any = getattr(_defined(self.module, self.code), self.part)(given)
-        return found
+from speclaunch.rules import FAMILY_OF
+from speclaunch.rules.interface import Rule
+from speclaunch.rules.table import RULES
 
 
-@cache
-def _defined(module: str, code: str) -> Rule:
-    return next(rule for rule in defined_in(f"{__package__}.{module}") if rule.code == code)
-
-
-def defined(rule: Rule) -> Rule:
-    """A rule of the table as its own module defines it."""
-    deferred = rule.check
-    return _defined(deferred.module, deferred.code) if isinstance(deferred, _Deferred) else rule
-
-
-@cache
 def all_rules() -> tuple[Rule, ...]:
-    """All rules in the order of their codes."""
-    return tuple(
-        Rule(
-            code,
-            name,
-            Severity(severity),
-            _Deferred(module, code, "check"),
-            versions,
-            frozenset(algorithms),
-            _Deferred(module, code, "check_across") if across else None,
-            {Severity(other): when for other, when in also},
-            says,
-            _Deferred(module, code, "compares") if across else every_plan,
-        )
-        for code, name, severity, module, versions, algorithms, across, also, says in ROWS
-    )
+    """Return all rules in the order of their codes."""
+    return RULES
+
+
+def import_checks() -> None:
+    """Import the module of each rule; a lint imports those that it needs."""
+    for module in FAMILY_OF:
+        import_module(f"{__package__}.{module}")
 
 
 def by_code(code: str) -> Rule | None:

@@ -20,7 +20,7 @@ from speclaunch.cli.quick import quick_lint
 from speclaunch.errors import SpeclaunchError
 from speclaunch.report.console import err_lines
 from speclaunch.report.problems import show_problems
-from speclaunch.rules.rule_files import rule_files
+from speclaunch.rules.registry import import_checks
 
 ENGINE = "0.5.23"
 SERVER = "python3 -m sglang.launch_server --model-path {model} --port 31000 {more}\n"
@@ -52,8 +52,7 @@ def config(layers: int = 2, vocabulary: int = 128256) -> str:
 ALL = ("--config-dir", "groups", ".")
 _PROGRESS = re.compile(r"^\d+ files? checked in .*\n", re.M)
 """How long it takes is no matter of what is found."""
-for _file in rule_files():
-    _file.rules()
+import_checks()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from speclaunch.lint.run import Options, check, reported
 from speclaunch.reads import Reads
 from speclaunch.reads.now import Now
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.registry import all_rules
-from speclaunch.rules.rule_files import rule_files
+from speclaunch.rules.registry import all_rules, import_checks
 from tests.lint.linting import Place
 from tests.lint.test_cache import CHANGES
 
@@ -115,8 +114,7 @@ def recorded_lint(heard: list[str], path: str, options: Options, dirs: tuple[Pat
 
 
 def options(*models: Path) -> Options:
-    for file in rule_files():
-        file.rules()
+    import_checks()
     return Options(Lookup(tuple(models)), all_rules(), installed=lambda: None)
 
 

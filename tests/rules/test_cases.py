@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import ast
 import re
 from dataclasses import replace
 from functools import cache
@@ -14,9 +14,10 @@ import pytest
 from speclaunch.plan.request import canonical
 from speclaunch.report.rule_page import explained
 from speclaunch.rules.interface import Fix, Rule
-from speclaunch.rules.registry import all_rules, by_code, defined
+from speclaunch.rules.registry import all_rules, by_code
 from tests.loops import each, over
 from tests.rules.harness import CASES, Case, complaint, load_cases, verdict
+from tests.rules.mutating import statements_of
 
 FILES = sorted(CASES.glob("*.yaml"))
 of_each_rule = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -54,12 +55,14 @@ def test_a_rule_has_its_cases(rule: Rule) -> None:
 
 @over(all_rules(), lambda rule: rule.code)
 def test_its_page_tells_every_severity(rule: Rule) -> None:
-    """Those in its module are those that it declares, each with when."""
-    source = inspect.getsource(inspect.getmodule(defined(rule).check) or rule.check)
-    named = set(re.findall(r"Severity\.([A-Z]+)", source.partition("\nRULE")[0]))
+    """Those in its code are those that it declares, each with when."""
+    own, needed = (
+        set(re.findall(r"Severity\.([A-Z]+)", "".join(map(ast.unparse, statements))))
+        for statements in (statements_of(rule, alone=True), statements_of(rule, alone=False))
+    )
     declared = {severity.name for severity in (rule.severity, *rule.also)}
-    assert named <= declared
-    assert {severity.name for severity in rule.also} <= named
+    assert own <= declared
+    assert {severity.name for severity in rule.also} <= needed
     text = explained(rule)
     for severity, when in rule.also.items():
         assert f"; {severity.value} {when}" in text

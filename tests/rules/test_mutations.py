@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
+import ast
+from collections import Counter
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from speclaunch.rules.interface import Rule
-from speclaunch.rules.registry import all_rules, defined
+from speclaunch.rules.registry import all_rules
 from tests.rules import mutating
-from tests.rules.mutating import EXEMPT, first_complaint, modules, short, stored, unnoticed
+from tests.rules.edits import edits
+from tests.rules.mutating import EXEMPT, first_complaint, modules, stored, unnoticed
 
 pytestmark = pytest.mark.slow
 _REMEDY = "add a case that notices, or see tools/mutants.py"
@@ -24,11 +23,14 @@ _REMEDY = "add a case that notices, or see tools/mutants.py"
 
 @pytest.mark.parametrize("module", modules(), ids=lambda name: name.rpartition(".")[2])
 def test_no_further_mutant_survives(module: str) -> None:
-    known, found = stored().get(short(module), {}), mutating.survivors(module)
-    new = [key for key in found if key not in known]
-    assert not new, f"{module}: {_REMEDY}:\n" + "\n".join(new)
-    dead = [key for key in known if key not in found]
-    assert not dead, f"run tools/mutants.py: a case notices, or the line is another:\n{dead}"
+    groups = {mutant.group for mutant in mutating.source(module).mutants}
+    found = mutating.survivors(module)
+    known = [(g, key) for g, keys in stored().items() if g in groups for key in keys]
+    new = [one for one in found if one not in known]
+    assert not new, f"{module}: {_REMEDY}:\n{new}"
+    own = {(m.group, m.key) for m in mutating.source(module).mutants}
+    dead = [one for one in known if one in own and one not in found]
+    assert not dead, f"run tools/mutants.py: a case notices:\n{dead}"
 
 
 @pytest.mark.parametrize("module", modules(), ids=lambda name: name.rpartition(".")[2])
@@ -43,9 +45,11 @@ def test_what_says_same_either_way_is(module: str) -> None:
     assert marked <= spared, f"{module}: a case notices what is marked: {marked - spared}"
 
 
-def test_the_stored_modules_are_there() -> None:
-    assert stored()
-    assert not stored().keys() - {short(module) for module in modules()}
+def test_the_stored_mutants_are_there() -> None:
+    there = {(m.group, m.key) for module in modules() for m in mutating.source(module).mutants}
+    known = {(group, key) for group, keys in stored().items() for key in keys}
+    assert known
+    assert not known - there, "run tools/mutants.py: their lines are others"
 
 
 def test_every_survivor_has_a_reason() -> None:
@@ -54,13 +58,9 @@ def test_every_survivor_has_a_reason() -> None:
 
 
 def test_the_survivors_are_known_by_name() -> None:
-    for module in modules():
-        keys = [mutant.key for mutant in mutating.source(module).mutants]
-        assert len(keys) == len(set(keys)), module
-
-
-def module_of(rule: Rule) -> ModuleType:
-    return importlib.import_module(defined(rule).check.__module__)
+    keys = [(m.group, m.key) for module in modules() for m in mutating.source(module).mutants]
+    twice = [one for one, count in Counter(keys).items() if count > 1]
+    assert not twice
 
 
 def survives(rule: Rule) -> bool:
@@ -83,14 +83,11 @@ def test_the_limits_of_a_rule_are_needed(rule: Rule) -> None:
 
 
 def _exempt(rule: Rule, keyword: str) -> bool:
-    """`versions=">=0.5.3",  # same either way: NGRAM exists from 0.5.3`.
-
-    Where several rules share a module, the line has the code, too.
-    """
-    module = module_of(rule)
-    mark = rule.code if hasattr(module, "RULES") else ""
-    source = inspect.getsource(module).splitlines()
-    return any(f"{keyword}=" in line and EXEMPT in line and mark in line for line in source)
+    """True if the keyword of a row says so: `versions=">=0.5.3",  # same either way: why`."""
+    row = next(row for row in mutating._rows() if ast.literal_eval(row.args[0]) == rule.code)
+    lines = mutating.path_of(mutating.TABLE).read_text().splitlines()
+    written = lines[row.lineno - 1 : row.end_lineno]
+    return any(f"{keyword}=" in line and EXEMPT in line for line in written)
 
 
 class TestTheMutants:
@@ -112,10 +109,10 @@ def check(plan):
 '''
 
     @pytest.fixture
-    def found(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
-        monkeypatch.setattr(mutating, "_text", lambda _: self.SOURCE)
-        mutants = mutating.source.__wrapped__("speclaunch.rules.mine").mutants
-        return {(mutant.line, mutant.what) for mutant in mutants}
+    def found(self) -> set[tuple[str, str]]:
+        lines = self.SOURCE.splitlines()
+        found = edits(ast.parse(self.SOURCE))
+        return {(lines[node.lineno - 1].strip(), what) for node, what, _ in found}
 
     @pytest.mark.parametrize(
         ("line", "what"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,8 +13,9 @@ from typing import Any
 import pytest
 
 from speclaunch.rules import FAMILIES
-from speclaunch.rules.interface import Rule
+from speclaunch.rules.interface import no_verdict
 from speclaunch.rules.pages import parsed
+from speclaunch.rules.registry import all_rules
 from tests.rules.harness import complaint, load_cases
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "new_rule.py"
@@ -32,29 +35,43 @@ def tool() -> ModuleType:
     return loaded(TOOL)
 
 
-def test_it_makes_a_module_a_page_and_cases(tool: Any, tmp_path: Path) -> None:
-    assert tool.main(["SPL298", "two-batch-overlap", "--family", "features"], tmp_path) == 0
-    module = loaded(tmp_path / "speclaunch/rules/features/spl298_two_batch_overlap.py")
-    assert isinstance(module.RULE, Rule)
-    assert (module.RULE.code, module.RULE.name) == ("SPL298", "two-batch-overlap")
-    page = parsed((tmp_path / "docs/rules/SPL298.md").read_text())
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The modules of rules, to be changed."""
+    rules = Path("speclaunch/rules")
+    shutil.copytree(TOOL.parents[1] / rules, tmp_path / rules)
+    return tmp_path
+
+
+def test_it_makes_a_row_a_check_a_page_and_cases(tool: Any, copy: Path) -> None:
+    before = {path: path.read_text() for path in copy.rglob("*.py")}
+    assert tool.main(["SPL298", "two-batch-overlap", "--family", "features"], copy) == 0
+    changed = {path.name: path for path, text in before.items() if path.read_text() != text}
+    assert changed.keys() == {"kernels.py", "table.py"}
+    codes = [rule.code for rule in loaded(changed["table.py"]).RULES]
+    assert "SPL298" in codes
+    assert codes == sorted(codes)
+    added = changed["kernels.py"].read_text().removeprefix(before[changed["kernels.py"]])
+    assert '@rule("SPL298")' in added
+    assert "def two_batch_overlap(plan: Plan)" in added
+    page = parsed((copy / "docs/rules/SPL298.md").read_text())
     assert page.title == "SPL298 two-batch-overlap"
-    # nothing of it passes as it is
-    cases = load_cases(tmp_path / "tests/rules/cases/SPL298.yaml")
+    # nothing of it passes unchanged
+    cases = load_cases(copy / "tests/rules/cases/SPL298.yaml")
     assert [case.name.partition("_")[0] for case in cases] == ["fail", "fixed", "pass"]
-    assert complaint(module.RULE, cases[0])
-    written = [p for p in tmp_path.rglob("*.*") if p.is_file() and p.suffix != ".pyc"]
-    assert len(written) == 3
-    for path in written:
-        assert "TODO" in path.read_text(), path
+    silent = replace(all_rules()[0], code="SPL298", check=no_verdict)
+    assert complaint(silent, cases[0])
+    for text in (added, *(path.read_text() for path in copy.rglob("SPL298*"))):
+        assert "TODO" in text
 
 
-def test_a_kind_of_change_is_a_row_not_a_module(
-    tool: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_kind_of_change_has_no_check(
+    tool: Any, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert tool.main(["SPL948", "something-else-off", "--family", "changes"], tmp_path) == 0
-    assert not list(tmp_path.rglob("*.py"))
-    assert "speclaunch/rules/changes/spl9xx_changes.py: add the row" in capsys.readouterr().out
+    before = (copy / "speclaunch/rules/changes.py").read_text()
+    assert tool.main(["SPL948", "something-else-off", "--family", "changes"], copy) == 0
+    assert (copy / "speclaunch/rules/changes.py").read_text() == before
+    assert "speclaunch/rules/changes.py: add the kind" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

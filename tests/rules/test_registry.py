@@ -3,17 +3,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-from packaging.specifiers import SpecifierSet
 
 from speclaunch.lint.file_codes import FILE_CODES
-from speclaunch.rules import ELSEWHERE, FAMILIES
+from speclaunch.rules import ELSEWHERE, FAMILIES, FAMILY_OF, interface
 from speclaunch.rules.interface import Rule
-from speclaunch.rules.registry import all_rules, by_code, defined, selected
-from speclaunch.rules.rule_files import RuleFile, rule_files
+from speclaunch.rules.registry import all_rules, by_code, import_checks, selected
 from tests.loops import over
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -40,54 +39,33 @@ def test_by_code_or_name() -> None:
     assert by_code("SPL") is None
 
 
-def test_every_module_of_rules_is_found_by_its_name() -> None:
-    root = ROOT / "speclaunch" / "rules"
-    packages = {path.parent.name for path in root.glob("*/__init__.py")}
-    assert packages == FAMILIES.keys()
-    for path in root.glob("*/*.py"):
-        defines = re.search(r"^RULES?\b", path.read_text(), re.M) is not None
-        named = any(
-            file.module.endswith(f"{path.parent.name}.{path.stem}") for file in rule_files()
-        )
-        assert defines == named, path
+@over(all_rules(), lambda rule: rule.code)
+def test_a_rule_of_the_table_has_its_check(rule: Rule) -> None:
+    import_module(f"speclaunch.rules.{rule.module}")
+    check = interface._CHECKS[rule.code]
+    if not isinstance(check, partial):
+        assert check.__name__.removesuffix("_check") == rule.name.replace("-", "_")
+        assert check.__module__ == f"speclaunch.rules.{rule.module}"
 
 
-@over(rule_files(), lambda file: file.module)
-def test_a_file_has_the_codes_of_its_rules(file: RuleFile) -> None:
-    codes = [rule.code for rule in file.rules()]
+def test_a_check_has_its_row() -> None:
+    import_checks()
+    assert interface._CHECKS.keys() == {rule.code for rule in all_rules()}
+    across = {rule.code for rule in all_rules() if rule.check_across is not None}
+    assert interface._COMPARED.keys() == across
+
+
+@over(all_rules(), lambda rule: rule.code)
+def test_a_code_is_one_of_its_familys_numbers(rule: Rule) -> None:
+    family = FAMILY_OF[rule.module]
+    is_older = rule.code in ELSEWHERE
+    assert (int(rule.code[3:]) in FAMILIES[family].numbers) != is_older
+    assert not is_older or ELSEWHERE[rule.code] == family
+
+
+def test_the_table_is_in_the_order_of_the_codes() -> None:
+    codes = [rule.code for rule in all_rules()]
     assert codes == sorted(codes)
-    if file.numbers[0].endswith("xx"):
-        alone = {number for other in rule_files() for number in other.numbers}
-        assert {code[3] for code in codes} == {file.numbers[0][0]}
-        assert not {code[3:] for code in codes} & alone
-    else:
-        assert codes == [f"SPL{number}" for number in file.numbers]
-    if file.is_single:
-        assert [rule.name.replace("-", "_") for rule in file.rules()] == [file.name]
-
-
-@over(rule_files(), lambda file: file.module)
-def test_a_code_is_one_of_its_familys_numbers(file: RuleFile) -> None:
-    family = file.module.split(".")[2]
-    for rule in file.rules():
-        if rule.code in ELSEWHERE:
-            assert ELSEWHERE[rule.code] == family
-            assert int(rule.code[3:]) not in FAMILIES[family], "no exception any more"
-        else:
-            assert int(rule.code[3:]) in FAMILIES[family]
-
-
-def test_the_table_is_as_the_modules() -> None:
-    """What the table says of a rule is what its module says; `tools/rule_pages.py` writes it."""
-    modules = {rule.code: rule for file in rule_files() for rule in file.rules()}
-    assert [rule.code for rule in all_rules()] == sorted(modules)
-    for rule in all_rules():
-        own = modules[rule.code]
-        assert defined(rule) is own
-        assert SpecifierSet(rule.versions) == SpecifierSet(own.versions)
-        assert (rule.check_across is None) == (own.check_across is None)
-        checks = {"check": own.check, "check_across": own.check_across, "compares": own.compares}
-        assert replace(rule, versions=own.versions, **checks) == own, rule.code
 
 
 @pytest.mark.thorough
@@ -95,7 +73,9 @@ def test_a_rule_is_found_without_a_module() -> None:
     code = (
         "import sys; from speclaunch.rules.registry import by_code\n"
         "assert by_code(sys.argv[1]).code == 'SPL239'\n"
-        "print(*(name for name in sys.modules if '.spl' in name or name.endswith('.plan')))"
+        "from speclaunch.rules import FAMILY_OF\n"
+        "checks = {f'speclaunch.rules.{module}' for module in FAMILY_OF}\n"
+        "print(*(name for name in sys.modules if name in checks or name.endswith('.plan.plan')))"
     )
     for asked in ("SPL239", "cpu-graph"):
         done = subprocess.run(

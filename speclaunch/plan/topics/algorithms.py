@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from speclaunch.plan.settings import Settings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the table of rules is read without a plan
+    from speclaunch.plan.settings import Settings
 
 EAGLE_HANDLER = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
 """The algorithms of `_handle_eagle_family`, which checks steps, topk and tokens together (0.5.13;
@@ -11,6 +14,9 @@ EAGLE_FAMILY = EAGLE_HANDLER | {"FROZEN_KV_MTP"}
 """Those whose draft is one of the EAGLE workers; NEXTN is EAGLE by the time it gets there."""
 BLOCK_FAMILY = frozenset({"DFLASH", "DSPARK"})
 """Those whose draft model drafts a block at a time."""
+SPECULATIVE = EAGLE_HANDLER | BLOCK_FAMILY | {"NGRAM"}
+"""Those whose batches the rules about performance know; an unset `max_running_requests` is limited
+(FROZEN_KV_MTP has its own batches)."""
 
 _ADDED = (
     ("0", ("EAGLE", "EAGLE3", "NEXTN")),

@@ -8,6 +8,7 @@ from posixpath import normpath
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 from speclaunch.resources import docs_url
+from speclaunch.rules import FAMILY_OF
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.pages import Page, page, page_url
 
@@ -37,20 +38,19 @@ class RuleHelp:
 
 def rule_help(code: str, name: str, severity: Severity) -> RuleHelp:
     """What is known of a rule or notice. Raises FileNotFoundError."""
-    from speclaunch.rules.table import ROWS  # noqa: PLC0415  few formats ask for it
+    from speclaunch.rules.registry import by_code  # noqa: PLC0415  few formats need it
 
     found = page(code)
-    row = next((row for row in ROWS if row[0] == code), None)
-    family = "lint" if row is None else row[3].partition(".")[0]
+    rule = by_code(code)
     return RuleHelp(
         code,
         name,
-        severity if row is None else Severity(row[2]),
+        rule.severity if rule else severity,
         found.summary.replace("\n", " "),
         _described(found),
         _plain(f"{found.summary}.\n\n{found.body}").strip(),
         _alone(f"{found.summary}.\n\n{found.body}").strip(),
-        ("sglang", family),
+        ("sglang", FAMILY_OF[rule.module] if rule else "lint"),
         page_url(code),
     )
 

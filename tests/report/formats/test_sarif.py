@@ -19,7 +19,7 @@ from speclaunch.report.formats.interface import Told
 from speclaunch.report.formats.rule_help import MOST_DESCRIBED, rule_help
 from speclaunch.resources import DOCS_URL_VARIABLE
 from speclaunch.rules.finding import Fix, Severity
-from speclaunch.rules.table import ROWS
+from speclaunch.rules.table import RULES
 from tests.report.formats.made import finding, official, report
 
 NOT_MODELLED = {"$schema", "columnKind"}
@@ -111,7 +111,7 @@ def test_every_rule_has_help_that_stands_alone(
     monkeypatch.delenv(DOCS_URL_VARIABLE, raising=False)
     if base:
         monkeypatch.setenv(DOCS_URL_VARIABLE, base)
-    codes = [(row[0], row[1]) for row in ROWS]
+    codes = [(rule.code, rule.name) for rule in RULES]
     made = [finding("a.sh", at, code=code) for at, (code, _) in enumerate(codes, 1)]
     rules = document(Told(report(*made)))["runs"][0]["tool"]["driver"]["rules"]
     assert [one["id"] for one in rules] == sorted(code for code, _ in codes)
@@ -125,7 +125,7 @@ def test_every_rule_has_help_that_stands_alone(
 
 
 def test_links_between_pages_lead_to_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
-    linked = next(code for code in (row[0] for row in ROWS) if "](SPL" in _page(code))
+    linked = next(code for code in (rule.code for rule in RULES) if "](SPL" in _page(code))
     monkeypatch.setenv(DOCS_URL_VARIABLE, "https://docs.example.com")
     assert "](https://docs.example.com/rules/SPL" in rule_help(linked, "x", Severity.ERROR).markdown
 

@@ -1,1 +1,0 @@
-"""Server arguments and variables that this engine version does not take as written."""

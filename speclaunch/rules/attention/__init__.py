@@ -1,1 +1,0 @@
-"""Attention backends of the target and of the draft."""

@@ -1,1 +1,0 @@
-"""What the engine changes by itself."""

@@ -1,1 +1,0 @@
-"""The files of a checkpoint: do they hold what the engine loads."""

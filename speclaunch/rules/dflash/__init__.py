@@ -1,1 +1,0 @@
-"""DFLASH, DSPARK and UNO, which draft a block of tokens at once."""

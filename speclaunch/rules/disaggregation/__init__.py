@@ -1,1 +1,0 @@
-"""Prefill and decode on servers of their own, or multiplexed on one GPU."""

@@ -1,1 +1,0 @@
-"""Hybrid models, which keep Mamba state beside their KV cache."""

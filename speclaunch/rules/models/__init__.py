@@ -1,1 +1,0 @@
-"""Does this draft fit this target."""

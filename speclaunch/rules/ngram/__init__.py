@@ -1,1 +1,0 @@
-"""NGRAM speculation, which drafts from earlier text instead of with a model."""

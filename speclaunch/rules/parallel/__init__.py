@@ -1,1 +1,0 @@
-"""Data, pipeline, context and tensor parallelism."""

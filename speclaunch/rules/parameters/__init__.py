@@ -1,1 +1,0 @@
-"""The parameters of speculation: how much is drafted, and what goes with what."""

@@ -1,1 +1,0 @@
-"""What makes speculation slow, or a capture fail."""

@@ -1,1 +1,0 @@
-"""Addresses, keys, and deployments that belong together."""
