@@ -14,7 +14,7 @@ PARALLEL := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 # Tests start many processes, and without bytecode each would compile speclaunch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all test-fast test-slow test-e2e lint format bench verdicts docs dist clean help
+.PHONY: run test test-all test-fast test-slow test-e2e lint format bench net verdicts docs dist clean help
 .DEFAULT_GOAL := help
 
 help: ## Show this.
@@ -60,6 +60,10 @@ format: $(BIN)/.ready ## Format the code.
 bench: $(BIN)/.ready ## What speclaunch costs, as ratios in one run (ONLY=start,one: only those; ARGS=--cpu).
 	@$(if $(ONLY),,$(INSTALL))
 	$(BIN)/python tools/bench.py $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+# BASE=a commit (built once, in a folder of its own) or the folder of a ready checkout.
+net: $(BIN)/.ready ## Compare all outputs with those of BASE=COMMIT (QUICK=1: a tenth; ONLY=lint,help: only those).
+	$(BIN)/python tools/net.py $(BASE) $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 verdicts: $(BIN)/.ready ## How rules and plan agree with the verdicts of the released engines.
 	@$(BIN)/python -m tests.conformance.report

@@ -59,7 +59,9 @@ def _write(name: str, said: Mapping[str, Any], folder: Path) -> None:
         _write_command(home / name, said, env)
     elif "together" in said:
         for number, one in enumerate(said["together"]):
-            _write_recipe(home / f"{name}-{number}.yaml", said, one["args"], one.get("env", {}))
+            _write_recipe(
+                home / f"{name}-{number}.yaml", said, one.get("args", {}), one.get("env", {})
+            )
     else:
         _write_recipe(home / f"{name}.yaml", said, args, env)
 
