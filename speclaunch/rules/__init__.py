@@ -100,15 +100,12 @@ FAMILIES: Mapping[str, Family] = {
     ),
 }
 """000 and 090 to 099 are lint's own."""
-
 FAMILY_OF: Mapping[str, str] = {
     module: name for name, family in FAMILIES.items() for module in family.modules
 }
 """The family of each module that has rules."""
-
 ELSEWHERE: Mapping[str, str] = {"SPL243": "models", "SPL244": "models"}
 """Codes outside of their family's numbers: they are older than the families, and never change."""
-
 RETIRED = frozenset({"SPL901", "SPL913", "SPL918", "SPL919", "SPL920", "SPL921"})
 """Codes that no rule may take: those of rules that are gone (none yet), and those that plans once
 gave to changes which no rule reports."""

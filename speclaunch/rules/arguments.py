@@ -35,14 +35,8 @@ if TYPE_CHECKING:
 
 
 _FLAG = lazy(r"--[A-Za-z0-9][\w-]*")
-
-
 _QUOTED = lazy(r"`[\w-]+`")
-
-
 _MEANT = lazy(r"did you mean `?(?:--)?([\w-]+)`?\?")
-
-
 _CHOICE = lazy(r"invalid choice: '([^']*)'")
 
 

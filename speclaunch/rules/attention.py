@@ -122,8 +122,6 @@ def _said(plan: Plan, backend: str | None) -> str:
 
 
 _NAME = "trtllm_mha"
-
-
 _AT = (
     "speculative_eagle_topk",
     "attention_backend",

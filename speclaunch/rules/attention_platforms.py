@@ -34,8 +34,6 @@ def generation(plan: Plan) -> int | None:
 
 
 _MLA_BACKEND_LATENT = ("trtllm_mla", "tokenspeed_mla", "cutedsl_mla")
-
-
 _MIXED = ("trtllm_mha", "hpc_ops")
 
 
@@ -97,36 +95,16 @@ class _Backend:
 
 
 _BOTH = (BOTH,)
-
-
 _DECODES = (BOTH, DECODE)
-
-
 _MLA = "TRTLLM MLA backend is only supported on Blackwell GPUs"
-
-
 _MHA = "TRTLLM MHA backend is only supported on Blackwell GPUs (SM100)."
-
-
 _PREFILL = "TRTLLM MHA backend for prefill is only supported on Blackwell GPUs (SM100)."
-
-
 _ALL = "TRTLLM MHA backend for prefill requires Hopper (SM90), Blackwell (SM100), or SM120 GPUs."
-
-
 _DECODE = "TRTLLM MHA backend for decode is only supported on Hopper (SM90), Blackwell (SM100) "
-
-
 _FA3 = "FlashAttention v3 Backend requires SM>=80 and SM<=90."
-
-
 _AMPERE = 8
 """Only fa3 runs there, and without latent attention."""
-
-
 _CUTE = "CuteDSL MLA backend is only supported on Blackwell GPUs (SM100)."
-
-
 _BACKENDS = (
     _Backend("trtllm_mla", ">=0.4.10,<0.5.1", (10,), _MLA, names=_BOTH),
     _Backend("trtllm_mla", ">=0.5.1,<0.5.4.post2", (10,), _MLA, names=_DECODES),
@@ -240,8 +218,6 @@ _GPT_OSS = (
     ("0.5.11", ("intel_xpu",)),
     ("0.5.13", ("intel_amx",)),
 )
-
-
 _LLAMA4 = (
     ("0", ("fa3",)),
     ("0.5.1", ("aiter",)),
@@ -250,8 +226,6 @@ _LLAMA4 = (
     ("0.5.5", ("intel_xpu",)),
     ("0.5.10", ("ascend",)),
 )
-
-
 _GEMMA4 = (
     ("0.5.13", ("triton", "trtllm_mha", "intel_xpu")),
     ("0.5.14", ("ascend",)),
@@ -259,12 +233,8 @@ _GEMMA4 = (
     ("0.5.20", ("aiter",)),
     ("0.5.22", ("fa4",)),
 )
-
-
 _EXAONE = (("0.5.9", ("fa3", "triton", "trtllm_mha")),)
 """Where the layers slide, by `sliding_window_pattern`."""
-
-
 _MODEL_BACKEND_TARGETS = {
     "Exaone4ForCausalLM": _EXAONE,
     "ExaoneMoEForCausalLM": _EXAONE,
@@ -319,16 +289,12 @@ def model_backend(plan: Plan) -> Iterator[Verdict]:
 
 
 _HYBRID_GDN_BACKEND_EARLY = ("Qwen3NextForCausalLM",)
-
-
 _HYBRID_GDN_BACKEND_TARGETS = (
     *_HYBRID_GDN_BACKEND_EARLY,
     "Qwen3_5ForConditionalGeneration",
     "Qwen3_5MoeForConditionalGeneration",
 )
 """From 0.5.9 on all of them; what is rarer (JetNemotron, Intern-S2) is not judged."""
-
-
 _ALLOWED = (
     (">=0.5.21", (10, 11), ("triton", "trtllm_mha", "fa4", "flashinfer")),
     (">=0.5.16", (10, 11), ("triton", "trtllm_mha", "fa4")),
@@ -340,12 +306,8 @@ _ALLOWED = (
     (">=0.5.3", (10,), ("triton",)),
 )
 """Versions, GPU generations, and what runs there: the first row counts."""
-
-
 _ONE_FIELD = "<0.5.16"
 """Only `attention_backend` is looked at, even where each phase has its own."""
-
-
 _BOTH_OR_ONE = "<0.5.18"
 """The phases are looked at where both have their own."""
 
@@ -388,8 +350,6 @@ def _looked_at(plan: Plan) -> tuple[str | None, ...]:
 
 
 _REFUSED_BACKEND_NAME = "attention_backend"
-
-
 _FIRST = "{} does not support triton attention backend, as the first layer might not be an "
 
 

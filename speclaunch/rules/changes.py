@@ -28,7 +28,6 @@ _KINDS = {
     "SPL917": ChangeKind.PREFILL_GRAPHS_OFF,
 }
 """The kind of change that a rule reports; some kinds have none."""
-
 _QUIETLY = "; the engine does not log it"
 
 

@@ -15,14 +15,8 @@ from speclaunch.record import record
 from speclaunch.surroundings import Group, Probe, ProbeKind, Service, Setting, Surroundings
 
 COMPOSE = "compose"
-
-
 BATCH = "sbatch"
-
-
 _MODES = ("prefill", "decode")
-
-
 KUBERNETES = frozenset(
     {
         "Pod",
@@ -212,8 +206,6 @@ def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
 
 
 _NAMED = ("grpc_port", "nccl_port")
-
-
 _OF_PREFILL = "disaggregation_bootstrap_port"
 
 
@@ -231,14 +223,8 @@ def known_ports(plan: Plan) -> set[int]:
 
 
 _CUDA = lazy(r"-cu(?P<major>1[1-9])(?P<minor>\d)(?!\d)")
-
-
 _ROCM = lazy(r"rocm")
-
-
 _DATED = lazy(r"\d{8}|-[0-9a-f]{7,40}$")
-
-
 _MOVING = ("latest", "dev", "nightly", "main", "edge")
 
 

@@ -139,8 +139,6 @@ def dflash_dp_attention(plan: Plan) -> Iterator[Verdict]:
 
 
 _BLOCK = "speculative_dflash_block_size"
-
-
 _TOKENS = "speculative_num_draft_tokens"
 
 
@@ -254,8 +252,6 @@ def domino_checkpoint(plan: Plan) -> Iterator[Verdict]:
 
 
 _MOST = 16
-
-
 _POSITIVE = (
     "candidate_topk",
     "num_layers",
@@ -322,8 +318,6 @@ def dflash_dp_heads(plan: Plan) -> Iterator[Verdict]:
 
 _WRAPPERS = ("Mistral3ForConditionalGeneration", "MiniCPMV")
 """Classes that pass what they lack on to the model within."""
-
-
 _DSPARK_HOOKS = {
     "DeepseekV4ForCausalLM": ">=0.5.16",
     "KimiK3ForConditionalGeneration": ">=0.5.17",
@@ -377,8 +371,6 @@ def dflash_target_layers(plan: Plan) -> Iterator[Verdict]:
 
 
 _POOL = "speculative_domino_candidate_pool_size"
-
-
 _DRAFT = "speculative_draft_model_path"
 
 

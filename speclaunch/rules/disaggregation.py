@@ -9,9 +9,7 @@ from speclaunch.plan.topics import spec_v2
 from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.values import number
 
-_DECODE_RADIX_CACHE_NAME = "disaggregation_decode_enable_radix_cache"
-
-
+_DECODE_CACHE = "disaggregation_decode_enable_radix_cache"
 _SINCE = {"DSPARK": ">=0.5.21", "EAGLE": ">=0.5.23", "EAGLE3": ">=0.5.23"}
 """The algorithms that keep it, and from when on."""
 
@@ -19,7 +17,7 @@ _SINCE = {"DSPARK": ">=0.5.21", "EAGLE": ">=0.5.23", "EAGLE3": ">=0.5.23"}
 @rule("SPL232")
 def decode_radix_cache(plan: Plan) -> Iterator[Verdict]:
     """The radix cache of a decode server with speculation."""
-    if not plan.value(_DECODE_RADIX_CACHE_NAME) or plan.value("disaggregation_mode") != "decode":
+    if not plan.value(_DECODE_CACHE) or plan.value("disaggregation_mode") != "decode":
         return
     if plan.algorithm is None:
         return
@@ -29,10 +27,10 @@ def decode_radix_cache(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the radix cache of a decode server does not work with {plan.algorithm} speculation in "
         f"SGLang {plan.request.version}",
-        at=(_DECODE_RADIX_CACHE_NAME, "speculative_algorithm"),
+        at=(_DECODE_CACHE, "speculative_algorithm"),
         why="the engine refuses: --disaggregation-decode-enable-radix-cache is incompatible with "
         "speculative decoding",
-        fix=Fix("remove it", set={_DECODE_RADIX_CACHE_NAME: None}, safe=True),
+        fix=Fix("remove it", set={_DECODE_CACHE: None}, safe=True),
     )
 
 
@@ -59,8 +57,6 @@ def decode_offload_spec_v2(plan: Plan) -> Iterator[Verdict]:
 
 
 _ROLE_SWITCH_NAME = "enable_pd_role_switch"
-
-
 _SIZES = ("ep_size", "pp_size", "dcp_size")
 
 
@@ -167,15 +163,8 @@ def prefill_round_robin(plan: Plan) -> Iterator[Verdict]:
 
 
 _BACKEND = "disaggregation_transfer_backend"
-
-
-_CACHE = "disaggregation_decode_enable_radix_cache"
-
-
 _OTHER_SIDE = ("disaggregation_decode_tp", "disaggregation_decode_dp")
 """What the prefill server is told of the decode one, which is not told its own (up to 0.5.9)."""
-
-
 _CARRIES_CACHE = (
     ("<0.5.12", ("nixl",)),
     ("<0.5.14", ("nixl", "mooncake")),
@@ -226,7 +215,7 @@ def _decode(plan: Plan) -> Iterator[Verdict]:
                 why=f"the engine stops: AssertionError: Cannot set --{flag} for the decode engine.",
                 fix=Fix("remove it", set={name: None}, safe=True),
             )
-    if not plan.value(_CACHE):
+    if not plan.value(_DECODE_CACHE):
         return
     backend = plan.value(_BACKEND)
     known = next((names for until, names in _CARRIES_CACHE if plan.in_versions(until)), None)
@@ -249,7 +238,7 @@ def _decode(plan: Plan) -> Iterator[Verdict]:
 def _no_cache(message: str, said: str, other: str) -> Verdict:
     return Verdict(
         message,
-        at=(_CACHE, other),
+        at=(_DECODE_CACHE, other),
         why=f"the engine refuses: --disaggregation-decode-enable-radix-cache {said}",
-        fix=Fix("remove it", set={_CACHE: None}),
+        fix=Fix("remove it", set={_DECODE_CACHE: None}),
     )

@@ -330,18 +330,12 @@ _NEED_A_FILE = (
     "moe_wna16",
     "auto-round",
 )
-
-
 _MODELOPT = {"modelopt": ">=0", "modelopt_fp4": "<0.5.18", "modelopt_fp8": ">=0"}
 """Methods of ModelOpt, and the versions in which a draft that is not quantised fails with them:
 modelopt_fp4 quantises its experts while loading, if there are any, from 0.5.18 on
 (model_loader/weight_utils.py:386)."""
-
-
 _QUANTISES_ITSELF = ">=0.5.4"
 """ModelOpt's own loader takes what is not quantised (0.5.4 model_loader/loader.py:2052)."""
-
-
 _DRAFT = "speculative_draft_model_quantization"
 
 

@@ -21,12 +21,8 @@ from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.model_values import known_drafts
 
-_DSPARK_DP_ATTENTION_MODE = "SGLANG_RAGGED_VERIFY_MODE"
-
-
+_RAGGED_MODE = "SGLANG_RAGGED_VERIFY_MODE"
 _COORDINATION = "SGLANG_ENABLE_DP_SPEC_PREFILL_COORDINATION"
-
-
 _DP = ("enable_dp_attention", "attn_dp_size")
 
 
@@ -66,16 +62,16 @@ def _experts(plan: Plan, backend: str) -> Iterator[Verdict]:
             why=f"the engine refuses: it supports {', '.join(fits)}, got {backend!r}",
             fix=Fix("remove moe_a2a_backend", set={"moe_a2a_backend": None}),
         )
-    mode = plan.env(_DSPARK_DP_ATTENTION_MODE) or "static"
+    mode = plan.env(_RAGGED_MODE) or "static"
     spread = backend != "none" and plan.in_versions(">=0.5.18")
     coordinated = plan.env_flag(_COORDINATION) and plan.in_versions(">=0.5.22")
     if (spread or coordinated) and mode != "static":
         yield Verdict(
-            f"DSPARK with DP attention needs {_DSPARK_DP_ATTENTION_MODE} static here, not {mode}",
-            at=(_DSPARK_DP_ATTENTION_MODE,),
+            f"DSPARK with DP attention needs {_RAGGED_MODE} static here, not {mode}",
+            at=(_RAGGED_MODE,),
             why="the engine refuses another mode where experts are spread over the ranks, or their "
             "prefill is coordinated",
-            fix=Fix("remove it: static is the default", env={_DSPARK_DP_ATTENTION_MODE: None}),
+            fix=Fix("remove it: static is the default", env={_RAGGED_MODE: None}),
         )
     drafts = plan.given("speculative_moe_a2a_backend")
     if drafts not in (None, backend):
@@ -144,15 +140,13 @@ def _may_have_a_folder(target: Checkpoint) -> bool:
 
 
 _BLOCK = "speculative_dspark_block_size"
-
-
-_DSPARK_TOKENS = "speculative_num_draft_tokens"
+_TOKENS = "speculative_num_draft_tokens"
 
 
 @rule("SPL625")
 def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
     """DSPARK verifies one token more than it drafts."""
-    block, tokens = plan.given(_BLOCK), plan.given(_DSPARK_TOKENS)
+    block, tokens = plan.given(_BLOCK), plan.given(_TOKENS)
     if block is not None and int(block) <= 0:
         yield Verdict(
             f"{_BLOCK} {block} is not positive",
@@ -166,21 +160,21 @@ def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
         return
     if int(tokens) < 2:
         yield Verdict(
-            f"DSPARK needs {_DSPARK_TOKENS} of at least 2, not {tokens}",
-            at=(_DSPARK_TOKENS,),
+            f"DSPARK needs {_TOKENS} of at least 2, not {tokens}",
+            at=(_TOKENS,),
             why="one token is the target's own, and one at least is drafted",
-            fix=Fix("leave it out: the block size sets it", set={_DSPARK_TOKENS: None}),
+            fix=Fix("leave it out: the block size sets it", set={_TOKENS: None}),
         )
         return
     drafted = _block(plan)
     if drafted is not None and int(tokens) != drafted + 1:
         yield Verdict(
-            f"{_DSPARK_TOKENS} {tokens} is not one more than the block of {drafted} tokens",
-            at=(_DSPARK_TOKENS, _BLOCK),
+            f"{_TOKENS} {tokens} is not one more than the block of {drafted} tokens",
+            at=(_TOKENS, _BLOCK),
             why="the engine refuses: DSpark speculative_num_draft_tokens must equal gamma + 1 "
             f"(= {drafted + 1} for gamma={drafted}), but got "
             f"speculative_num_draft_tokens={tokens}.",
-            fix=Fix(f"leave it out: it defaults to {drafted + 1}", set={_DSPARK_TOKENS: None}),
+            fix=Fix(f"leave it out: it defaults to {drafted + 1}", set={_TOKENS: None}),
         )
 
 
@@ -194,30 +188,25 @@ def _block(plan: Plan) -> int | None:
     return None if size is None else int(size)
 
 
-_DSPARK_RAGGED_OPTIONS_MODE = "SGLANG_RAGGED_VERIFY_MODE"
-
-
 _ALIGN = "speculative_dspark_align_verify_tokens_to_graph_tier"
-
-
 _TABLE = "speculative_dspark_sps_table_path"
 
 
 @rule("SPL626")
 def dspark_ragged_options(plan: Plan) -> Iterator[Verdict]:
     """An option of DSPARK's ragged verification without that mode."""
-    mode = plan.env(_DSPARK_RAGGED_OPTIONS_MODE) or "static"
+    mode = plan.env(_RAGGED_MODE) or "static"
     idle = {
         _ALIGN: bool(plan.given(_ALIGN)) and mode != "compact",
         _TABLE: bool(plan.given(_TABLE)) and mode == "static",
     }
     for name in (name for name, is_idle in idle.items() if is_idle):
         yield Verdict(
-            f"{name} has no effect with {_DSPARK_RAGGED_OPTIONS_MODE} {mode}",
-            at=(name, _DSPARK_RAGGED_OPTIONS_MODE),
+            f"{name} has no effect with {_RAGGED_MODE} {mode}",
+            at=(name, _RAGGED_MODE),
             why="the engine logs that it will be a no-op",
             fix=Fix(
-                f"remove it, or set {_DSPARK_RAGGED_OPTIONS_MODE} to compact",
+                f"remove it, or set {_RAGGED_MODE} to compact",
                 set={name: None},
                 safe=True,
             ),
@@ -264,11 +253,7 @@ _ALWAYS = (
     "lora_paths",
     "speculative_use_rejection_sampling",
 )
-
-
 _TREE = ("enable_pdmux", "enable_two_batch_overlap")
-
-
 _THRESHOLDS = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
 
 
@@ -305,26 +290,17 @@ def uno_parallelism(plan: Plan) -> Iterator[Verdict]:
             )
 
 
-_UNO_WIDTH_TOKENS = "speculative_num_draft_tokens"
-
-
 _TOPK = "speculative_eagle_topk"
-
-
 _STEPS = "speculative_num_steps"
-
-
 _MOST_TOKENS = 128
-
-
 _MOST_SLOTS = 2048
 
 
 @rule("SPL644")
 def uno_width(plan: Plan) -> Iterator[Verdict]:
     """The width of a UNO draft, and the tree that it can build."""
-    given = {name: plan.given(name) for name in (_UNO_WIDTH_TOKENS, _TOPK, _STEPS)}
-    tokens, steps = int(given[_UNO_WIDTH_TOKENS] or 0), given[_STEPS]
+    given = {name: plan.given(name) for name in (_TOKENS, _TOPK, _STEPS)}
+    tokens, steps = int(given[_TOKENS] or 0), given[_STEPS]
     topk = 1 if given[_TOPK] is None else int(given[_TOPK])
     message = _line(tokens, topk)
     if message is None and topk > 1:
@@ -332,7 +308,7 @@ def uno_width(plan: Plan) -> Iterator[Verdict]:
     if message is not None:
         yield Verdict(
             f"UNO {message}",
-            at=(_UNO_WIDTH_TOKENS, _TOPK, _STEPS, "speculative_algorithm"),
+            at=(_TOKENS, _TOPK, _STEPS, "speculative_algorithm"),
             why="the engine refuses it while it reads its arguments",
             fix=Fix(f"choose another width; without {_TOPK} UNO drafts a chain of any width"),
         )
@@ -341,7 +317,7 @@ def uno_width(plan: Plan) -> Iterator[Verdict]:
 def _line(tokens: int, topk: int) -> str | None:
     """What is wrong in any mode."""
     if tokens < 1:
-        return f"needs a positive {_UNO_WIDTH_TOKENS}"
+        return f"needs a positive {_TOKENS}"
     if topk < 1:
         return f"needs a {_TOPK} of at least 1, not {topk}"
     return None

@@ -172,8 +172,6 @@ NUMBERS = (
         is_at_least(1),
     ),
 )
-
-
 PAIRS = (
     Pair(
         "disable_radix_cache",
@@ -242,8 +240,6 @@ def _decodes(plan: Plan) -> bool:
 
 _OLDER_CP = ("enable_prefill_context_parallel", "enable_dsa_prefill_context_parallel")
 """What chooses a strategy by an argument with a default (0.5.18 server_args.py:6477)."""
-
-
 NEEDS = (
     Needed(
         "disaggregation_decode_enable_offload_kvcache",
@@ -362,8 +358,6 @@ NEEDS = (
         ">=0.5.15",
     ),
 )
-
-
 _LORA_RUNNERS = ("lora_cutedsl", "lora_triton", "lora_marlin")
 
 
@@ -475,11 +469,7 @@ MORE_NEEDS = (
 # They hand the pool's virtual numbers of pages on when a draft is verified; with all others the
 # engine refuses. Sources: SGLang 0.5.18 server_args.py:8326 (to 0.5.21 arg_groups/kv_cache_hook.py:
 # 555), 0.5.22 arg_groups/kv_cache_hook.py:478 to 646, 0.5.23 :479 to 652.
-
-
 POOL = "enable_unified_memory"
-
-
 _EAGLE = ("EAGLE", "EAGLE3")
 
 

@@ -333,17 +333,11 @@ def feature_without_speculation(plan: Plan) -> Iterator[Verdict]:
 
 
 _SMALLEST_DEFAULT = 2048
-
-
 _AS_GIVEN = "<0.4.9.post4"
 """The check stands before DP attention divides the chunk, and before backends set the page size
 (0.4.9 server_args.py:342)."""
-
-
 _OFF_TOO = "<0.5.0rc2"
 """A size that switches chunks off is checked like any other (0.4.10.post2 server_args.py:1955)."""
-
-
 _DECODE_TOO = "<0.5.3"
 """So are decode servers (0.5.2 server_args.py:2285)."""
 
@@ -433,8 +427,6 @@ def served_model_name(plan: Plan) -> Iterator[Verdict]:
 
 
 _NAME = "enable_hisparse"
-
-
 _SPARSE = (("0.5.12", "DeepseekV4"), ("0.5.21", "MiniMaxM3Sparse"))
 """Beginnings of architectures that are sparse without an index_topk, and from when on."""
 

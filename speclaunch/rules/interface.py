@@ -42,8 +42,6 @@ class Verdict:
 Check = Callable[["Plan"], Iterator[Verdict]]
 CheckAcross = Callable[[Sequence["Plan"]], Iterator[tuple["Plan", Verdict]]]
 """A check that needs several deployments: it says which of them each verdict is about."""
-
-
 _OF_DEPLOYMENTS = frozenset(f"SPL{number}" for number in FAMILIES["deployments"].numbers)
 
 

@@ -13,12 +13,8 @@ from speclaunch.rules.attention_platforms import generation
 from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.values import number
 
-_MOE_RUNNER_NAME = "moe_runner_backend"
-
-
+_RUNNER = "moe_runner_backend"
 _METHOD = "quantization"
-
-
 _INTEGER = (
     "awq",
     "awq_marlin",
@@ -73,18 +69,14 @@ _MOE_RUNNER_RUNNERS = (
         equal=True,
     ),
 )
-
-
 _EQUAL = "The expert parallel size must be 1 or the same as the tensor parallel size"
-
-
 _MOE_RUNNER_CUTLASS = ("fp8", "mxfp8")
 
 
 @rule("SPL267")
 def moe_runner(plan: Plan) -> Iterator[Verdict]:
     """A MoE runner that does not take the quantisation, or the number of expert groups."""
-    asked, method = plan.given(_MOE_RUNNER_NAME), plan.given(_METHOD)
+    asked, method = plan.given(_RUNNER), plan.given(_METHOD)
     for row in _MOE_RUNNER_RUNNERS:
         if asked != row.name or not plan.in_versions(row.versions):
             continue
@@ -92,7 +84,7 @@ def moe_runner(plan: Plan) -> Iterator[Verdict]:
             yield _verdict_of_moe_runner(
                 f"{row.name} does not run experts with quantization {method}",
                 row.said,
-                (_METHOD, _MOE_RUNNER_NAME),
+                (_METHOD, _RUNNER),
             )
         tensor = number(plan, "tp_size")
         if row.equal and _groups(plan) not in (1, tensor):
@@ -116,22 +108,14 @@ def _verdict_of_moe_runner(message: str, said: str, at: tuple[str, ...]) -> Verd
         message,
         at=at,
         why=f"the engine refuses: {said}",
-        fix=Fix("let the engine choose the runner", set={_MOE_RUNNER_NAME: None}),
+        fix=Fix("let the engine choose the runner", set={_RUNNER: None}),
     )
 
 
 _AUX_HIDDEN_STATES_NAME = "enable_return_aux_hidden_states"
-
-
 _LAYERS = "return_aux_hidden_state_layer_ids"
-
-
 _ALGORITHM = "speculative_algorithm"
-
-
 _DRAFT = "speculative_draft_model_path"
-
-
 _METHODS = ("EAGLE3", "DFLASH", "DSPARK")
 
 
@@ -194,8 +178,6 @@ def _verdict_of_aux_hidden_states(message: str, said: str, other: str, fix: Fix)
 
 
 _ONLINE = "nvfp4_online"
-
-
 _BLACKWELL = 10
 
 
@@ -261,14 +243,7 @@ def _verdict_of_quantization_platform(plan: Plan, used: str, message: str, said:
 
 
 _ALL_TO_ALL_NAME = "moe_a2a_backend"
-
-
-_RUNNER = "moe_runner_backend"
-
-
 _CHUNK = "chunked_prefill_size"
-
-
 _MUSE_SPARK = "MuseSparkForConditionalGeneration"
 
 
@@ -291,11 +266,7 @@ _A2A_CUTLASS, _CUTEDSL, _ROUTED = (
     "flashinfer_cutedsl",
     "flashinfer_trtllm_routed",
 )
-
-
 _ONLY = "Flashinfer MoE A2A is only supported with"
-
-
 _ALL_TO_ALL_RUNNERS = (
     _Runners(
         "flashinfer",
@@ -341,8 +312,6 @@ _ALL_TO_ALL_RUNNERS = (
         "moe_a2a_backend='pplx' is only supported with --moe-runner-backend deep_gemm (or auto).",
     ),
 )
-
-
 _ROOM = {
     "mori": ("SGLANG_MORI_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 4096),
     "pplx": ("SGLANG_PPLX_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 128),

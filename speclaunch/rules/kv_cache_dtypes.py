@@ -14,8 +14,6 @@ from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.values import attention_backend, attention_backends, runs_on
 
 _DTYPE = "kv_cache_dtype"
-
-
 _BACKEND_KV_DTYPE_TYPES = (
     ("trtllm_mla", ">=0.5.1,<0.5.4", ("fp8_e4m3", "auto")),
     ("trtllm_mla", ">=0.5.4,<0.5.7", ("fp8_e4m3", "fp4_e2m1", "auto")),
@@ -52,8 +50,6 @@ def _is_used(plan: Plan, backend: str) -> bool:
 
 
 _ANY = tuple(range(1, 20))
-
-
 _KV_DTYPE_HARDWARE_TYPES = (
     ("nvfp4", ">=0.5.16", (10, 12), "--kv-cache-dtype=nvfp4 requires Blackwell SM100 or SM120."),
     ("mxfp8", ">=0.5.16", (10, 11, 12), "--kv-cache-dtype mxfp8 requires an SM100+ GPU"),
@@ -83,8 +79,6 @@ def kv_dtype_hardware(plan: Plan) -> Iterator[Verdict]:
 
 
 _SPARSE_KV_DTYPE_TYPES = ("auto", "bf16", "bfloat16", "fp8_e4m3")
-
-
 _FAMILY = (
     "DeepseekV3ForCausalLM",
     "DeepseekV32ForCausalLM",
@@ -116,18 +110,10 @@ def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
 
 
 _FP4_KV_BACKEND_TYPES = ("nvfp4", "fp4_mx_block16")
-
-
 _OLD_TYPE = "fp4_e2m1"
 """Refused by its name from 0.5.16 on."""
-
-
 _PLAIN = ("triton", "torch_native", "flex_attention", "trtllm_mha")
-
-
 _FP4_KV_BACKEND_LATENT = ("flashinfer", "trtllm_mla", "cutlass_mla")
-
-
 _FP4_KV_BACKEND_EARLY = "flashmla"
 """What reads it without and with latent attention, where both phases run on it. cutlass_mla is no
 choice from 0.5.20 on."""
@@ -161,23 +147,11 @@ def fp4_kv_backend(plan: Plan) -> Iterator[Verdict]:
 
 
 _BACKEND = "trtllm_mha"
-
-
 _BLACKWELL = 10
-
-
 _ALGORITHM = "speculative_algorithm"
-
-
 _NATIVE_FP4_CACHE_REFUSED = ("DFLASH", "DSPARK", "STANDALONE", "FROZEN_KV_MTP")
-
-
 _BREADTH = "speculative_ngram_max_bfs_breadth"
-
-
 _DRAFT = "speculative_draft_attention_backend"
-
-
 _CACHES = ("enable_hierarchical_cache", "enable_lmcache")
 
 

@@ -175,15 +175,9 @@ _FUSED = {
     "gate_up_proj": ("gate_proj", "up_proj"),
 }
 """A file may hold them in one, as the engine itself does (layers/linear.py)."""
-
-
 _IN_ALL = {"weight", "model", "layers", "proj", "0"}
 """Words that say nothing of what a tensor is."""
-
-
 _MOST_COMPARED = 500
-
-
 _QUANTIZED = ("qweight", "weight_packed")
 """How the numbers of a quantised matrix are called: by AWQ and GPTQ, by compressed-tensors."""
 

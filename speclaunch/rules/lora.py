@@ -11,11 +11,7 @@ from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.values import number
 
 _TARGET_ONLY = ("EAGLE", "EAGLE3", "DFLASH", "DSPARK")
-
-
 _STREAM = "SGLANG_ENABLE_OVERLAP_PLAN_STREAM"
-
-
 _RAGGED = "SGLANG_RAGGED_VERIFY_MODE"
 
 
@@ -65,8 +61,6 @@ def _refused_with_adapters(plan: Plan) -> Iterator[tuple[str, bool]]:
 
 
 _WITHOUT_CACHE = "<0.5.0rc2"
-
-
 _OVERLAP = "enable_lora_overlap_loading"
 
 

@@ -31,13 +31,9 @@ _EXTRA_BUFFER = {
 `_handle_mamba_radix_cache`: 0.5.9 server_args.py:1524 to 1660, 0.5.10.post1 server_args.py:1914 to
 2060, 0.5.13.post1 server_args.py:2464 to 2594 and arg_groups/nemotron_h_hook.py:58, which leave
 `support_mamba_cache_extra_buffer` on)."""
-
-
 UNCHECKED = ">=0.5.8,<0.5.9"
 """The checks of Qwen3-Next's extra_buffer stand in the branch of Glm4Moe (0.5.8 and 0.5.8.post1
 server_args.py:1541), and its name passes them by."""
-
-
 _HYBRID = {
     **_EXTRA_BUFFER,
     "FalconH1ForCausalLM": ">=0.5.7",
@@ -165,8 +161,6 @@ def _asked_for(plan: Plan) -> Iterator[Verdict]:
 
 
 _NAME = "mamba_track_interval"
-
-
 _LARGEST_CHOSEN_PAGE = 64
 
 

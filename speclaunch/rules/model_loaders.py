@@ -25,28 +25,18 @@ _EAGLE_LOADERS_LAYERS = ">=0.5.12"
 """From then on an EAGLE-3 draft may have several layers, and `midlayer` is the old name of the
 first; it may read another number of hidden states than 3, each through a norm of its own (0.5.12
 models/llama_eagle3.py)."""
-
-
 _MODEL_PREFIX = ">=0.4.9"
 """From then on `model.` in front of a name is optional, and `fc` has a bias only where the config
 says so (0.4.9 models/llama_eagle3.py)."""
-
-
 _TARGETS_HEAD = ">=0.5.2"
 """From then on a draft without `draft_vocab_size` takes the target's output layer."""
-
-
 _ONE_NORM = ">=0.5.17"
-
-
 _LEGACY = {
     "midlayer": "layers.0",
     "aux_norm_low": "fc_norm.0",
     "aux_norm_mid": "fc_norm.1",
     "aux_norm_high": "fc_norm.2",
 }
-
-
 _SKIPPED = ("rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached", "projector")
 """Names with this in them are skipped by `load_weights` of models/llama.py and its like."""
 
@@ -210,8 +200,6 @@ _ALIASES = {
     "encoder.fc.weight": "fc.weight",
     "encoder.output_norm_enc.weight": "hidden_norm.weight",
 }
-
-
 _HEADS = ("prefix_gru.", "embed_proj.", "attention_conv.", "mlp_conv.", "embed_tokens.", "lm_head.")
 """Parts that only some kinds of it have (Domino, convolutions, Nemotron): nothing is said of
 them."""
@@ -264,12 +252,8 @@ def mask_token(draft: Checkpoint) -> int | None:
 
 _OF_BOTH = ("model.embed_tokens.weight", "lm_head.weight")
 """What target and draft share."""
-
-
 _COPIES = ("shared_head.head", "embed_tokens", "rotary")
 """Parts of names in the layer that its loader skips."""
-
-
 _MOST_EXPERTS = 4096
 """None has more; a config that says so is not worked out."""
 
@@ -455,8 +439,6 @@ def _mtp_place(mark: str) -> Callable[[str], str | None]:
 
 
 _Find = Callable[[Checkpoint, str], Loader | None]
-
-
 _DRAFTS: Mapping[str, _Find] = MappingProxyType(
     {
         "LlamaForCausalLMEagle3": eagle3,
@@ -465,8 +447,6 @@ _DRAFTS: Mapping[str, _Find] = MappingProxyType(
         "DFlashDraftModel": dflash,
     }
 )
-
-
 _LOADERS_LAYERS: Mapping[str, _Find] = MappingProxyType(
     {
         "Glm4MoeForCausalLM": glm4_moe,
@@ -478,8 +458,6 @@ _LOADERS_LAYERS: Mapping[str, _Find] = MappingProxyType(
     }
 )
 """The classes whose own layer drafts."""
-
-
 _WHOLE = frozenset(
     {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}
 )

@@ -11,8 +11,6 @@ from speclaunch.plan.topics.drafts import PATH, own_path
 
 EAGLE3_DRAFTS = {"LlamaForCausalLMEagle3": ">=0.4.6", "Eagle3DeepseekV2ForCausalLM": ">=0.5.12"}
 """Classes that carry `hot_token_id`, which the EAGLE3 worker reads: its drafts."""
-
-
 EAGLE_HEADS = (
     "LlamaForCausalLMEagle",
     "Qwen2ForCausalLMEagle",
@@ -20,24 +18,16 @@ EAGLE_HEADS = (
     "MistralLarge3ForCausalLMEagle",
 )
 """EAGLE-2 drafts: they take the target's embedding, output head and hidden states."""
-
-
 _TRANSFORMERS = "TransformersForCausalLM"
 """The class that runs Transformers' own."""
-
-
 LLAMA_LIKE = (
     *("LlamaForCausalLM", "LlamaForCausalLMEagle", "LlamaForCausalLMEagle3", "MistralForCausalLM"),
     *("Qwen2ForCausalLM", "Qwen2ForCausalLMEagle", "Qwen3ForCausalLM"),
 )
 """Classes with the layers of models/llama.py, models/qwen2.py or models/qwen3.py, in every
 release."""
-
-
 _DRAFT_MARKS = ("eagle", "mtp", "nextn", "assistant")
 """Parts of the names of classes that are drafts (in any case)."""
-
-
 _DELEGATING = ("MiniCPMV", "Mistral3ForConditionalGeneration")
 """How the names of classes begin that hand over what they lack to the model inside
 (`__getattr__`)."""
@@ -98,8 +88,6 @@ def has_no_class(checkpoint: Checkpoint, plan: Plan) -> bool:
 
 PLUGINS = "SGLANG_EXTERNAL_MODEL_PACKAGE"
 """The variable that adds model classes of one's own: what SGLang's own lack may be there."""
-
-
 OVERWRITE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 """The variable that lets a model run beyond the context length of its config."""
 
@@ -170,8 +158,6 @@ def _yes(plan: Plan, since: str) -> tuple[str, ...]:
 
 _MADE_AS = {"EAGLE": ("EAGLE", "NEXTN")}
 """What the index calls the drafts of an algorithm, where that is not its own name alone."""
-
-
 _MOST_NAMED = 2
 
 

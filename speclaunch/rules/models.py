@@ -28,8 +28,6 @@ from speclaunch.rules.model_values import (
 from speclaunch.rules.values import number
 
 _ARCHITECTURES = ("DeepseekV4ForCausalLM",)
-
-
 _NAME = "speculative_eagle_topk"
 
 
@@ -151,8 +149,6 @@ def eagle3_target(plan: Plan) -> Iterator[Verdict]:
 
 
 _GPT_OSS = ("GptOssForCausalLM",)
-
-
 _BEHIND_THE_LAST: tuple[tuple[tuple[str, ...], str], ...] = (
     (("Gemma3", "Gemma4"), ">=0.5.12"),  # same either way: before, they have no hook
     (_GPT_OSS, ">=0.5.17"),
@@ -160,12 +156,8 @@ _BEHIND_THE_LAST: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 """Classes that capture behind the last layer, too (0.5.12 models/gemma3_causal.py:662, 0.5.17
 models/gpt_oss.py:736, 0.5.23 models/minimax_m3.py:1962)."""
-
-
 _FROM_THE_FIRST = ("Deepseek", "KimiK25", "MistralLarge3", "Glm4MoeLite", "GlmMoeDsa")
 """Classes that take the numbers as they are where the first one is not 1 (deepseek_v2.py)."""
-
-
 _EAGLE3_CAPTURED_LAYERS_SINCE = ">=0.5.13"
 
 
@@ -270,8 +262,6 @@ def context_beyond_model(plan: Plan) -> Iterator[Verdict]:
 
 
 _SWITCH = "enable_multi_layer_eagle"
-
-
 _LAYERED = {
     "MiMoV2FlashForCausalLM": ">=0.5.7",
     "MiMoV2ForCausalLM": ">=0.5.11",
@@ -324,8 +314,6 @@ def cpu_offload(plan: Plan) -> Iterator[Verdict]:
 
 
 _TOKENS = "speculative_num_draft_tokens"
-
-
 _TOPK = "speculative_eagle_topk"
 
 
@@ -403,8 +391,6 @@ def _refused(plan: Plan, raw: Mapping[str, Any]) -> tuple[str, bool]:
 
 _DRAFTS = ("EAGLE", "STANDALONE")
 """The algorithms whose draft may be of any class; SPL407 tells of those of EAGLE3."""
-
-
 _OWN = (None, "auto", "sglang")
 """Values of `model_impl` with which its own classes come first; 0.4.6 does not have it."""
 
@@ -450,18 +436,10 @@ def unnamed_class(plan: Plan) -> Iterator[Verdict]:
 
 
 _KNOWN = ("default", "linear", "dynamic", "yarn", "deepseek_yarn", "llama3", "longrope")
-
-
 _LATER = ("proportional",)
-
-
 _LAYERS_SINCE = ">=0.5.11"
-
-
 _OLD_NAMES = ("su", "mrope")
 """What transformers takes for `longrope` and `default`."""
-
-
 _NEW_KEY = ">=0.5.10"
 """The first release with transformers 5, whose configs may say `rope_parameters` instead."""
 

@@ -63,11 +63,7 @@ def _backend(plan: Plan) -> str:
 
 
 _PATH = "speculative_ngram_external_corpus_path"
-
-
 _BUDGET = "speculative_ngram_external_sam_budget"
-
-
 _MOST = "speculative_ngram_external_corpus_max_tokens"
 
 
@@ -108,20 +104,12 @@ def ngram_external_corpus(plan: Plan) -> Iterator[Verdict]:
 
 
 _BREADTH = ("speculative_ngram_min_bfs_breadth", "speculative_ngram_max_bfs_breadth")
-
-
 _WINDOW = (
     "speculative_ngram_min_match_window_size",
     "speculative_ngram_max_match_window_size",
 )
-
-
 _TOKENS = "speculative_num_draft_tokens"
-
-
 _DEPTH = "speculative_ngram_max_trie_depth"
-
-
 _BRANCH = "speculative_ngram_branch_length"
 
 

@@ -49,8 +49,6 @@ def _without_dp_attention(plan: Plan, algorithm: str, refusal: Refusal) -> Itera
 
 
 _OWN_RULES = ("DFLASH", "DSPARK", "UNO")
-
-
 _VARIABLE = "SGLANG_ENABLE_PP_SPEC"
 
 
@@ -268,14 +266,8 @@ def requests_per_rank(plan: Plan) -> Iterator[Verdict]:
 
 
 _CONTEXT = "attn_cp_size"
-
-
 _MOE = "moe_dp_size"
-
-
 _SAME = ">=0.5.11"
-
-
 _CHOSEN_BY = {
     "enable_dsa_prefill_context_parallel": "",
     "enable_prefill_context_parallel": ">=0.5.13",

@@ -264,8 +264,6 @@ def without_algorithm(plan: Plan) -> Iterator[Verdict]:
 
 
 _ROLE = "decoupled_spec_role"
-
-
 _NEEDED = (
     "decoupled_spec_bind_endpoint",
     "decoupled_spec_connect_endpoints",
@@ -289,8 +287,6 @@ def decoupled_speculation(plan: Plan) -> Iterator[Verdict]:
 
 
 _RAGGED_VERIFY_MODE_NAME = "SGLANG_RAGGED_VERIFY_MODE"
-
-
 _MODES = ("static", "cap-accept", "compact")
 
 
@@ -309,17 +305,9 @@ def ragged_verify_mode(plan: Plan) -> Iterator[Verdict]:
 
 
 _REPLAY_TREE_NAME = "enable_linear_replayssm_spec"
-
-
 _TOPK = "speculative_eagle_topk"
-
-
 _TOKENS = "speculative_num_draft_tokens"
-
-
 _RING = "linear_replayssm_cache_len"
-
-
 _ADAPTIVE_TOKENS = 8
 """One more than the most steps that adaptive speculation tries in 0.5.16."""
 

@@ -70,8 +70,6 @@ def sizing_arguments(plan: Plan) -> tuple[str, ...]:
 
 
 _MAXIMUM = "cuda_graph_max_bs_decode"
-
-
 _FEW = 4
 """Graphs for less than one in so many requests are hardly meant that way."""
 
@@ -203,11 +201,7 @@ def no_graphs(plan: Plan) -> Iterator[Verdict]:
 
 
 _VARIABLE = "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"
-
-
 _DEFAULT = 128
-
-
 _LIMIT = 1024
 
 
@@ -254,12 +248,8 @@ def _too_small(plan: Plan, room: int) -> Iterator[Verdict]:
     )
 
 
-_NAME = "mem_fraction_static"
-
-
+_FRACTION = "mem_fraction_static"
 _PERCENT = 100
-
-
 _LEAST_PERCENT = 2
 """Nobody leaves the engine less: 1.5 is another slip."""
 
@@ -267,7 +257,7 @@ _LEAST_PERCENT = 2
 @rule("SPL710")
 def memory_fraction(plan: Plan) -> Iterator[Verdict]:
     """mem_fraction_static is no fraction."""
-    value = plan.given(_NAME)
+    value = plan.given(_FRACTION)
     if value is None or 0 < float(value) < 1:
         return
     number = float(value)
@@ -275,18 +265,15 @@ def memory_fraction(plan: Plan) -> Iterator[Verdict]:
     slip = _LEAST_PERCENT <= number < _PERCENT
     yield Verdict(
         f"mem_fraction_static is {number:g}; it is a share of the GPU's memory, between 0 and 1",
-        at=(_NAME,),
+        at=(_FRACTION,),
         why="no memory is left for the KV cache"
         if number <= 0
         else "the engine takes all of the memory or more, and the first allocation beyond it fails",
-        fix=Fix(f"set it to {percent:g} if {number:g} % is meant", set={_NAME: percent})
+        fix=Fix(f"set it to {percent:g} if {number:g} % is meant", set={_FRACTION: percent})
         if slip
-        else Fix("leave it out: the engine chooses one", set={_NAME: None}),
+        else Fix("leave it out: the engine chooses one", set={_FRACTION: None}),
         severity=Severity.WARNING if number == 1 else None,
     )
-
-
-_FRACTION = "mem_fraction_static"
 
 
 @rule("SPL711")

@@ -50,8 +50,6 @@ def _fix_of_common(one: Undivided, instead: str) -> Fix:
 
 
 _AT = ("tp_size", "pp_size", "dp_size", "base_gpu_id")
-
-
 _FEW = 8
 """GPUs of the machines that multi-node deployments are usually made of."""
 

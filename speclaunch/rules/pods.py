@@ -134,15 +134,9 @@ def _resource(plan: Plan, image: Image, written: Setting) -> Iterator[Verdict]:
 
 
 SHARED = "/dev/shm"  # noqa: S108
-
-
 _MIB = 1 << 20
-
-
 ENOUGH = 1 << 30
 """NCCL's guide to troubleshooting asks for `--shm-size=1g`."""
-
-
 _WHY = (
     "NCCL's ranks on one host talk through /dev/shm, some 10 MiB a channel and pair, and stop "
     "with `Error while creating shared memory segment`; a container has 64 MiB by default"
@@ -238,16 +232,10 @@ def gpu_requests(plan: Plan) -> Iterator[Verdict]:
 
 
 _GIB = 1 << 30
-
-
 _GB = 10**9
-
-
 PROCESS = 1.5
 """GiB that a scheduler process holds at least: the CPU engine with a model of 1 MB has 1.5 GB
 resident; CUDA and NCCL come on top."""
-
-
 _POOLS = (("hicache_size", True), ("cpu_offload_gb", False))
 """Arguments that take GB of the host for each rank, and whether the enable_hierarchical_cache
 switch has to be on."""
@@ -330,8 +318,6 @@ def privileged(plan: Plan) -> Iterator[Verdict]:
 
 
 _SOURCE = lazy(r"/sgl-workspace(?:/sglang(?:/.*)?)?|.*/(?:site|dist)-packages(?:/sglang(?:/.*)?)?")
-
-
 _OF_HOST = ("hostPath", "bind", "persistentVolumeClaim", "volume", "emptyDir", "nfs")
 
 
@@ -375,11 +361,7 @@ def container_port(plan: Plan) -> Iterator[Verdict]:
 
 
 _RDMA = lazy(r"rdma|efa|(?:^|[/_-])ib|infiniband|hca|roce|sriov|eni|vf$|mlnx|mellanox|nic")
-
-
 _CARRIERS = ("mooncake", "nixl", "mori")
-
-
 _ELSE = ("MC_FORCE_TCP", "MOONCAKE_PROTOCOL", "MC_FORCE_MNNVL", "UCX_TLS", "FI_PROVIDER")
 """Variables that say how else, or that somebody has thought of it."""
 

@@ -41,11 +41,7 @@ from speclaunch.surroundings import Probe, ProbeKind
 _KUBELET = 1
 """Seconds of `timeoutSeconds` where it is not written (Kubernetes 1.31, Probe v1 core). Compose
 waits 30 s then (its specification, healthcheck), which is enough."""
-
-
 _ENOUGH = 25
-
-
 _ENDS = {
     ProbeKind.STARTUP: "the container is killed before it has started",
     ProbeKind.READINESS: "the pod never gets ready",

@@ -27,15 +27,9 @@ from speclaunch.rules.values import number
 from speclaunch.surroundings import Router, Service, Setting, Surroundings, Upstream
 
 _SWITCH = "pd-disaggregation"
-
-
 _BALANCER = "mini_lb"
 """SGLang's own test router, which knows prefill and decode alone."""
-
-
 _ROUTERS = ("sglang_router", "sglang-router", "smg", "amg", "sgl-model-gateway")
-
-
 _OTHERS = "dynamo"
 """Its frontend finds out by itself what its servers are."""
 

@@ -23,8 +23,6 @@ from speclaunch.surroundings import Group
 
 NODES, RANK, ADDRESS = "nnodes", "node_rank", "dist_init_addr"
 """What makes a server one of several hosts."""
-
-
 PREFILL, DECODE = "prefill", "decode"
 
 
@@ -184,8 +182,6 @@ def role_page_size(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 _AT = ("page_size", "attention_backend", "decode_attention_backend", "prefill_attention_backend")
 """What decides it: a backend may have pages of its own."""
-
-
 _ROLE_PAGE_SIZE_ASKED = ">=0.5.8"
 """The decode server compares them when it first meets a prefill server."""
 
@@ -226,8 +222,6 @@ def role_kv_dtype(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 _ROLE_KV_DTYPE_ASKED = ">=0.5.10"
 """The decode server compares the names when it first meets a prefill server."""
-
-
 _WIDE = ("auto", "bf16", "bfloat16")
 """Not told apart where nobody compares names: two bytes each, for nearly every checkpoint."""
 
@@ -313,8 +307,6 @@ def role_attention_ranks(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]
 
 
 _SIZES = ("tp_size", "attn_dp_size", "dp_size", "enable_dp_attention")
-
-
 _EQUAL = "<0.4.8"
 """Without latent attention the engine takes equal numbers alone."""
 

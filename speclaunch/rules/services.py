@@ -184,8 +184,6 @@ def _wrong_of_bootstrap_port(upstream: Upstream, target: Target) -> Iterator[tup
 
 
 _WORKER = "worker"
-
-
 _SAYS = {"prefill": "prefill", "decode": "decode", "null": "neither"}
 
 
@@ -243,13 +241,9 @@ def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 _LEADER_AND_ONE = 2
-
-
 _FIXED_RANK_FIX = Fix(
     "take it from the platform: $(LWS_WORKER_INDEX), the pod's index, SLURM_NODEID"
 )
-
-
 _WHY = (
     "each rank connects once: the second host with a rank is refused, or both wait for the others "
     "until their timeout"
@@ -301,11 +295,7 @@ def _rank(plan: Plan) -> int | None:
 
 
 _OWN_RANK_ADDRESS_OWN = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104
-
-
 _NAME = "dist_init_addr"
-
-
 _OWN_RANK_ADDRESS_FIX = Fix(
     "give all hosts the address of rank 0: $(LWS_LEADER_ADDRESS), its Service, its host"
 )
@@ -336,16 +326,12 @@ def _host(address: str) -> str:
 
 
 _EACH_ALONE = ("Deployment", "ReplicaSet", "DaemonSet")
-
-
 _GROUPS = {
     "LeaderWorkerSet": "RecreateGroupOnPodRestart",
     "RoleBasedGroup": "RecreateRoleInstanceOnPodRestart",
     "RoleBasedGroupSet": "RecreateRoleInstanceOnPodRestart",
 }
 """The policy that starts the ranks of one server together, and is the default."""
-
-
 _NEVER = "None"
 
 
@@ -381,8 +367,6 @@ def lone_restart(plan: Plan) -> Iterator[Verdict]:
 
 _COMMON = ("NCCL_", "NVSHMEM_", "GLOO_", "SGLANG_", "SGL_", "UCX_", "MC_")
 """How variables begin that all ranks have to agree on."""
-
-
 _RANK_ENVIRONMENT_OWN = ("DEBUG", "LOG", "HOST_IP", "RANK", "TRACE", "PROFILE", "DUMP")
 """What in a name says that each rank may have its own."""
 

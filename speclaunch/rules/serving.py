@@ -71,11 +71,7 @@ def plain_api_key(plan: Plan) -> Iterator[Verdict]:
 
 
 _BOOTSTRAP = "disaggregation_bootstrap_port"
-
-
 _PORTS = ("port", "nccl_port", "grpc_port", _BOOTSTRAP)
-
-
 _HIGHEST = 65535
 
 
@@ -144,11 +140,7 @@ def slime_argument(plan: Plan) -> Iterator[Verdict]:
 
 _HANDS_OVER_NOTHING = "NGRAM"
 """It has no KV cache of a draft, and needs no hidden states: decode may have it alone."""
-
-
 _ALGORITHM = "speculative_algorithm"
-
-
 _CHECKED = ">=0.5.15"
 """Up to 0.5.14 such a pair was served without a word, from 0.5.15 on it fails."""
 

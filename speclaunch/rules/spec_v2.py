@@ -11,11 +11,7 @@ from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.values import number
 
 _AT = ("speculative_eagle_topk", spec_v2.VARIABLE, spec_v2.SWITCH)
-
-
 _REFUSED = "the engine refuses: Spec v2 currently only supports topk = 1 for speculative decoding."
-
-
 _UNCHECKED = (
     "nothing checks it, and the worker treats the first tokens of the tree as the accepted path: "
     "the output is gibberish, or the server stops with `Sizes of tensors must match`"

@@ -58,15 +58,9 @@ def adaptive_steps(plan: Plan) -> Iterator[Verdict]:
     )
 
 
-_REJECTION_SAMPLING_SWITCH = "speculative_use_rejection_sampling"
-
-
-_REJECTION_SAMPLING_BLOCK = "speculative_use_block_verification"
-
-
+_REJECTION = "speculative_use_rejection_sampling"
+_BLOCKS = "speculative_use_block_verification"
 _MAP = "speculative_token_map"
-
-
 _THRESHOLDS = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
 
 
@@ -78,7 +72,7 @@ def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
     for message, at, why, edits in _conflicts(plan):
         yield Verdict(
             f"rejection sampling {message}",
-            at=(*at, _REJECTION_SAMPLING_SWITCH, _REJECTION_SAMPLING_BLOCK),
+            at=(*at, _REJECTION, _BLOCKS),
             why=f"the engine refuses: {why}",
             fix=Fix("remove rejection sampling, or what it does not work with", set=edits),
         )
@@ -87,7 +81,7 @@ def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             "rejection sampling needs speculative_eagle_topk 1, not "
             f"{'an omitted one' if topk is None else topk}",
-            at=("speculative_eagle_topk", _REJECTION_SAMPLING_SWITCH, _REJECTION_SAMPLING_BLOCK),
+            at=("speculative_eagle_topk", _REJECTION, _BLOCKS),
             why="the engine refuses: --speculative-use-rejection-sampling requires "
             "--speculative-eagle-topk=1.",
             fix=Fix(
@@ -98,8 +92,8 @@ def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_on(plan: Plan) -> bool:
-    by_block = bool(plan.given(_REJECTION_SAMPLING_BLOCK)) and plan.algorithm in ("EAGLE", "EAGLE3")
-    return bool(plan.given(_REJECTION_SAMPLING_SWITCH)) or by_block
+    by_block = bool(plan.given(_BLOCKS)) and plan.algorithm in ("EAGLE", "EAGLE3")
+    return bool(plan.given(_REJECTION)) or by_block
 
 
 _Conflict = tuple[str, tuple[str, ...], str, dict[str, object]]
@@ -111,7 +105,7 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
             "does not work with STANDALONE",
             ("speculative_algorithm",),
             "it is only supported for EAGLE / EAGLE3 / NEXTN",
-            {_REJECTION_SAMPLING_SWITCH: None},
+            {_REJECTION: None},
         )
     relaxed = [name for name in _THRESHOLDS if plan.value(name) != 1.0]
     if relaxed:
@@ -127,14 +121,14 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
             ("enable_deterministic_inference",),
             "it is incompatible with --enable-deterministic-inference"
             + (" off CUDA" if plan.in_versions(">=0.5.23") else ""),
-            {_REJECTION_SAMPLING_SWITCH: None, _REJECTION_SAMPLING_BLOCK: None},
+            {_REJECTION: None, _BLOCKS: None},
         )
     if plan.in_versions("<0.5.16") and plan.value("enable_multi_layer_eagle"):
         yield (
             "does not work with multi-layer EAGLE",
             ("enable_multi_layer_eagle",),
             "it is not supported with multi-layer EAGLE (--enable-multi-layer-eagle).",
-            {_REJECTION_SAMPLING_SWITCH: None},
+            {_REJECTION: None},
         )
     reduced = _reduced_vocabulary(plan)
     if reduced is not None:
@@ -142,7 +136,7 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
             f"needs one vocabulary, and the draft has {reduced[0]} of the target's {reduced[1]}",
             ("speculative_draft_model_path",),
             "it requires the draft and target to share one vocab",
-            {_REJECTION_SAMPLING_SWITCH: None, _REJECTION_SAMPLING_BLOCK: None},
+            {_REJECTION: None, _BLOCKS: None},
         )
 
     if plan.algorithm == "EAGLE" and plan.value(_MAP) is not None:
@@ -150,7 +144,7 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
             f"needs one vocabulary, and {_MAP} reduces the draft's",
             (_MAP,),
             "it requires the draft and target to share one vocab",
-            {_REJECTION_SAMPLING_SWITCH: None, _REJECTION_SAMPLING_BLOCK: None},
+            {_REJECTION: None, _BLOCKS: None},
         )
 
 
@@ -169,29 +163,26 @@ def _reduced_vocabulary(plan: Plan) -> tuple[int, int] | None:
     return few, many
 
 
-_BLOCK_VERIFICATION_SWITCH = "speculative_use_block_verification"
-
-
 @rule("SPL112")
 def block_verification(plan: Plan) -> Iterator[Verdict]:
     """Block verification needs EAGLE, EAGLE3, DFLASH or DSPARK, on CUDA or ROCm."""
-    if not plan.given(_BLOCK_VERIFICATION_SWITCH):
+    if not plan.given(_BLOCKS):
         return
     if plan.algorithm not in ("EAGLE", "EAGLE3", "DFLASH", "DSPARK"):
         yield Verdict(
             f"block verification does not work with {plan.algorithm or 'no speculative algorithm'}",
-            at=(_BLOCK_VERIFICATION_SWITCH, "speculative_algorithm"),
+            at=(_BLOCKS, "speculative_algorithm"),
             why="the engine refuses: --speculative-use-block-verification only supports EAGLE / "
             "EAGLE3 / NEXTN / DFLASH / DSPARK.",
-            fix=Fix(f"remove {_BLOCK_VERIFICATION_SWITCH}", set={_BLOCK_VERIFICATION_SWITCH: None}),
+            fix=Fix(f"remove {_BLOCKS}", set={_BLOCKS: None}),
         )
     elif plan.device != "cuda":
         yield Verdict(
             f"block verification does not work on {plan.device}",
-            at=(_BLOCK_VERIFICATION_SWITCH, "device"),
+            at=(_BLOCKS, "device"),
             why="the engine refuses: --speculative-use-block-verification only supports CUDA or "
             "ROCm.",
-            fix=Fix(f"remove {_BLOCK_VERIFICATION_SWITCH}", set={_BLOCK_VERIFICATION_SWITCH: None}),
+            fix=Fix(f"remove {_BLOCKS}", set={_BLOCKS: None}),
         )
 
 
@@ -228,30 +219,25 @@ def token_map_sharded(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-_DRAFT_WINDOW_IGNORED_NAME = "speculative_draft_window_size"
+_WINDOW = "speculative_draft_window_size"
 
 
 @rule("SPL115")
 def draft_window_ignored(plan: Plan) -> Iterator[Verdict]:
     """The draft window does nothing for this algorithm."""
-    if (
-        plan.given(_DRAFT_WINDOW_IGNORED_NAME) is None or plan.algorithm is None
-    ):  # no algorithm: SPL120
+    if plan.given(_WINDOW) is None or plan.algorithm is None:  # no algorithm: SPL120
         return
     readers = ["DFLASH"]
     readers += ["EAGLE3"] if plan.in_versions(">=0.5.12") else []
     readers += ["EAGLE"] if plan.in_versions(">=0.5.21") else []
     if plan.algorithm not in readers:
         yield Verdict(
-            f"{plan.spelling(_DRAFT_WINDOW_IGNORED_NAME)} has no effect with {plan.algorithm}",
-            at=(_DRAFT_WINDOW_IGNORED_NAME,),
+            f"{plan.spelling(_WINDOW)} has no effect with {plan.algorithm}",
+            at=(_WINDOW,),
             why=f"SGLang {plan.version} reads it for {', '.join(readers)}; the draft attends to "
             "the whole context",
-            fix=Fix("remove it", set={_DRAFT_WINDOW_IGNORED_NAME: None}, safe=True),
+            fix=Fix("remove it", set={_WINDOW: None}, safe=True),
         )
-
-
-_WINDOW = "speculative_draft_window_size"
 
 
 _SINK = "speculative_draft_sink_size"
@@ -286,12 +272,6 @@ def draft_window_size(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-_REJECTION = "speculative_use_rejection_sampling"
-
-
-_WATERMARK_BLOCK = "speculative_use_block_verification"
-
-
 _AWAY = Fix("remove the watermark", set={"enable_watermark": None, "watermark_config": None})
 
 
@@ -317,11 +297,11 @@ def watermark(plan: Plan) -> Iterator[Verdict]:
             "speculative decoding",
             fix=_AWAY,
         )
-    by_block = plan.given(_WATERMARK_BLOCK) and plan.algorithm in ("EAGLE", "EAGLE3")
+    by_block = plan.given(_BLOCKS) and plan.algorithm in ("EAGLE", "EAGLE3")
     if plan.given(_REJECTION) or by_block:
         yield Verdict(
             "watermarking does not work with rejection sampling",
-            at=("enable_watermark", _REJECTION, _WATERMARK_BLOCK),
+            at=("enable_watermark", _REJECTION, _BLOCKS),
             why="the engine refuses: --enable-watermark is incompatible with "
             "--speculative-use-rejection-sampling",
             fix=_AWAY,

@@ -14,7 +14,6 @@ from speclaunch.rules.interface import Rule, row
 ERROR = Severity.ERROR
 WARNING = Severity.WARNING
 INFO = Severity.INFO
-
 RULES: tuple[Rule, ...] = (
     row(
         "SPL001",

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _SAME_SHAPES = (None, "fp8")
 """How a checkpoint may be quantised and keep the shapes of its matrices."""
-
-
 _FROM_DRAFT = ("EAGLE", "EAGLE3", "STANDALONE", "DFLASH")
 
 
@@ -152,23 +150,15 @@ def _told_of_missing_tensors(name: str, near: str | None) -> str:
 
 
 _TENSOR_SHAPE_SHOWN = 3
-
-
 _CUT = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"), 0),
     **dict.fromkeys(("o_proj", "down_proj"), 1),
 }
 """Matrices that ranks share, and the axis along which each rank takes its part: a longer one is
 cut (0.5.23 layers/linear.py:864-872, 1523, 1695; `narrow` in 0.4.6.post5 layers/linear.py:634)."""
-
-
 _FILLED = ("gate_proj", "up_proj", "o_proj", "down_proj")
 """Those that are filled up with zeros where they are shorter (`pad_or_narrow_weight`)."""
-
-
 _FILLS = ">=0.5.3"
-
-
 _CPU_FILLS = ">=0.4.9"
 """From then on a CPU fills up all of them (`narrow_padded_param_and_loaded_weight`)."""
 
@@ -344,8 +334,6 @@ def is_about_layers(one: Misshapen) -> bool:
 
 
 _EMPTY_WEIGHTS_SHOWN = 3
-
-
 _MAY_BE_ZERO = (".bias", "e_score_correction_bias")
 
 
