@@ -110,18 +110,6 @@ class Certificate:
         """Where it stops paying: by concurrency, and by context length."""
         return stops(self.cells)
 
-    @property
-    def memory_words(self) -> str | None:
-        """What speculation costs in KV tokens; None where a side does not tell."""
-        if len(self.memory) != 2:
-            return None
-        ours, theirs = (one.tokens for one in self.memory)
-        if not ours or not theirs:
-            return None
-        percent = 100 * (ours / theirs - 1)
-        change = "the same" if ours == theirs else f"{percent:+.{0 if abs(percent) >= 1 else 2}f}%"
-        return f"KV cache: {ours:,} tokens instead of {theirs:,} ({change})"
-
     def by_workload(self) -> list[tuple[str, list[Cell]]]:
         """The cells of each workload, by context length and concurrency."""
         names = dict.fromkeys(cell.workload for cell in self.cells)

@@ -32,7 +32,6 @@ _OWN = {
     "disaggregation_bootstrap_port": "a port a worker",
 }
 """What srt-slurm says itself, and with what. A later flag of ours would win over its own."""
-_SIDES = ("prefill", "decode")
 _PARAMETER = lazy(r"\{[A-Za-z_]\w*\}")
 """What srt-slurm fills in: a parameter of a sweep, the node."""
 _PRECISIONS = {"fp4": "fp4", "mxfp4": "fp4", "nvfp4": "fp4", "fp8": "fp8", "w8a8": "fp8"}

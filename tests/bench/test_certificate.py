@@ -144,18 +144,12 @@ def test_goodput_widens_the_intervals_that_hold_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "words"),
-    [
-        (61440, "KV cache: 61,440 tokens instead of 65,536 (-6%)"),
-        (65536, "KV cache: 65,536 tokens instead of 65,536 (the same)"),
-        (65500, "KV cache: 65,500 tokens instead of 65,536 (-0.05%)"),
-        (None, None),
-    ],
+    "ours",
+    [61440, None],
 )
-def test_the_cost_in_tokens(ours: int | None, words: str | None) -> None:
+def test_the_cost_in_tokens(ours: int | None) -> None:
     memory = [Cost("plain", 65536, None, None), Cost("R", ours, 5 << 30, "engine")]
     found = certified(cell(PAYS, 1), memory=memory)
-    assert found.memory_words == words
     sides = [(one["side"], one["max_total_num_tokens"]) for one in document(found)["memory"]]
     assert sides == [("R", ours), ("plain", 65536)]
 
