@@ -21,9 +21,8 @@ from speclaunch.cli.writing import Force, require_sound
 from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.assemble import Assembled, assemble
 from speclaunch.deploy.interface import Renderer
-from speclaunch.deploy.own_proof import prove_launches
-from speclaunch.deploy.proof import prove_rendering
 from speclaunch.deploy.rendered_errors import errors_of_form, exposed, findings_of_recipe
+from speclaunch.deploy.round_trip import require_same_commands, require_same_recipe
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.facts.trusted_programs import trust_all
@@ -102,9 +101,9 @@ def rendered(renderer: Renderer, assembled: Assembled) -> str:
         raise PreflightError(refused)
     text = renderer.render(rendering)
     if rendering.runs_speclaunch:
-        prove_launches(renderer, text, assembled)
+        require_same_recipe(renderer, text, assembled)
     else:
-        prove_rendering(renderer, text, rendering, assembled.prepared[0].catalogue)
+        require_same_commands(renderer, text, rendering, assembled.prepared[0].catalogue)
     return text
 
 

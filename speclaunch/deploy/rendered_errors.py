@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from speclaunch.deploy.assemble import Assembled
 from speclaunch.deploy.interface import RenderedCommand, Renderer, Rendering
-from speclaunch.deploy.proof import read_back
+from speclaunch.deploy.round_trip import read_back
 from speclaunch.deploy.words import ALL_ADDRESSES
 from speclaunch.errors import Place
 from speclaunch.facts.facts import Facts

@@ -1,8 +1,8 @@
 """The words of a command replaced, added and taken away: the ways to edit them, the best first.
 
 A way is a guess from what stands around the words (a shell, a block list, a list on one line);
-whether the text then says what it should is for the proof (`fix_proof.py`), so that a wrong guess
-costs a try and no file.
+the round-trip check (`round_trip.py`) decides whether the text then says what it should, so a
+wrong guess costs a try and no file.
 """
 
 from __future__ import annotations

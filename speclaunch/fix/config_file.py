@@ -16,9 +16,7 @@ from speclaunch.engine.argv import ArgvProblem, ParsedArguments, parse_argv
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.fix import proof
 from speclaunch.fix.edits import Change, Edit, Insertion, apply
-from speclaunch.fix.meaning import differences, meaning_of
 from speclaunch.fix.migrate import Migration, MigrationStep
 from speclaunch.fix.planned_migration import (
     MigratedArgument,
@@ -27,6 +25,12 @@ from speclaunch.fix.planned_migration import (
     plan,
     shown,
     unset,
+)
+from speclaunch.fix.round_trip import (
+    meaning_of,
+    require_no_differences,
+    secrets_of,
+    text_differences,
 )
 from speclaunch.fix.source_version import origin, refused
 from speclaunch.fix.yaml_edits import NotFixableError, Yaml, removed_key, set_value
@@ -73,7 +77,7 @@ class _File:
 
 
 def migrate_config(text: str, path: str, to: str, source: str | None = None) -> Migration:
-    """Carry the keys of a `--config` file to version `to`. Raises InputError and UnprovenError."""
+    """Carry the keys of a `--config` file to version `to`. Raises InputError and RoundTripError."""
     file = _File(text, path)
     migration = Migration(text)
     start = origin(file.parse, to, source, None)
@@ -193,7 +197,7 @@ def _judge(
     edits = [change for change in changes if isinstance(change, Edit)]
     touched = {edit.line for edit in edits}
     inserted = {change.text for change in changes if isinstance(change, Insertion)}
-    unproven = list(proof.unproven_text(file.text, made, file.path, touched, inserted))
+    unproven = list(text_differences(file.text, made, file.path, touched, inserted))
     try:
         reading = after.reading(to)
     except InputError as error:
@@ -208,7 +212,7 @@ def _judge(
         unproven = [] if meaning else [f"SGLang {to} refuses it"]
         expected = announced(planned.said)
         defaults: list[str] = []
-        for difference in differences(planned.before, meaning) if meaning else ():
+        for difference in planned.before.differences(meaning) if meaning else ():
             note = unset(difference, planned.before, meaning) if meaning else None
             if expected.allows(difference) or note == "":
                 continue
@@ -225,8 +229,8 @@ def _judge(
         if defaults:
             text = f"defaults that changed and are not set here: {', '.join(defaults)}"
             migration.steps.append(MigrationStep(Place(file.path), text))
-    hidden = proof.secrets_of(reading.invocations, to)
-    proof.refuse("migrate", unproven, file.text, made, hidden)
+    hidden = secrets_of(reading.invocations, to)
+    require_no_differences("migrate", unproven, file.text, made, hidden)
 
 
 def _refusals(

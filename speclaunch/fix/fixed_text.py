@@ -14,19 +14,19 @@ import yaml
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.errors import InputError, Problem
-from speclaunch.fix import proof
 from speclaunch.fix.command_fix import command_ways
 from speclaunch.fix.command_words import Text
 from speclaunch.fix.edits import Edit, apply
-from speclaunch.fix.fix_proof import (
-    unproven_commands,
-    unproven_composition,
-    unproven_data,
-    unproven_roles,
-)
 from speclaunch.fix.key_fix import config_ways, recipe_ways
 from speclaunch.fix.python_fix import engine_ways
 from speclaunch.fix.rewrite import touched_lines
+from speclaunch.fix.round_trip import (
+    composition_differences,
+    data_differences,
+    fix_differences,
+    role_data_differences,
+    text_differences,
+)
 from speclaunch.fix.wanted import Wanted, wanted
 from speclaunch.fix.yaml_edits import NotFixableError
 from speclaunch.importer.files import read_text
@@ -113,7 +113,7 @@ class _Job:
         after = _read(made, self.shown, self.file)
         changed = dict.fromkeys(self.numbers, asked)
         version = self.catalogue.version
-        yield from unproven_commands(reading, after, changed, version, self.others)
+        yield from fix_differences(reading, after, changed, version, self.others)
 
 
 class _NothingToDoError(NotFixableError):
@@ -190,7 +190,7 @@ def _unproven(
     touched = touched_lines(text, edits)
     new = [line for edit in edits for line in edit.new.split("\n")[1:]]
     more = sum(len(edit.new.split()) for edit in edits)
-    yield from proof.unproven_text(text, made, shown, touched, new, more=more)
+    yield from text_differences(text, made, shown, touched, new, more=more)
     yield from unproven(made)
 
 
@@ -226,11 +226,11 @@ def fixed_recipe(
             return
         after = composed(made, shown, path, config_dirs)
         if names:
-            yield from unproven_roles(data_of(text), new, asked)
+            yield from role_data_differences(data_of(text), new, asked)
             yield from _unproven_in_roles(whole, after, roles, asked)
             return
-        yield from unproven_data(data_of(text), new, asked)
-        yield from unproven_composition(before, after.values, asked)
+        yield from data_differences(data_of(text), new, asked)
+        yield from composition_differences(before, after.values, asked)
 
     found = ways() if not names else _ways_of_roles(ways, roles, before, asked)
     return _first_proven(text, shown, found, unproven)
@@ -270,7 +270,7 @@ def _unproven_in_roles(
     for name in names:
         old, new = of_role(before, name).values, of_role(after, name).values
         if name in roles:
-            yield from unproven_composition(old, new, asked)
+            yield from composition_differences(old, new, asked)
         elif old != new:
             yield f"the role {name} would change, too"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from speclaunch.errors import InputError, Problem
-from speclaunch.fix.proof_import import prove_import
+from speclaunch.fix.import_round_trip import require_same_command
 from speclaunch.importer.deployment import Imported, to_deployment
 from speclaunch.importer.interface import Invocation, Reading
 from speclaunch.importer.recipe_name import recipe_name
@@ -19,13 +19,13 @@ def import_one(
     engine: str | None,
     installed: str | None = None,
 ) -> tuple[Imported, str]:
-    """Return a command of `source` as a recipe, and its text. Raises UnprovenError.
+    """Return a command of `source` as a recipe, and its text. Raises RoundTripError.
 
     `engine` is the stated release, `installed` the one to prefer if none is stated.
     """
     imported = to_deployment(invocation, name, engine, installed)
     text = imported.recipe(source)
-    prove_import(imported.command or invocation, imported, text)
+    require_same_command(imported.command or invocation, imported, text)
     return imported, text
 
 

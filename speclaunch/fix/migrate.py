@@ -1,7 +1,8 @@
 """Commands in somebody's file carried to another engine version, everything else untouched.
 
 Each command is read for the version that it was written for, its words are planned for the other
-one (`planned.py`), the file is edited (`rewrite.py`), and the result proves itself (`proof.py`).
+one (`planned_migration.py`), the file is edited (`rewrite.py`), and the result is read back
+(`round_trip.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.renames import dead_variable
 from speclaunch.engine.versions import precedes
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.fix import proof
 from speclaunch.fix.edits import Change, Edit, Insertion, apply
 from speclaunch.fix.image_migration import image_places, is_outdated, successor, unknown_image
 from speclaunch.fix.planned_migration import PlannedMigration, plan
@@ -28,6 +28,13 @@ from speclaunch.fix.rewrite import (
     rewrite,
     touched_lines,
     with_variable,
+)
+from speclaunch.fix.round_trip import (
+    Expected,
+    migration_differences,
+    require_no_differences,
+    secrets_of,
+    text_differences,
 )
 from speclaunch.fix.source_version import SourceVersion, origin, refused
 from speclaunch.importer.effective_words import settled
@@ -119,7 +126,7 @@ def migrate_commands(
     """Carry every server command of a file to version `to`; `source` is where it comes from.
 
     `follow` carries the files that a command names. Images become the official ones of `to`;
-    `keep_images`: one without a known counterpart stays. Raises UnprovenError where the result
+    `keep_images`: one without a known counterpart stays. Raises RoundTripError where the result
     does not mean what was announced.
     """
     migration = Migration(text, problems=[*reading.unread, *reading.misread])
@@ -240,7 +247,7 @@ def _proven(
     """The new text, once it was read back; comments and variables only where they can stand."""
     shown = jobs[0].invocation.place.path if jobs else ""
     expected = [
-        proof.Expected(
+        Expected(
             tuple(word for word, _ in job.planned.words), to, job.planned.after, job.env, job.image
         )
         for job in jobs
@@ -259,14 +266,14 @@ def _proven(
                 replace(one, env={**edited_variables(job.invocation, text, edits), **one.env})
                 for one, job in zip(expected, jobs, strict=True)
             ]
-            found = list(proof.unproven_commands(reading, again, wanted))
+            found = list(migration_differences(reading, again, wanted))
         except (ValueError, InputError) as error:
             found = [str(error)]
-        found += proof.unproven_text(text, made, shown, touched_lines(text, edits), inserted)
+        found += text_differences(text, made, shown, touched_lines(text, edits), inserted)
         if not found:
             return made
-    hidden = proof.secrets_of(reading.invocations, to)
-    proof.refuse("migrate", found, text, made, hidden)
+    hidden = secrets_of(reading.invocations, to)
+    require_no_differences("migrate", found, text, made, hidden)
     return text
 
 

@@ -8,8 +8,8 @@ from speclaunch.errors import InputError, Problem
 from speclaunch.fix.config_file import migrate_config
 from speclaunch.fix.followed import following
 from speclaunch.fix.migrate import Migration, migrate_commands
-from speclaunch.fix.proof import secrets_of
 from speclaunch.fix.recipe import is_recipe, migrate_recipe
+from speclaunch.fix.round_trip import secrets_of
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import InvocationKind
 from speclaunch.reads.bounded import read_regular, reason

@@ -11,8 +11,8 @@ from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.renames import BORROWED, conversion
-from speclaunch.fix.meaning import MISSING, Meaning, MeaningDifference, differences, meaning_of
 from speclaunch.fix.migration_verdict import KEEP, MigrationVerdict, unknown_words, verdict
+from speclaunch.fix.round_trip import MISSING, Difference, Meaning, meaning_of
 from speclaunch.record import record
 
 
@@ -209,7 +209,7 @@ def _account(
         return
     expected = announced(found.said)
     changed: list[str] = []
-    for difference in differences(found.before, found.after):
+    for difference in found.before.differences(found.after):
         if expected.allows(difference):
             continue
         note = unset(difference, found.before, found.after)
@@ -236,7 +236,7 @@ class Announced:
     gone: frozenset[str]
     becomes: Mapping[str, Any]
 
-    def allows(self, difference: MeaningDifference) -> bool:
+    def allows(self, difference: Difference) -> bool:
         """Whether a difference is one that was announced."""
         if difference.name in self.becomes:
             wanted = self.becomes[difference.name]
@@ -264,7 +264,7 @@ def announced(said: Sequence[MigratedArgument]) -> Announced:
     return Announced(frozenset(gone), becomes)
 
 
-def unset(difference: MeaningDifference, before: Meaning, after: Meaning) -> str | None:
+def unset(difference: Difference, before: Meaning, after: Meaning) -> str | None:
     """The words for a default that changed; None where one of the commands gives the argument.
 
     Empty where None became False or the other way round: either is off, or left to the engine.
@@ -282,7 +282,7 @@ def shown(value: Any) -> str:
     return "(the engine's choice)" if value is None else str(value)
 
 
-def _reads_otherwise(difference: MeaningDifference, before: Meaning, after: Meaning) -> bool:
+def _reads_otherwise(difference: Difference, before: Meaning, after: Meaning) -> bool:
     name = difference.name
     given = before.given.get(name)
     return given is not None and bool(given) and given == after.given.get(name)

@@ -6,7 +6,7 @@ is asked all the same whether the version takes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,10 @@ from speclaunch.engine.command import is_secret_argument, spell
 from speclaunch.engine.renames import REMOVALS, conversion, other_names
 from speclaunch.engine.versions import precedes
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.fix import proof
 from speclaunch.fix.edits import Change, Edit, Insertion, apply
 from speclaunch.fix.image_migration import is_outdated, successor, unknown_image
 from speclaunch.fix.migrate import Migration, MigrationStep
+from speclaunch.fix.round_trip import differences, require_no_differences, text_differences
 from speclaunch.importer import nodes
 from speclaunch.importer.source_text import Document
 from speclaunch.recipe.bounded_yaml import compose
@@ -73,7 +73,7 @@ def migrate_recipe(path: Path, shown: str, to: str, *, keep_images: bool = False
     """Carry the arguments that stand in a recipe itself (its groups are carried by us), its pin
     and its image.
 
-    Raises InputError for a file that is no recipe, and UnprovenError.
+    Raises InputError for a file that is no recipe, and RoundTripError.
     """
     read_positions(path, shown)  # refuses what is hostile, or no mapping
     text = reads.read_text(path, MAX_FILE_BYTES)
@@ -228,7 +228,7 @@ def _prove(before: str, made: str, work: _Work) -> None:
     """The data of the new text are those of the old one, but for what was announced."""
     touched = {change.line for change in work.changes if isinstance(change, Edit)}
     inserted = {change.text for change in work.changes if isinstance(change, Insertion)}
-    found = list(proof.unproven_text(before, made, "recipe.yaml", touched, inserted))
+    found = list(text_differences(before, made, "recipe.yaml", touched, inserted))
     try:
         new = yaml.safe_load(made)
     except yaml.YAMLError as error:
@@ -236,21 +236,27 @@ def _prove(before: str, made: str, work: _Work) -> None:
         new = None
     old = yaml.safe_load(before)
     if not found and isinstance(old, dict):
-        found += _unlike(old, new, work)
-    proof.refuse("migrate", found, before, made, _secrets(old))
+        found += [
+            f"{one.name} is not as announced"
+            for one in differences(_announced(old, new or {}, work), _set_keys(new or {}))
+        ]
+    require_no_differences("migrate", found, before, made, _secrets(old))
 
 
-def _unlike(old: dict[str, Any], new: Any, work: _Work) -> Iterator[str]:
-    wanted = _wanted(old, new or {}, None, work)
+def _announced(old: dict[str, Any], new: Mapping[str, Any], work: _Work) -> dict[str, Any]:
+    """Return the data of the recipe with every announced change."""
+    wanted = _wanted(old, new, None, work)
     if isinstance(old.get("roles"), dict):
-        after = (new or {}).get("roles") or {}
+        after = new.get("roles") or {}
         wanted["roles"] = {
             role: _wanted(said, after.get(role) or {}, role, work) if said else said
             for role, said in old["roles"].items()
         }
-    for key in dict.fromkeys((*wanted, *(new or {}))):
-        if (new or {}).get(key) != wanted.get(key):
-            yield f"{key} is not as announced"
+    return _set_keys(wanted)
+
+
+def _set_keys(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if value is not None}
 
 
 def _wanted(

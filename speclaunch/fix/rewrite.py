@@ -12,7 +12,7 @@ from speclaunch.errors import Place, Problem
 from speclaunch.fix.edits import Edit, Insertion, apply, lines_of
 from speclaunch.fix.list_lines import lines_of_a_list
 from speclaunch.fix.planned_migration import MigratedArgument, PlannedMigration
-from speclaunch.fix.proof import empties
+from speclaunch.fix.round_trip import empties_definition
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.importer.slime import bare, prefixed
 from speclaunch.record import record
@@ -170,7 +170,7 @@ def removal(
             return None
         edits.append(edit)
     edits = list(dict.fromkeys(edits))
-    return None if empties(text, apply(text, edits)) else edits
+    return None if empties_definition(text, apply(text, edits)) else edits
 
 
 def _whole(text: str, place: Place, word: Word | None) -> Edit | None:

@@ -13,13 +13,13 @@ import pytest
 from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.assemble import assemble
 from speclaunch.deploy.interface import Rendering, Role
-from speclaunch.deploy.proof import prove_rendering
 from speclaunch.deploy.rendered_errors import errors_of_form
+from speclaunch.deploy.round_trip import require_same_commands
 from speclaunch.deploy.shell import ShellRenderer
 from speclaunch.deploy.slime import SET_BY_SLIME, SlimeRenderer
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.fix.proof import UnprovenError
+from speclaunch.fix.round_trip import RoundTripError
 from speclaunch.importer.files import read_shell
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.plan.request import from_invocation
@@ -152,9 +152,9 @@ def test_a_text_that_is_another_deployment_is_refused(
     wanted = alone(prepared)
     for renderer in RENDERERS.values():
         if not renderer().refuses(wanted):
-            prove_rendering(renderer(), renderer().render(wanted), wanted, prepared.catalogue)
-    with pytest.raises(UnprovenError):
-        prove_rendering(ShellRenderer(), broken(wanted), wanted, prepared.catalogue)
+            require_same_commands(renderer(), renderer().render(wanted), wanted, prepared.catalogue)
+    with pytest.raises(RoundTripError):
+        require_same_commands(ShellRenderer(), broken(wanted), wanted, prepared.catalogue)
 
 
 def test_slime_has_the_negation_before_its_prefix(tmp_path: Path) -> None:
@@ -164,10 +164,10 @@ def test_slime_has_the_negation_before_its_prefix(tmp_path: Path) -> None:
     wanted = alone(prepared)
     text = SlimeRenderer().render(wanted)
     assert "   --no-sglang-enable-tf32-matmul\n" in text
-    prove_rendering(SlimeRenderer(), text, wanted, prepared.catalogue)
+    require_same_commands(SlimeRenderer(), text, wanted, prepared.catalogue)
     wrong = text.replace("--no-sglang-", "--sglang-no-")
-    with pytest.raises(UnprovenError):
-        prove_rendering(SlimeRenderer(), wrong, wanted, prepared.catalogue)
+    with pytest.raises(RoundTripError):
+        require_same_commands(SlimeRenderer(), wrong, wanted, prepared.catalogue)
 
 
 def _run(*words: str) -> subprocess.CompletedProcess[str]:

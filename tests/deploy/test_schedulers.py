@@ -19,7 +19,7 @@ from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.assemble import Assembled, assemble
 from speclaunch.engine.argv import parse_argv
 from speclaunch.errors import InputError
-from speclaunch.fix.proof import UnprovenError
+from speclaunch.fix.round_trip import RoundTripError
 from speclaunch.launch.preflight import PreflightError
 from speclaunch.recipe.compose import recipe_names
 from speclaunch.recipe.load import load
@@ -317,7 +317,7 @@ def test_a_text_that_starts_another_deployment_is_refused(
         assert before in text
         broken = text.replace(before, after)
         monkeypatch.setattr(type(renderer), "render", lambda _self, _one, broken=broken: broken)
-        with pytest.raises(UnprovenError):
+        with pytest.raises(RoundTripError):
             rendered(renderer, whole)
 
 

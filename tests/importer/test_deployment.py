@@ -13,8 +13,8 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.engine.shell import shell_command
-from speclaunch.fix.meaning import meaning_of
-from speclaunch.fix.proof_import import prove_import
+from speclaunch.fix.import_round_trip import require_same_command
+from speclaunch.fix.round_trip import meaning_of
 from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_file, read_text, read_words
 from speclaunch.importer.recipe_name import recipe_name
@@ -372,7 +372,7 @@ def test_what_slime_ignores_is_left_out_with_one_remark() -> None:
     assert remark.count("--sglang-") == 5
     for flag in ("trust-remote-code", "port", "model-path", "enable-return-routed-experts"):
         assert f"--sglang-{flag} (" in remark
-    prove_import(invocation, found, found.recipe("run.sh"))
+    require_same_command(invocation, found, found.recipe("run.sh"))
     linted = from_invocation(invocation, "x", load_catalogue("0.5.23"))
     assert {name: one.value for name, one in linted.given.items()} == {
         name: line.value for name, line in found.args.items()
@@ -389,7 +389,7 @@ def test_what_slime_ignores_is_left_out_where_nothing_else_says_it() -> None:
         "dtype": "half", "model_path": "???",
     }  # fmt: skip
     assert "--sglang-model-path (slime serves --hf-checkpoint)" in "\n".join(found.remarks)
-    prove_import(invocation, found, found.recipe("run.sh"))
+    require_same_command(invocation, found, found.recipe("run.sh"))
 
 
 EMPTY_COUNTS = """\
@@ -413,7 +413,7 @@ def test_an_empty_variable_is_what_it_is_to_bash(
     imported = to_deployment(invocation, "x", "0.5.23")
     path = tmp_path / "x.yaml"
     path.write_text(text := imported.recipe("run.sh"))
-    prove_import(invocation, imported, text)
+    require_same_command(invocation, imported, text)
     for name in SET_TO_NOTHING:
         if value is None:
             monkeypatch.delenv(name, raising=False)
@@ -456,5 +456,5 @@ def test_every_default_keeps_its_own_variable(written: str, line: str) -> None:
     )
     (invocation,) = read_text(script, "run.sh").invocations
     imported = to_deployment(invocation, "x", "0.5.23")
-    prove_import(invocation, imported, imported.recipe("run.sh"))
+    require_same_command(invocation, imported, imported.recipe("run.sh"))
     assert str(imported.args["revision"].value) == line

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speclaunch.fix.proof import UnprovenError
-from speclaunch.fix.proof_import import prove_import
+from speclaunch.fix.import_round_trip import require_same_command
+from speclaunch.fix.round_trip import RoundTripError
 from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_text
 from tests import program
@@ -84,7 +84,7 @@ def test_another_variable_than_the_announced_one_is_refused(
     (invocation,) = read_text(FORMS["flag.sh"], "x.sh").invocations
     imported = to_deployment(invocation, "x", "0.5.23")
     text = imported.recipe("x.sh")
-    prove_import(invocation, imported, text)
+    require_same_command(invocation, imported, text)
     for wrong in ("${oc.env:ADMIN_API_KEY}", "other"):
-        with pytest.raises(UnprovenError):
-            prove_import(invocation, imported, text.replace("${oc.env:API_KEY}", wrong))
+        with pytest.raises(RoundTripError):
+            require_same_command(invocation, imported, text.replace("${oc.env:API_KEY}", wrong))

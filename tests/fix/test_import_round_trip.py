@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.fix.proof import UnprovenError
-from speclaunch.fix.proof_import import prove_import
+from speclaunch.fix.import_round_trip import require_same_command
+from speclaunch.fix.round_trip import RoundTripError
 from speclaunch.importer.deployment import Imported, to_deployment
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation
@@ -36,7 +36,7 @@ def imported(text: str, version: str | None = None) -> tuple[Invocation, Importe
 def test_what_was_imported_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL", "/somewhere")
     invocation, found = imported(SCRIPT)
-    prove_import(invocation, found, found.recipe("x.sh"))
+    require_same_command(invocation, found, found.recipe("x.sh"))
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_what_is_not_the_command_is_refused(old: str, new: str) -> None:
     invocation, found = imported(SCRIPT)
     text = found.recipe("x.sh")
     assert old in text
-    with pytest.raises(UnprovenError):
-        prove_import(invocation, found, text.replace(old, new))
+    with pytest.raises(RoundTripError):
+        require_same_command(invocation, found, text.replace(old, new))
 
 
 @pytest.mark.thorough
@@ -67,7 +67,7 @@ def test_slime_says_the_gpus_at_every_version(version: str, tmp_path: Path) -> N
     )
     invocation, found = imported(text, version)
     written = found.recipe("x.sh")
-    prove_import(invocation, found, written)
+    require_same_command(invocation, found, written)
     path = tmp_path / "mine.yaml"
     path.write_text(written.replace("???", "x"))
     args = load(str(path)).deployment.args
@@ -79,8 +79,8 @@ def test_an_argument_that_was_lost_is_seen() -> None:
     args = {name: line for name, line in found.args.items() if name != "port"}
     for lost in (args, found.args | {"dp_size": RecipeLine(2)}):
         broken = replace(found, args=lost)
-        with pytest.raises(UnprovenError):
-            prove_import(invocation, broken, broken.recipe("x.sh"))
+        with pytest.raises(RoundTripError):
+            require_same_command(invocation, broken, broken.recipe("x.sh"))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_default_that_is_another_variable(default: str, recipe: str) -> None:
     text = f"python3 -m sglang.launch_server --model-path ${{A:-{default}}}\n"
     invocation, found = imported(text)
     assert f"model_path: {recipe}\n" in found.recipe("x.sh")
-    prove_import(invocation, found, found.recipe("x.sh"))
+    require_same_command(invocation, found, found.recipe("x.sh"))
 
 
 START = "python3 -m sglang.launch_server --model-path"
@@ -121,7 +121,7 @@ def test_nested_defaults_are_proven(case: tuple[str, str]) -> None:
     script, line = case
     invocation, found = imported(script + "\n")
     text = found.recipe("x.sh")
-    prove_import(invocation, found, text)
+    require_same_command(invocation, found, text)
     assert line in text, text
 
 
@@ -158,7 +158,7 @@ def test_templated_names_of_variables_are_left_out(case: tuple[str, str]) -> Non
     name, text = case
     (invocation,) = read_text(text, name).invocations
     found = to_deployment(invocation, "x")
-    prove_import(invocation, found, found.recipe(name))
+    require_same_command(invocation, found, found.recipe(name))
     assert list(found.env) == ["HF_HOME"]
     (remark,) = [one for one in found.remarks if "name of an environment variable" in one]
     assert "left out `{{ " in remark

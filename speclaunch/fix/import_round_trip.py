@@ -1,4 +1,4 @@
-"""An imported recipe proves itself: composed and spelled again, it is the command that was read."""
+"""The round-trip check of imports: a recipe, composed and rendered, is the command it came from."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import Spelling, spell
 from speclaunch.errors import InputError
-from speclaunch.fix import proof
-from speclaunch.fix.meaning import Meaning, differences, meaning_of
+from speclaunch.fix.round_trip import (
+    ANYTHING,
+    Meaning,
+    differences,
+    meaning_of,
+    require_no_differences,
+    secrets_of,
+)
 from speclaunch.importer.deployment import Imported
 from speclaunch.importer.effective_words import effective
 from speclaunch.importer.interface import Default, Invocation, InvocationKind, Word
@@ -37,21 +43,21 @@ _SLIMES = ("model_path", "tp_size")
 """What slime says with options of its own."""
 
 
-def prove_import(invocation: Invocation, imported: Imported, text: str) -> None:
-    """Raise UnprovenError where the recipe `text` is not what `invocation` was.
+def require_same_command(invocation: Invocation, imported: Imported, text: str) -> None:
+    """Raise RoundTripError if the recipe `text` has another meaning than `invocation`.
 
-    What the import announces as left out (`imported.problems`, a `--config` that the engine does
-    not see) is left out here, too, and a secret has to come out of the variable that it names.
+    What the import reports as left out (`imported.problems`, a `--config` that the engine does
+    not see) is left out here, too. A secret has to come from the variable that the recipe names.
     """
     catalogue = load_catalogue(imported.version)
-    found = list(_unlike(invocation, imported, text, catalogue))
+    found = list(_differences(invocation, imported, text, catalogue))
     if found:
         shown = " ".join(word.text for word in (*invocation.program, *invocation.words))
-        hidden = proof.secrets_of([invocation], imported.version)
-        proof.refuse("import", found, shown, text, hidden)
+        hidden = secrets_of([invocation], imported.version)
+        require_no_differences("import", found, shown, text, hidden)
 
 
-def _unlike(
+def _differences(
     invocation: Invocation, imported: Imported, text: str, catalogue: Catalogue
 ) -> Iterator[str]:
     try:
@@ -79,13 +85,10 @@ def _unlike(
     values |= {name: _stand_in(variable) for name, variable in imported.secrets.args.items()}
     named = (*wanted.given, *(name for name in _SLIMES if name in given))
     expected = Meaning(wanted.version, values, dict.fromkeys(named, ()))
-    for difference in differences(expected, got):
-        if difference.after in (
-            _ASKED_FOR,
-            [_ASKED_FOR],
-        ):  # left open, with a word, for the reader to fill in
-            continue
-        yield f"{difference.name} is {difference.after!r}, not {difference.before!r}"
+    open_ = {  # reported, and for the reader to fill in
+        name: ANYTHING for name, value in got.values.items() if value in (_ASKED_FOR, [_ASKED_FOR])
+    }
+    yield from map(str, expected.differences(got, open_))
     env = {
         name: _expected(word, given_names)
         for name, word in invocation.env.items()
@@ -94,12 +97,12 @@ def _unlike(
     env |= {name: _stand_in(variable) for name, variable in imported.secrets.env.items()}
     kept = {word.text for word in invocation.env.values() if not word.evaluated}
     mine = {
-        name: _plain(value, given_names) if value in kept else value or ""
+        name: str(_plain(value, given_names) if value in kept else value or "")
         for name, value in deployment.engine.env.items()
     }
-    for name in dict.fromkeys((*env, *mine)):
-        if env.get(name) != mine.get(name) and mine.get(name) != _ASKED_FOR:
-            yield f"the variable {name} is not what it was"
+    open_ = {name: ANYTHING for name, value in mine.items() if value == _ASKED_FOR}
+    for one in differences(env, mine, open_):
+        yield f"the variable {one.name} is not what it was"
 
 
 def _asked(invocation: Invocation, catalogue: Catalogue, given: frozenset[str]) -> Meaning | None:

@@ -11,15 +11,15 @@ from speclaunch.engine.catalogue import load
 from speclaunch.errors import ExitCode
 from speclaunch.fix import migrate as migrating
 from speclaunch.fix.edits import Change
-from speclaunch.fix.meaning import meaning_of
 from speclaunch.fix.migrate import migrate_commands
-from speclaunch.fix.proof import (
+from speclaunch.fix.round_trip import (
     Expected,
-    UnprovenError,
-    keep,
+    RoundTripError,
+    meaning_of,
+    migration_differences,
+    save_texts,
     secrets_of,
-    unproven_commands,
-    unproven_text,
+    text_differences,
 )
 from speclaunch.importer.files import read_text
 
@@ -43,8 +43,8 @@ def found(after: str, touched: tuple[int, ...] = ()) -> list[str]:
     words = tuple(word.text for word in before.invocations[0].words)
     expected = Expected(words, "0.5.23", meaning_of(words, load("0.5.23")))
     return [
-        *unproven_commands(before, read_text(after, "x.sh", ".sh"), [expected]),
-        *unproven_text(SCRIPT, after, "x.sh", set(touched), ()),
+        *migration_differences(before, read_text(after, "x.sh", ".sh"), [expected]),
+        *text_differences(SCRIPT, after, "x.sh", set(touched), ()),
     ]
 
 
@@ -58,8 +58,8 @@ def test_the_same_text_is_proven() -> None:
         ("$D", "", "its words are"),
         ("=/models/draft", "=", "the definition of D is empty"),
         ("--tp 2", "--tp 4", "its words are"),
-        ("> log", "", "what surrounds it changed"),
-        ("hf_abcdef", "hf_other", "its environment changed"),
+        ("> log", "", "what surrounds it"),
+        ("hf_abcdef", "hf_other", "the variable HF_TOKEN"),
         ("echo done\n", "", "an unrelated line is gone"),
         ("python3 -m sglang.launch_server", "python3 -m other", "1 commands became 0"),
         ("echo done", "echo done\necho more", "more new lines"),
@@ -72,8 +72,8 @@ def test_damage_is_seen(old: str, new: str, what: str) -> None:
 def test_yaml_keeps_its_structure() -> None:
     before = "a:\n  - x\n  - y\nb: {c: 1}\n"
     for after in ("a:\n  - x\n  - y\nb: {c: [1]}\n", "a:\n- x\nb: {c: 1}\n", "a: [\n"):
-        assert list(unproven_text(before, after, "x.yaml", {1, 2, 3, 4, 9}, ())) or list(
-            unproven_text(before, after, "x.yaml", set(), ())
+        assert list(text_differences(before, after, "x.yaml", {1, 2, 3, 4, 9}, ())) or list(
+            text_differences(before, after, "x.yaml", set(), ())
         )
 
 
@@ -90,9 +90,9 @@ spec:
 
 def test_a_change_inside_of_a_text_that_goes_over_lines_is_one_of_that_text() -> None:
     after = FOLDED.replace(" --enable-http2", "")
-    assert not list(unproven_text(FOLDED, after, "x.yaml", {6}, ()))
+    assert not list(text_differences(FOLDED, after, "x.yaml", {6}, ()))
     for damage in (after.replace("    - b", "    -"), after.replace("    - b", "    - [b]")):
-        assert list(unproven_text(FOLDED, damage, "x.yaml", {6}, ()))
+        assert list(text_differences(FOLDED, damage, "x.yaml", {6}, ()))
 
 
 def test_a_removal_in_a_folded_text_of_a_manifest_is_written() -> None:
@@ -112,7 +112,7 @@ def test_a_bug_of_ours_writes_nothing_and_keeps_both_texts_without_secrets(
         return text.replace("--tp 2 ", "").replace("=/models/draft", "=")
 
     monkeypatch.setattr(migrating, "apply", broken)
-    with pytest.raises(UnprovenError) as caught:
+    with pytest.raises(RoundTripError) as caught:
         migrate_commands(text, read_text(text, "x.sh", ".sh"), "0.5.23")
     assert caught.value.exit_code is ExitCode.INTERNAL
     (crash,) = (tmp_path / "home").iterdir()
@@ -133,6 +133,6 @@ def test_secrets_are_found_wherever_they_stand() -> None:
     reading = read_text(manifest, "x.yaml", ".yaml")
     hidden = secrets_of(reading.invocations, "0.5.23")
     assert {"sk-list", "hf_pod"} <= set(hidden)
-    where = keep("migrate", ["why"], manifest, manifest, hidden)
+    where = save_texts("migrate", ["why"], manifest, manifest, hidden)
     assert where is not None
     assert "sk-list" not in where.read_text() and "hf_pod" not in where.read_text()

@@ -1,0 +1,189 @@
+"""The round-trip check of renderings: read back, a text starts the deployment it was made of."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from speclaunch.deploy.assemble import Assembled, chosen
+from speclaunch.deploy.interface import RenderedCommand, Renderer, Rendering, Role
+from speclaunch.deploy.launching import launch_words
+from speclaunch.deploy.own_recipe import settings_of
+from speclaunch.deploy.slime import SET_BY_SLIME
+from speclaunch.engine.canonical import canonical
+from speclaunch.engine.catalogue import Catalogue
+from speclaunch.engine.command import is_secret_text, is_written_secret
+from speclaunch.engine.environment import unset_in
+from speclaunch.errors import SpeclaunchError
+from speclaunch.fix.round_trip import (
+    ANYTHING,
+    MISSING,
+    Meaning,
+    defaults,
+    differences,
+    meaning_of,
+    require_no_differences,
+)
+from speclaunch.importer.files import read_text
+from speclaunch.importer.interface import Invocation, InvocationKind, Reading
+from speclaunch.launch.prepare import Prepared, prepare
+from speclaunch.plan.request import from_invocation
+from speclaunch.recipe.load import load
+from speclaunch.redaction import is_secret_variable
+
+
+def read_back(text: str, suffix: str) -> Reading:
+    """Return the server commands of a rendered text, as `lint` reads them."""
+    return read_text(text.encode(), f"rendered{suffix}", suffix)
+
+
+def require_same_commands(
+    renderer: Renderer, text: str, rendering: Rendering, catalogue: Catalogue
+) -> None:
+    """Raise RoundTripError if the text does not start the engines of `rendering`.
+
+    Allowed differences: secrets come from variables, the platform sets what `Renderer.commands`
+    returns, and slime sets some arguments itself.
+    """
+    found = [*_shown_secrets(rendering, text)]
+    found += _differences(renderer, text, rendering, catalogue)
+    wanted = "\n".join(" ".join([*role.program, *role.words]) for role in rendering.roles)
+    _require_none(renderer, found, wanted, text, rendering)
+
+
+def require_same_recipe(renderer: Renderer, text: str, assembled: Assembled) -> None:
+    """Raise RoundTripError if a text that starts speclaunch has another recipe or start command."""
+    rendering = assembled.rendering
+    found = [*_shown_secrets(rendering, text), *_recipe_differences(renderer, text, assembled)]
+    _require_none(renderer, found, rendering.recipe or "", text, rendering)
+
+
+def _require_none(
+    renderer: Renderer, found: list[str], wanted: str, text: str, rendering: Rendering
+) -> None:
+    hidden = [value for role in rendering.roles for value in secrets_of(role)]
+    require_no_differences(f"render-{renderer.target}", found, wanted, text, hidden)
+
+
+def secrets_of(role: Role) -> list[str]:
+    """Return the values that no text may show; unknown values need no hiding."""
+    found = [value for one in role.spelling.arguments if one.secret for value in one.values]
+    found += [
+        v for n, v in role.env.items() if v and (is_secret_variable(n) or is_written_secret(v))
+    ]
+    return [value for value in found if not unset_in(value)]
+
+
+def _shown_secrets(rendering: Rendering, text: str) -> Iterator[str]:
+    for role in rendering.roles:
+        if any(len(value) > 3 and value in text for value in secrets_of(role)):
+            yield f"it shows a secret of {role.name}"
+
+
+def _differences(
+    renderer: Renderer, text: str, rendering: Rendering, catalogue: Catalogue
+) -> Iterator[str]:
+    reading = read_back(text, renderer.suffix)
+    wanted = renderer.commands(rendering)
+    if len(reading.invocations) != len(wanted) or reading.problems:
+        yield f"it contains {len(reading.invocations)} commands, not {len(wanted)}"
+        return
+    for invocation, command in zip(reading.invocations, wanted, strict=True):
+        label = f"{command.role.name}: " if len(wanted) > 1 else ""
+        for what in _command_differences(invocation, command, catalogue):
+            yield f"{label}{what}"
+
+
+def _command_differences(
+    invocation: Invocation, command: RenderedCommand, catalogue: Catalogue
+) -> Iterator[str]:
+    role = command.role
+    yield from _environment(invocation, command)
+    wanted = meaning_of(role.words, catalogue)
+    words = [word.text for word in invocation.words]
+    opaque = {index for index, word in enumerate(invocation.words) if not word.evaluated}
+    got = meaning_of(words, catalogue, opaque)
+    if wanted is None or got is None:
+        yield f"SGLang {catalogue.version} refuses it"
+        return
+    for name, texts in command.given.items():
+        if not command.stands_for(name, got.given.get(name)):
+            yield f"{name} is {got.given.get(name)}, not {texts} as the platform says it"
+    free = {*command.given}
+    for argument in role.spelling.arguments:
+        is_unknown = argument.secret or argument.unset or any(map(is_secret_text, argument.values))
+        if is_unknown and argument.name in got.given:
+            free.add(argument.name)
+    slime = invocation.kind is InvocationKind.SLIME
+    given = from_invocation(invocation, role.name, catalogue).given if slime else {}
+    if slime:
+        own = defaults(catalogue)
+        free |= {n for n in SET_BY_SLIME if _value(got, n) == own.get(n, MISSING)}
+        free |= {name for name, one in given.items() if one.value == _value(wanted, name)}
+    yield from map(str, wanted.differences(got, dict.fromkeys(free, ANYTHING)))
+    if slime:
+        size = given["tp_size"].value if "tp_size" in given else 1
+        if size != wanted.values.get("tp_size", 1):
+            yield f"slime sets tp_size {size}, not {wanted.values.get('tp_size', 1)}"
+        if any(canonical(name) == "tp_size" for name in got.given):
+            yield "only slime may set tp_size"
+
+
+def _value(meaning: Meaning, name: str) -> Any:
+    return meaning.values.get(name, MISSING)
+
+
+def _environment(invocation: Invocation, command: RenderedCommand) -> Iterator[str]:
+    expected: dict[str, str | None] = {}  # None: the text must take it from outside
+    for name, value in command.role.env.items():
+        if value is not None:
+            is_hidden = is_secret_variable(name) or is_secret_text(value) or unset_in(value)
+            expected[name] = None if is_hidden else value
+    found = {
+        name: word.text if word.evaluated or name in command.env else None
+        for name, word in invocation.env.items()
+    }
+    for one in differences({}, found, {**expected, **command.env}):
+        yield f"the variable {one.name} is not what it was"
+
+
+def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> Iterator[str]:
+    rendering = assembled.rendering
+    wanted = Counter(
+        tuple(launch_words(rendering, one.role, one.given)) for one in renderer.commands(rendering)
+    )
+    if Counter(renderer.launches(text)) != wanted:
+        yield f"it starts {renderer.launches(text)}, not {list(wanted)}"
+    own = renderer.recipe_in(text)
+    if own is None:
+        yield "it brings no recipe"
+        return
+    with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
+        path = Path(folder) / f"{rendering.name}.yaml"
+        path.write_text(own, encoding="utf-8")
+        try:
+            recipe = load(str(path))
+            for role, prepared in zip(rendering.roles, assembled.prepared, strict=True):
+                (one,) = chosen(recipe, role.name if rendering.has_roles else None)
+                found = prepare(one, prepared.version, dry_run=True)
+                for what in _launch_differences(prepared, found):
+                    yield f"{role.name}: {what}"
+        except SpeclaunchError as error:
+            yield f"its recipe is refused: {error}"
+
+
+def _launch_differences(before: Prepared, after: Prepared) -> Iterator[str]:
+    asked, found = before.spelling, after.spelling
+    tokens = {one.name: one.tokens for one in found.arguments}
+    unknown = {one.name for one in asked.arguments if one.unset or one.secret}
+    free = dict.fromkeys(unknown & tokens.keys(), ANYTHING)
+    yield from map(
+        str, differences({one.name: one.tokens for one in asked.arguments}, tokens, free)
+    )
+    if set(found.env) != set(asked.env):
+        yield f"its variables are {sorted(found.env)}"
+    if settings_of(after) != settings_of(before):
+        yield "its launch or recovery changed"
