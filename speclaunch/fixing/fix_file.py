@@ -15,14 +15,14 @@ from pathlib import Path
 
 from speclaunch.errors import InputError, Problem
 from speclaunch.fix.edits import lines_of
-from speclaunch.fix.fixed_text import composed, numbers_of
+from speclaunch.fix.fixed_text import composed
 from speclaunch.fix.text_edits import FileEdits, applied
 from speclaunch.fix.yaml_edits import NotFixableError
 from speclaunch.fixing.findings import fixed
-from speclaunch.importer.files import read_text
-from speclaunch.lint.collect import LintedFile, read_buffer
+from speclaunch.fixing.output_check import CheckedText, findings_of
+from speclaunch.lint.collect import LintedFile, read_buffer, read_commands
 from speclaunch.lint.paths import STDIN_SHOWN
-from speclaunch.lint.run import Options, check, lint
+from speclaunch.lint.run import Options, check
 from speclaunch.record import record
 from speclaunch.rules.finding import Applicability, Finding, Severity
 
@@ -72,7 +72,7 @@ def fix_file(
     Never raises for what is in the file.
     """
     work = _Work(source, options, tuple(config_dirs), unsafe)
-    now = _Judged(source, work.findings(source))
+    now = work.check(source)
     done = FixedFile(source.path, source.text, source.text)
     seen = {source.text}
     for _ in range(_MOST_ROUNDS):
@@ -88,39 +88,26 @@ def fix_file(
     done.hidden = lambda: check(source, options).secrets
     for one in now.findings:
         if work.is_asked(one):
-            done.left.append(LeftFix(one, work.refused.get(now.key(one), "it was not tried again")))
+            done.left.append(
+                LeftFix(one, work.refused.get(_key(now, one), "it was not tried again"))
+            )
         elif one.fix is not None and one.fix.applicability is not None:
             done.unsafe.append(one)
     return done
 
 
-@record
-class _Judged:
-    """A text with what the lint says of it."""
+def _key(text: CheckedText, finding: Finding) -> _Key:
+    return finding.engine, finding.code, finding.message, text.numbers(finding)
 
-    source: LintedFile
-    findings: tuple[Finding, ...]
 
-    def numbers(self, finding: Finding) -> tuple[int, ...]:
-        """Which deployments of the file it is about: places move with edits, their order stays."""
-        source = self.source
-        if source.recipe is not None:
-            names = [role.deployment.name for role in source.recipe.parts]
-            about = {one.name for one in finding.deployments}
-            return tuple(at for at, name in enumerate(names) if name in about)
-        return tuple(numbers_of(source.invocations, source.path, finding.deployments))
-
-    def key(self, finding: Finding) -> _Key:
-        return finding.engine, finding.code, finding.message, self.numbers(finding)
-
-    def errors(self) -> Counter[tuple[str, str, int]]:
-        """How often each error is said of each deployment."""
-        return Counter(
-            (one.engine, one.code, number)
-            for one in self.findings
-            if one.severity is Severity.ERROR
-            for number in self.numbers(one) or (-1,)
-        )
+def _errors(text: CheckedText) -> Counter[tuple[str, str, int]]:
+    """Count each error of each deployment."""
+    return Counter(
+        (one.engine, one.code, number)
+        for one in text.findings
+        if one.severity is Severity.ERROR
+        for number in text.numbers(one) or (-1,)
+    )
 
 
 @record(frozen=False)
@@ -137,11 +124,10 @@ class _Work:
         kind = finding.fix.applicability if finding.fix is not None else None
         return kind is Applicability.SAFE or (self.unsafe and kind is Applicability.UNSAFE)
 
-    def findings(self, source: LintedFile) -> tuple[Finding, ...]:
-        found = [one for file in lint([source], self.options).files for one in file.findings]
-        return tuple(sorted(found, key=lambda one: one.place.position))
+    def check(self, source: LintedFile) -> CheckedText:
+        return CheckedText(source, findings_of(source, self.options))
 
-    def round(self, now: _Judged) -> tuple[_Judged, list[Finding]] | None:
+    def round(self, now: CheckedText) -> tuple[CheckedText, list[Finding]] | None:
         """One round: the text with the fixes that belong together, and these; None: there is none.
 
         Where what they make together is not as good as it should be, the first one alone counts.
@@ -157,16 +143,16 @@ class _Work:
                 why = self._worse(now, made, findings)
                 if why is None:
                     return made, findings
-            self.refused[now.key(chosen[0][0])] = why or ""
+            self.refused[_key(now, chosen[0][0])] = why or ""
         return None
 
-    def _chosen(self, now: _Judged) -> Iterator[tuple[Finding, FileEdits]]:
+    def _chosen(self, now: CheckedText) -> Iterator[tuple[Finding, FileEdits]]:
         """At most one fix a deployment, the first by place; proven, and none in another's way."""
         taken: set[int] = set()
         lines: set[int] = set()
         versions = tuple(dict.fromkeys(one.engine for one in now.findings))
         for finding in now.findings:
-            key = now.key(finding)
+            key = _key(now, finding)
             numbers = set(now.numbers(finding)) or {-1}
             if not self.is_asked(finding) or key in self.refused or taken & numbers:
                 continue
@@ -187,25 +173,25 @@ class _Work:
             lines |= own
             yield finding, edits
 
-    def _together(self, now: _Judged, some: Sequence[FileEdits]) -> _Judged | None:
+    def _together(self, now: CheckedText, some: Sequence[FileEdits]) -> CheckedText | None:
         edits = [edit for one in some for edit in one.edits]
         try:
             source = self.read(applied(now.source.text, edits))
         except (ValueError, InputError):
             return None
-        return _Judged(source, self.findings(source))
+        return self.check(source)
 
-    def _worse(self, now: _Judged, made: _Judged, fixed_: Iterable[Finding]) -> str | None:
+    def _worse(self, now: CheckedText, made: CheckedText, fixed_: Iterable[Finding]) -> str | None:
         """Why the new text must not be taken."""
-        more = made.errors() - now.errors()
+        more = _errors(made) - _errors(now)
         if more:
             engine, code, _ = next(iter(more))
             version = f" in SGLang {engine}" if len(self.options.versions) > 1 else ""
             return f"it would cause {code}{version}"
         if len(now.source.invocations) != len(made.source.invocations):
             return "it would change the number of commands"
-        left = {made.key(one) for one in made.findings}
-        if any(now.key(one) in left for one in fixed_):
+        left = {_key(made, one) for one in made.findings}
+        if any(_key(now, one) in left for one in fixed_):
             return "the finding would stay"
         return None
 
@@ -221,16 +207,7 @@ class _Work:
             if found is None:
                 raise InputError(Problem("nothing would be left in it"))
             return found
-        reading = read_text(text, source.path)
-        return LintedFile(
-            source.path,
-            text,
-            None,
-            reading.invocations,
-            reading.unread,
-            reading.problems,
-            misread=reading.misread,
-        )
+        return read_commands(source.path, text)
 
 
 def _recipe(source: LintedFile, text: str, config_dirs: Sequence[Path]) -> LintedFile:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from speclaunch import reads
 from speclaunch.engine.catalogue import resolve_version
 from speclaunch.fix.fixed_text import numbers_of
-from speclaunch.importer.files import read_text
-from speclaunch.lint.collect import LintedFile, read_buffer
+from speclaunch.lint.collect import LintedFile, read_buffer, read_commands
 from speclaunch.lint.configuration import Configuration, Given, options
 from speclaunch.lint.installed import installed_engine
 from speclaunch.lint.judged_for import parts
 from speclaunch.lint.paths import STDIN_SHOWN
-from speclaunch.lint.run import Options, lint
+from speclaunch.lint.run import Options, reports_of
 from speclaunch.record import record
 from speclaunch.rules.finding import Finding, Severity
 
@@ -29,20 +28,18 @@ class CheckedText:
     source: LintedFile
     findings: tuple[Finding, ...] = ()
 
-    def deployments(self, finding: Finding) -> tuple[int, ...]:
-        """The deployments of the text that a finding is about, by number."""
+    def numbers(self, finding: Finding) -> tuple[int, ...]:
+        """The deployments of a finding, by number: an edit moves places, the order remains."""
         source = self.source
         if source.recipe is not None:
             names = [role.deployment.name for role in source.recipe.parts]
             about = {one.name for one in finding.deployments}
             return tuple(at for at, name in enumerate(names) if name in about)
-        if len(source.invocations) == 1:
-            return ()
         return tuple(numbers_of(source.invocations, source.path, finding.deployments))
 
     def keys(self, finding: Finding) -> list[tuple[str, Severity, int]]:
         """What a finding is, for each deployment that it is about, whatever was edited."""
-        numbers = self.deployments(finding) or (0,)
+        numbers = self.numbers(finding) or (0,)
         return [(finding.code, finding.severity, number) for number in numbers]
 
 
@@ -87,7 +84,8 @@ def check_text(
     `versions`: one release for each of its commands, instead.
     """
     with reads.instead({} if path == STDIN_SHOWN else {os.path.realpath(path): text.encode()}):
-        source = _read(path, text, config_dirs)
+        read = None if path == STDIN_SHOWN else read_buffer(path, text.encode(), config_dirs)
+        source = read or read_commands(path, text)
         if not versions or len(versions) != len(source.invocations):
             return check_source(source, options)
         found: list[Finding] = []
@@ -100,17 +98,20 @@ def check_text(
 
 def check_source(source: LintedFile, options: Options) -> CheckedText:
     """Check a text that was read, for the releases of `options` (none: its own)."""
-    asked = [(source, options)]
-    if not options.versions:  # as if each were stated: an error is one, whoever else accepts it
-        own = parts(source, options)
-        asked = [(one.source, replace(options, versions=(one.judged.version,))) for one in own]
+    if options.versions:
+        return CheckedText(source, findings_of(source, options))
     found: list[Finding] = []
-    for some, how in asked:
-        found += [one for file in lint([some], how).files for one in file.findings]
+    for part in parts(source, options):  # as if stated: an error is one, whoever else accepts it
+        found += findings_of(part.source, replace(options, versions=(part.judged.version,)))
     return CheckedText(source, _in_order(found))
 
 
-def _in_order(found: Sequence[Finding]) -> tuple[Finding, ...]:
+def findings_of(source: LintedFile, options: Options) -> tuple[Finding, ...]:
+    """Return what `lint` finds in one file, by place."""
+    return _in_order(one for file in reports_of(source, options) for one in file.findings)
+
+
+def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda one: one.place.position))
 
 
@@ -130,20 +131,4 @@ def against(before: CheckedText | None, after: CheckedText) -> OutputCheck:
         tuple(found.get((Severity.ERROR, False), ())),
         tuple(found.get((Severity.WARNING, True), ())),
         tuple(found.get((Severity.WARNING, False), ())),
-    )
-
-
-def _read(path: str, text: str, config_dirs: Sequence[Path]) -> LintedFile:
-    found = None if path == STDIN_SHOWN else read_buffer(path, text.encode(), config_dirs)
-    if found is not None:
-        return found
-    reading = read_text(text, path, Path(path).suffix or None)
-    return LintedFile(
-        path,
-        text,
-        None,
-        reading.invocations,
-        reading.unread,
-        reading.problems,
-        misread=reading.misread,
     )

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.importer.files import looks_like_yaml, read_template, read_whole
-from speclaunch.importer.interface import Invocation
+from speclaunch.importer.files import looks_like_yaml, read_template, read_text, read_whole
+from speclaunch.importer.interface import Invocation, Reading
 from speclaunch.importer.placeholders import is_template
 from speclaunch.importer.suffixes import YAML_SUFFIXES
 from speclaunch.importer.templates import template_of
 from speclaunch.lint.ignores import Extent
-from speclaunch.lint.paths import STDIN, STDIN_SHOWN, FoundFile, find_files
+from speclaunch.lint.paths import STDIN, STDIN_SHOWN, FoundFile
 from speclaunch.lint.unread_files import PROSE, starts_a_server
 from speclaunch.patterns import lazy
 from speclaunch.reads.bounded import reason
@@ -59,23 +59,10 @@ class LintedFile:
         return tuple(_extent(invocation, self.path) for invocation in own)
 
 
-def collect(
-    paths: Sequence[str], stdin: bytes = b"", config_dirs: Sequence[Path] = ()
-) -> Iterator[LintedFile]:
-    """Read every path: files as they are, directories with what lies below them.
-
-    A named file is always answered for; below a directory only what mentions a server is read.
-    """
-    for found in find_files(paths):
-        source = read_found(found, stdin, config_dirs)
-        if source is not None:
-            yield source
-
-
 def read_found(
     found: FoundFile, stdin: bytes = b"", config_dirs: Sequence[Path] = ()
 ) -> LintedFile | None:
-    """One file; None where it was not named and nothing is in it."""
+    """Return one file; None if it was not named and nothing is in it."""
     if found.is_unread:
         return LintedFile(found.path, not_read=True)
     if found.path == STDIN:
@@ -136,6 +123,16 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
     except InputError as error:
         return LintedFile(path, text, problems=error.problems)
     nothing = not (reading.invocations or reading.unread or reading.problems or reading.misread)
+    is_unknown = nothing and Path(path).suffix.lower() not in PROSE and starts_a_server(text)
+    return _of_reading(path, text, reading, not_read=is_unknown)
+
+
+def read_commands(path: str, text: str) -> LintedFile:
+    """Return the commands of a text alone, without the files that it follows."""
+    return _of_reading(path, text, read_text(text, path, Path(path).suffix or None))
+
+
+def _of_reading(path: str, text: str, reading: Reading, *, not_read: bool = False) -> LintedFile:
     return LintedFile(
         path,
         text,
@@ -144,7 +141,7 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
         reading.unread,
         reading.problems,
         misread=reading.misread,
-        not_read=nothing and Path(path).suffix.lower() not in PROSE and starts_a_server(text),
+        not_read=not_read,
     )
 
 

@@ -22,7 +22,7 @@ from speclaunch.lint.ignores import Ignore, complaints, kept, read_elsewhere, re
 from speclaunch.lint.installed import installed_engine
 from speclaunch.lint.judged_for import Judged, Part, excluding, for_version, parts
 from speclaunch.lint.progress import waiting_for
-from speclaunch.lint.report import FileReport, KnownCheckpoint, Report, ToldFile
+from speclaunch.lint.report import FileReport, KnownCheckpoint, ToldFile
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.record import record
@@ -57,24 +57,6 @@ class Options:
     """Asks the engines themselves; None: nobody is asked."""
     overrides_pins: bool = False
     """Whether `versions` were requested on the command line, and count more than a recipe's pin."""
-
-
-def lint(sources: Iterable[LintedFile], options: Options) -> Report:
-    """Check every source. Never raises for what a source holds."""
-    read: list[LintedFile] = []
-    checked: list[CheckedFile] = []
-    for source in sources:
-        read.append(source)
-        if not source.not_read:
-            checked.append(check(source, options))
-    compare(checked)
-    done: set[str] = set()
-    files: list[FileReport] = []
-    for one in checked:
-        told = reported(one)
-        files += told.reports if one.path not in done else told.without_complaints
-        done.add(one.path)
-    return Report(tuple(files), tuple(source.path for source in read if source.not_read))
 
 
 @record(frozen=False)
@@ -142,6 +124,18 @@ def reported(file: CheckedFile) -> ToldFile:
     if more:
         reports[0] = replace(reports[0], findings=(*reports[0].findings, *more))
     return ToldFile(tuple(reports), len(more))
+
+
+def reports_of(source: LintedFile, options: Options) -> tuple[FileReport, ...]:
+    """Return the reports of one file by itself, one for each version. Never raises for its content.
+
+    Empty for a file that starts a server in a way no reader knows.
+    """
+    if source.not_read:
+        return ()
+    checked = check(source, options)
+    compare([checked])
+    return reported(checked).reports
 
 
 def complaints_of(

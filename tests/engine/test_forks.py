@@ -21,8 +21,7 @@ from speclaunch.facts.engines import at_hand, declared, named
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.runtime import Runtime
 from speclaunch.launch.prepare import prepare
-from speclaunch.lint.collect import collect
-from speclaunch.lint.run import Options, lint
+from speclaunch.lint.run import Options
 from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.load import load as load_recipe
@@ -31,6 +30,7 @@ from speclaunch.rules.registry import by_code
 from speclaunch.rules.runner import judge
 from tests import program
 from tests.cli.test_cli import run
+from tests.lint_report import collect, lint
 
 SOURCE = """import argparse
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from speclaunch.importer.files import read_shell
 from speclaunch.importer.interface import Invocation, Reading, Word
-from speclaunch.lint.collect import collect
-from speclaunch.lint.run import Options, lint
+from speclaunch.lint.run import Options
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding
 from speclaunch.rules.registry import all_rules
+from tests.lint_report import collect, lint
 
 SERVER = "python3 -m sglang.launch_server"
 

@@ -12,8 +12,8 @@ from speclaunch.importer.files import read_shell, read_text, read_words, read_ya
 from speclaunch.importer.follow import followed
 from speclaunch.importer.images import tagged_version
 from speclaunch.importer.interface import InvocationKind
-from speclaunch.lint.collect import collect
 from tests.importer.helpers import at, dropped, env, lint_text, only, texts
+from tests.lint_report import collect
 
 GRAPH = """\
 apiVersion: nvidia.com/v1alpha1

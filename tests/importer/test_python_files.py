@@ -20,8 +20,8 @@ from speclaunch.importer.interface import Invocation, InvocationKind
 from speclaunch.importer.python_files import read_python
 from speclaunch.importer.python_strings import Positions
 from speclaunch.importer.source_text import Document
-from speclaunch.lint.collect import collect
 from tests.importer.helpers import at, env, lint_text, only
+from tests.lint_report import collect
 from tests.loops import over
 
 HEAD = "import os, shlex, subprocess, sys\nimport sglang as sgl\n"

@@ -11,8 +11,8 @@ from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_text, read_yaml
 from speclaunch.importer.sglang_yaml import looks_like
 from speclaunch.importer.templates import TemplateError, template_of
-from speclaunch.lint.collect import collect
 from tests.cli.test_cli import run
+from tests.lint_report import collect
 
 DEPLOYMENT = """{{- if .Values.enabled }}
 apiVersion: apps/v1

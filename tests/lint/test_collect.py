@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.lint.collect import LintedFile, collect
+from speclaunch.lint.collect import LintedFile
 from speclaunch.resources import conf_dir, recipes_dir
+from tests.lint_report import collect
 
 COMMAND = "python3 -m sglang.launch_server --model-path m\n"
 

@@ -8,10 +8,10 @@ import pytest
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.importer.images import image_version
-from speclaunch.lint.collect import collect
-from speclaunch.lint.run import Options, lint
+from speclaunch.lint.run import Options
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
+from tests.lint_report import collect, lint
 
 COMPOSE = """services:
   old:

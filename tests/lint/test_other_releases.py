@@ -9,13 +9,13 @@ import pytest
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.importer.interface import Invocation
-from speclaunch.lint.collect import collect
 from speclaunch.lint.report import Report
-from speclaunch.lint.run import Options, lint
+from speclaunch.lint.run import Options
 from speclaunch.plan.request import Request, from_invocation
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.registry import all_rules
+from tests.lint_report import collect, lint
 
 NEWEST = held_versions()[-1]
 COMMAND = "python3 -m sglang.launch_server --model-path m {words}\n"

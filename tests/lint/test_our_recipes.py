@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.catalogue import held_versions
-from speclaunch.lint.collect import collect
-from speclaunch.lint.run import Options, lint
+from speclaunch.lint.run import Options
 from speclaunch.resources import recipes_dir
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
+from tests.lint_report import collect, lint
 
 
 @pytest.mark.thorough

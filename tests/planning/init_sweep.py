@@ -14,8 +14,7 @@ from typing import Any
 
 from speclaunch.errors import SpeclaunchError
 from speclaunch.facts.declared_gpus import declare
-from speclaunch.lint.collect import collect
-from speclaunch.lint.run import Options, lint
+from speclaunch.lint.run import Options
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolve import resolve
@@ -26,6 +25,7 @@ from speclaunch.planning.ways import too_early, ways_for
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
+from tests.lint_report import collect, lint
 from tests.planning.helpers import NEWEST, wanted
 
 HARDWARE = ("rtx4090:1", "l40s:2", "a100-80gb:1", "h100:2", "h200:8", "b200:4")

@@ -21,8 +21,7 @@ from speclaunch.facts.declared_gpus import declare
 from speclaunch.launch.journal_header import _budget
 from speclaunch.launch.preflight import preflight
 from speclaunch.launch.session import Session
-from speclaunch.lint.collect import collect
-from speclaunch.lint.run import Options, lint
+from speclaunch.lint.run import Options
 from speclaunch.lsp.checking import check_document
 from speclaunch.lsp.settings import Settings
 from speclaunch.plan.budget import Fit
@@ -37,6 +36,7 @@ from speclaunch.report.plan.text import show_plan
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
 from tests.doctor.helpers import HEALTHY
+from tests.lint_report import collect, lint
 from tests.planning.helpers import NEWEST, wanted
 from tests.report.plan.helpers import shown
 

@@ -8,12 +8,12 @@ import pytest
 
 from speclaunch.errors import InputError
 from speclaunch.launch.prepare import prepare
-from speclaunch.lint.collect import collect
-from speclaunch.lint.run import Options, lint
+from speclaunch.lint.run import Options
 from speclaunch.recipe.deployment import PlainEngine
 from speclaunch.recipe.load import load
 from speclaunch.recipe.schema import Engine
 from speclaunch.rules.examine import Lookup
+from tests.lint_report import collect, lint
 
 RECIPE = "defaults: [base]\nengine: {engine}\nargs: {{model_path: m}}\n"
 CASES = (

@@ -16,14 +16,14 @@ from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.engine.renames import other_names
-from speclaunch.lint.collect import collect
-from speclaunch.lint.run import Options, lint
+from speclaunch.lint.run import Options
 from speclaunch.recipe.compose import compose, recipe_names
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.resources import conf_dir, recipes_dir
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
+from tests.lint_report import collect, lint
 
 RECIPES = sorted(recipe_names())
 
