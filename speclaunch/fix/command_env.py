@@ -19,6 +19,7 @@ from speclaunch.fix.yaml_edits import (
     added_item,
     added_key,
     dumped,
+    quoted_text,
     removed_item,
     removed_key,
 )
@@ -157,8 +158,7 @@ def _into_yaml(invocation: Invocation, name: str, value: str, text: str) -> Iter
 
 
 def _section(found: Yaml, last: int, lead: str, name: str, value: str, *, kubernetes: bool) -> Edit:
-    text = dumped(value, text=True)
-    text = text if text[:1] == '"' else f'"{text}"'
+    text = quoted_text(value)
     if kubernetes:
         lines = [f"{lead}env:", f"{lead}- name: {name}", f"{lead}  value: {text}"]
     else:
@@ -167,9 +167,8 @@ def _section(found: Yaml, last: int, lead: str, name: str, value: str, *, kubern
 
 
 def _into_section(found: Yaml, node: yaml.Node, name: str, value: str) -> Iterator[list[Edit]]:
-    text = dumped(value, text=True)
     if isinstance(node, yaml.MappingNode) and node.value:
-        yield added_key(found, node, {name: text if text[:1] == '"' else f'"{text}"'})
+        yield added_key(found, node, {name: quoted_text(value)})
     elif isinstance(node, yaml.SequenceNode) and node.value:
         if isinstance(node.value[0], yaml.ScalarNode):
             yield added_item(found, node, [dumped(f"{name}={value}", text=True)])

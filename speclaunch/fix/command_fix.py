@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice, product
+from itertools import product
 
 from speclaunch.engine.argv import ParsedArgument, parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import ArgumentKind, Catalogue
 from speclaunch.fix.command_env import env_ways
 from speclaunch.fix.command_words import Text, added, replaced, without
-from speclaunch.fix.edits import Edit
+from speclaunch.fix.edits import Edit, Ways, combinations
 from speclaunch.fix.wanted import Wanted, WantedArgument
 from speclaunch.fix.yaml_edits import NotFixableError
 from speclaunch.importer.effective_words import effective
@@ -24,9 +24,6 @@ _SLIMES = {
     "tp_size": "--rollout-num-gpus-per-engine",
 }
 """What slime says with an option of its own."""
-
-Ways = list[list[Edit]]
-"""Alternatives, the best first."""
 
 
 @record(frozen=False)
@@ -84,11 +81,9 @@ def command_ways(
             steps.append(ways)
     steps += _gone_and_added(command, gone, groups)
     steps += [env_ways(invocation, name, value, text) for name, value in wanted.env.items()]
-    steps = [step for step in steps if step != [[]]]
     if any(not step for step in steps):
         raise NotFixableError("no edit of its text does it")
-    for chosen in islice(product(*steps), _MOST_WAYS):
-        yield [edit for edits in chosen for edit in edits]
+    yield from combinations(steps, _MOST_WAYS)
 
 
 def _gone_and_added(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import pairwise
+from itertools import islice, pairwise, product
 from pathlib import Path
 
 from speclaunch.errors import InputError, Problem
@@ -33,6 +33,14 @@ class Insertion:
 
 
 Change = Edit | Insertion
+Ways = list[list[Edit]]
+"""Alternatives to reach one goal, the best first."""
+
+
+def combinations(steps: Iterable[Ways], most: int) -> Iterator[list[Edit]]:
+    """Yield the edits of all steps together, one way of each, at most `most` combinations."""
+    for chosen in islice(product(*(step for step in steps if step != [[]])), most):
+        yield [edit for edits in chosen for edit in edits]
 
 
 def apply(text: str, changes: Iterable[Change]) -> str:

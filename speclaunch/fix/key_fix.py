@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice, product
 from typing import Any
 
 import yaml
@@ -14,15 +13,15 @@ from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.renames import other_names
 from speclaunch.errors import Place
 from speclaunch.fix.command_env import env_ways
-from speclaunch.fix.command_fix import Ways
 from speclaunch.fix.command_words import Text
-from speclaunch.fix.edits import Edit
+from speclaunch.fix.edits import Edit, Ways, combinations
 from speclaunch.fix.wanted import Wanted, WantedArgument
 from speclaunch.fix.yaml_edits import (
     NotFixableError,
     Yaml,
     added_key,
     dumped,
+    quoted_text,
     removed_key,
     set_value,
 )
@@ -80,8 +79,7 @@ def config_ways(
         steps.append([added_key(found, own, new)])
     if not is_config:
         steps += [env_ways(invocation, name, said, text) for name, said in wanted.env.items()]
-    for chosen in islice(product(*(step for step in steps if step != [[]])), _MOST_WAYS):
-        yield [edit for edits in chosen for edit in edits]
+    yield from combinations(steps, _MOST_WAYS)
 
 
 def _holding(
@@ -155,7 +153,7 @@ def recipe_ways(
         if name in given or not argument.is_removed
     }
     variables = {
-        name: None if value is None else _text(value)
+        name: None if value is None else quoted_text(value)
         for name, value in wanted.env.items()
         if value is not None or env.get(name) is not None
     }
@@ -166,8 +164,7 @@ def recipe_ways(
         later += _sections(found, root, None, ("engine", "env"), variables)
     elif variables:
         steps += _variables(found, sections["engine"], variables)
-    for chosen in islice(product(*steps, *later), _MOST_WAYS):
-        yield [edit for edits in chosen for edit in edits]
+    yield from combinations([*steps, *later], _MOST_WAYS)
 
 
 def _root(found: Yaml, role: str | None) -> yaml.MappingNode:
@@ -195,11 +192,6 @@ def _variables(
     if isinstance(inner, yaml.MappingNode) and inner.value:
         return [[_new_section(found, inner, ("env",), _null(variables))]]
     return [[set_value(found, key, inner, f"{{env: {{{_flow(_null(variables))}}}}}")]]
-
-
-def _text(value: str) -> str:
-    text = dumped(value, text=True)
-    return text if text[:1] == '"' else f'"{text}"'
 
 
 def _name_for(name: str, argument: WantedArgument, catalogue: Catalogue) -> str:

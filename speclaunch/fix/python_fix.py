@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from itertools import islice, product
 
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.errors import Place
-from speclaunch.fix.command_fix import Ways
 from speclaunch.fix.command_words import Text
-from speclaunch.fix.edits import Edit
+from speclaunch.fix.edits import Edit, Ways, combinations
 from speclaunch.fix.wanted import Wanted
 from speclaunch.fix.yaml_edits import NotFixableError
 from speclaunch.importer.interface import Invocation
@@ -48,8 +46,7 @@ def engine_ways(
             steps.append([[_edit(text, keyword.value, repr(argument.value))]])
     if new:
         steps.append([[edit] for edit in _added(text, call, new)])
-    for chosen in islice(product(*steps), _MOST_WAYS):
-        yield [edit for edits in chosen for edit in edits]
+    yield from combinations(steps, _MOST_WAYS)
 
 
 def _call(text: Text, place: Place) -> ast.Call:

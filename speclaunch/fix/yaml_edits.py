@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -94,6 +94,12 @@ def dumped(value: Any, *, text: bool = False) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(dumped(item) for item in value)}]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def quoted_text(value: str) -> str:
+    """Return a text as a double-quoted value of YAML."""
+    text = dumped(value, text=True)
+    return text if text[:1] == '"' else f'"{text}"'
 
 
 def set_value(found: Yaml, key: yaml.Node, value: yaml.Node, new: str) -> list[Edit]:
@@ -226,10 +232,6 @@ def _out_of_flow(
 
 
 def _whole_lines(found: Yaml, first: int, last: int) -> list[Edit]:
-    return list(_emptied(found, first, last))
-
-
-def _emptied(found: Yaml, first: int, last: int) -> Iterator[Edit]:
-    for number in range(first, last + 1):
-        if found.lines[number - 1]:
-            yield Edit(number, 1, len(found.lines[number - 1]), "")
+    """The edits that remove lines."""
+    lines = enumerate(found.lines[first - 1 : last], first)
+    return [Edit(number, 1, len(line), "") for number, line in lines if line]
