@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, overload
+from typing import Final, Literal, TypeVar, overload
 
 from speclaunch.bench.engines import Order
 from speclaunch.bench.gate import Expected
@@ -26,7 +26,7 @@ from speclaunch.launch.cpu_models import ensure_cpu_models
 from speclaunch.launch.journal_header import command, document
 from speclaunch.launch.preflight import here
 from speclaunch.launch.prepare import Prepared, prepare
-from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.load import load
 from speclaunch.recipe.recipe_words import shown_overrides, split_recipe
@@ -238,19 +238,12 @@ def _side(words: list[str], asked: Asked) -> Side:
     options += [f"--models={one}" for one in asked.lookup.model_dirs]
     env = {**os.environ, **prepared.overlay}
     label = recipe.deployment.name
-    speculates = _value(plan, "speculative_algorithm") is not None
+    speculates = plan.value_or_none("speculative_algorithm") is not None
     expected = Expected(
         label,
         speculates,
-        _value(plan, "speculative_num_draft_tokens"),
+        plan.value_or_none("speculative_num_draft_tokens"),
         simulated_in(env) if speculates else None,
     )
     launched = (f"recipe={name}", *overrides, *options)
     return Side(label, launched, prepared, plan, lookup, expected)
-
-
-def _value(plan: Plan, name: str) -> Any:
-    try:
-        return plan.value(name)
-    except UnknownValueError:
-        return None

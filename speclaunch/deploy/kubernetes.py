@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from speclaunch.deploy.containers import container_refusals
 from speclaunch.deploy.interface import RenderedCommand, Rendering, Role
 from speclaunch.deploy.names import metadata, object_of, selector
 from speclaunch.deploy.objects import (
@@ -21,10 +20,8 @@ from speclaunch.deploy.objects import (
 from speclaunch.deploy.pod_renderer import PodRenderer
 from speclaunch.deploy.pods import CONTAINER, platform_variables, pod_spec
 from speclaunch.deploy.rendezvous import DIST_PORT, on_all_addresses, ranked
-from speclaunch.deploy.routers import discovery_refusals, router_refusals
 from speclaunch.deploy.words import Given
 from speclaunch.deploy.yaml_text import COMMENT
-from speclaunch.errors import Problem
 
 _INDEX = "apps.kubernetes.io/pod-index"
 """The label with a pod's number in its StatefulSet, from Kubernetes 1.28 on."""
@@ -36,13 +33,9 @@ class KubernetesRenderer(PodRenderer):
 
     target = "kubernetes"
 
-    def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Why no pods can run it."""
-        return (
-            *container_refusals(deployment, self.target),
-            *router_refusals(deployment),
-            *discovery_refusals(deployment, _part),
-        )
+    def part(self, role: Role) -> dict[str, str]:
+        """Return the labels of the pod that answers."""
+        return SERVES if role.nodes == 1 else {_INDEX: "0"}
 
     def header(self, deployment: Rendering) -> Iterator[str]:
         """The lines of every form, and the limit of this one."""
@@ -65,8 +58,8 @@ class KubernetesRenderer(PodRenderer):
                 for number in range(role.replicas):
                     yield _stateful_set(deployment, role, number)
             if deployment.router is None:
-                yield service(deployment, role, _part(role))
-        yield from router(deployment, _part)
+                yield service(deployment, role, self.part(role))
+        yield from router(deployment, self.part)
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
         """One for each Deployment, one for each StatefulSet."""
@@ -75,11 +68,6 @@ class KubernetesRenderer(PodRenderer):
             for role in deployment.roles
             for number in range(role.replicas if role.nodes > 1 else 1)
         )
-
-
-def _part(role: Role) -> dict[str, str]:
-    """The labels of the pod that answers."""
-    return SERVES if role.nodes == 1 else {_INDEX: "0"}
 
 
 def _env(deployment: Rendering, role: Role) -> dict[str, str]:

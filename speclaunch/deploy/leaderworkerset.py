@@ -6,20 +6,17 @@ LWS_LEADER_ADDRESS and LWS_WORKER_INDEX.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from speclaunch.deploy.containers import container_refusals
 from speclaunch.deploy.interface import RenderedCommand, Rendering, Role
 from speclaunch.deploy.names import metadata, object_of
 from speclaunch.deploy.objects import SERVES, Object, before, router, service, template
 from speclaunch.deploy.pod_renderer import PodRenderer
 from speclaunch.deploy.pods import platform_variables, pod_spec
 from speclaunch.deploy.rendezvous import DIST_PORT, on_all_addresses, ranked
-from speclaunch.deploy.routers import discovery_refusals, router_refusals
 from speclaunch.deploy.words import Given
 from speclaunch.deploy.yaml_text import COMMENT
-from speclaunch.errors import Problem
 
 _WORKER = {"speclaunch.io/serves": "a-leader"}
 
@@ -30,14 +27,6 @@ class LeaderWorkerSetRenderer(PodRenderer):
     target = "leaderworkerset"
     controller = "LeaderWorkerSet with leaderworkerset.x-k8s.io/v1 (kubernetes-sigs/lws)"
 
-    def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Why no groups of pods can run it."""
-        return (
-            *container_refusals(deployment, self.target),
-            *router_refusals(deployment),
-            *discovery_refusals(deployment, _part),
-        )
-
     def objects(self, deployment: Rendering) -> Iterator[Object]:
         """What the pods need, each role with its Service, the router."""
         yield from before(deployment)
@@ -45,7 +34,7 @@ class LeaderWorkerSetRenderer(PodRenderer):
             yield _set(deployment, role)
             if deployment.router is None:
                 yield service(deployment, role, SERVES, f"{object_of(deployment, role)}-http")
-        yield from router(deployment, _part)
+        yield from router(deployment, self.part)
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
         """The leader's, then its workers'."""
@@ -55,10 +44,6 @@ class LeaderWorkerSetRenderer(PodRenderer):
             for part in ("leader", "worker") if role.nodes > 1 else (None,):
                 found.append(RenderedCommand(role, _given(role), env, part))
         return tuple(found)
-
-
-def _part(role: Role) -> dict[str, str]:  # noqa: ARG001
-    return SERVES
 
 
 def _given(role: Role) -> Given:

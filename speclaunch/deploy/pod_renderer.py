@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import yaml
 
-from speclaunch.deploy.containers import header
-from speclaunch.deploy.interface import Renderer, Rendering
+from speclaunch.deploy.containers import container_refusals, header
+from speclaunch.deploy.interface import Renderer, Rendering, Role
 from speclaunch.deploy.launching import launches_in
-from speclaunch.deploy.objects import Object
+from speclaunch.deploy.objects import SERVES, Object
 from speclaunch.deploy.rendezvous import FILL_IN
+from speclaunch.deploy.routers import discovery_refusals, router_refusals
 from speclaunch.deploy.volumes import RECIPE_FILE
 from speclaunch.deploy.yaml_text import documents
+from speclaunch.errors import Problem
 
 
 class PodRenderer(Renderer):
@@ -23,6 +25,18 @@ class PodRenderer(Renderer):
     suffix = ".yaml"
     controller: ClassVar[str | None] = None
     """Controllers that the cluster needs besides Kubernetes."""
+
+    def part(self, role: Role) -> dict[str, str]:  # noqa: ARG002  of one role's hosts
+        """Return the labels of the pod that answers."""
+        return SERVES
+
+    def refuses(self, deployment: Rendering) -> Sequence[Problem]:
+        """Return why no pods can run it."""
+        return (
+            *container_refusals(deployment, self.target),
+            *router_refusals(deployment),
+            *discovery_refusals(deployment, self.part),
+        )
 
     @abstractmethod
     def objects(self, deployment: Rendering) -> Iterator[Object]:

@@ -7,12 +7,11 @@ RBG_LWP_LEADER_ADDRESS and RBG_LWP_WORKER_INDEX (api/workloads/constants/env.go:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
-from speclaunch.deploy.containers import container_refusals
 from speclaunch.deploy.interface import RenderedCommand, Rendering, Role, RouterOptions
 from speclaunch.deploy.launching import launches_of
 from speclaunch.deploy.names import ROUTER, labels, metadata, name_of, object_of
@@ -27,10 +26,9 @@ from speclaunch.deploy.objects import (
 from speclaunch.deploy.pod_renderer import PodRenderer
 from speclaunch.deploy.pods import CONTAINER, answering_fields, platform_variables, pod_spec
 from speclaunch.deploy.rendezvous import DIST_PORT, on_all_addresses, ranked
-from speclaunch.deploy.routers import access, discovery_refusals, router_pod, router_refusals
+from speclaunch.deploy.routers import access, router_pod
 from speclaunch.deploy.words import Given
 from speclaunch.deploy.yaml_text import COMMENT
-from speclaunch.errors import Problem
 
 _WORKER = {"speclaunch.io/serves": "a-leader"}
 
@@ -40,14 +38,6 @@ class RoleBasedGroupRenderer(PodRenderer):
 
     target = "rolebasedgroup"
     controller = "RoleBasedGroup with workloads.x-k8s.io/v1alpha2 (sgl-project/rbg v0.8)"
-
-    def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Why no group can run it."""
-        return (
-            *container_refusals(deployment, self.target),
-            *router_refusals(deployment),
-            *discovery_refusals(deployment, _part),
-        )
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
         """The group, what its pods need, and the Services before it."""
@@ -78,10 +68,6 @@ class RoleBasedGroupRenderer(PodRenderer):
             for role in (root.get("spec") or {}).get("roles", ())
             for one in launches_of(role) * (2 if "leaderWorkerPattern" in role else 1)
         )
-
-
-def _part(role: Role) -> dict[str, str]:  # noqa: ARG001
-    return SERVES
 
 
 def _given(role: Role) -> Given:
@@ -138,7 +124,7 @@ def _router(deployment: Rendering, options: RouterOptions) -> dict[str, Any]:
         "standalonePattern": {
             "template": {
                 "metadata": {"labels": labels(deployment, ROUTER)},
-                "spec": router_pod(deployment, options, _part),
+                "spec": router_pod(deployment, options, lambda _: SERVES),
             }
         },
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from speclaunch.doctor.machine_facts import Target
 from speclaunch.engine.catalogue import UnknownVersion, held_versions, resolve_version
@@ -176,8 +176,8 @@ def target_of(
     )
     if plan is None:
         return target
-    fraction = _value(plan, "mem_fraction_static")
-    backends = {str(value) for name in BACKENDS if (value := _value(plan, name)) is not None}
+    fraction = plan.value_or_none("mem_fraction_static")
+    backends = {str(value) for name in BACKENDS if (value := plan.value_or_none(name)) is not None}
     return replace(
         target,
         device=_device(recipe, plan),
@@ -187,7 +187,7 @@ def target_of(
         attention_backends=tuple(sorted(backends)),
         algorithm=_algorithm(plan),
         budget=plan.memory,
-        dummy_weights=_value(plan, "load_format") == "dummy",
+        dummy_weights=plan.value_or_none("load_format") == "dummy",
     )
 
 
@@ -214,7 +214,7 @@ def _device(recipe: Recipe, plan: Plan) -> str | None:
     """What it runs on: as it says; a GPU where it says nothing."""
     if is_cpu(recipe):
         return _CPU
-    given = _value(plan, "device")
+    given = plan.value_or_none("device")
     return "cuda" if given is None else str(given)
 
 
@@ -226,12 +226,5 @@ def _algorithm(plan: Plan) -> str | None:
 
 
 def _whole(plan: Plan, name: str) -> int | None:
-    value = _value(plan, name)
+    value = plan.value_or_none(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _value(plan: Plan, name: str) -> Any:
-    try:
-        return plan.value(name)
-    except UnknownValueError:
-        return None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from speclaunch.engine.catalogue import held_versions
+from speclaunch.engine.catalogue import Catalogue, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.renames import RENAMES, other_names
 
@@ -24,17 +24,22 @@ def canonical(name: str) -> str:
     argument that is gone keeps the last name it had.
     """
     newest = load_catalogue(held_versions()[-1])
-    for known in (name, *other_names(name)):
-        argument = newest.by_name(known)
-        if argument is not None and not argument.deprecated:
-            return argument.dest
-    argument = newest.by_name(name)
+    argument = newest.by_name(current_name(name, newest) or name)
     if argument is not None:
         return argument.dest
     last = name
     for rename in RENAMES:  # in the order of time
         last = rename.new if rename.old == last else last
     return last
+
+
+def current_name(name: str, catalogue: Catalogue) -> str | None:
+    """Return the name that a release has for an argument; None if it has none but a deprecated."""
+    for known in (name, *other_names(name)):
+        argument = catalogue.by_name(known)
+        if argument is not None and not argument.deprecated:
+            return known
+    return None
 
 
 def value_of(args: Mapping[str, Any], name: str) -> Any:

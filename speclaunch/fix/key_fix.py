@@ -8,9 +8,8 @@ from typing import Any
 import yaml
 
 from speclaunch.engine.argv import parse_argv
-from speclaunch.engine.canonical import canonical
+from speclaunch.engine.canonical import canonical, current_name
 from speclaunch.engine.catalogue import Catalogue
-from speclaunch.engine.renames import other_names
 from speclaunch.errors import Place
 from speclaunch.fix.command_env import env_ways
 from speclaunch.fix.command_words import Text
@@ -146,7 +145,7 @@ def recipe_ways(
     sections = {key.value: (key, value) for key, value in root.value}
     given = {canonical(name): name for name, value in composed.items() if value is not None}
     args = {
-        given.get(name) or _name_for(name, argument, catalogue): (
+        given.get(name) or current_name(name, catalogue) or argument.own: (
             None if argument.is_removed and argument.value is None else dumped(argument.value)
         )
         for name, argument in wanted.arguments.items()
@@ -192,15 +191,6 @@ def _variables(
     if isinstance(inner, yaml.MappingNode) and inner.value:
         return [[_new_section(found, inner, ("env",), _null(variables))]]
     return [[set_value(found, key, inner, f"{{env: {{{_flow(_null(variables))}}}}}")]]
-
-
-def _name_for(name: str, argument: WantedArgument, catalogue: Catalogue) -> str:
-    """The name under which a version has an argument."""
-    for one in (name, *other_names(name)):
-        known = catalogue.by_name(one)
-        if known is not None and not known.deprecated:
-            return one
-    return argument.own
 
 
 def _null(values: Mapping[str, str | None]) -> dict[str, str]:

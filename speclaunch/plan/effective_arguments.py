@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from speclaunch.engine.argument import ArgumentKind
+from speclaunch.engine.canonical import current_name
 from speclaunch.engine.command import is_secret_argument
-from speclaunch.engine.renames import other_names
 from speclaunch.errors import Place
 from speclaunch.plan.changes import Change, Reason
 from speclaunch.plan.plan import Plan, UnknownValueError
@@ -159,15 +159,6 @@ def concern_of(name: str) -> Concern:
     return Concern.ATTENTION if "attn" in name or "attention" in name else Concern.SERVING
 
 
-def spelled_in(plan: Plan, name: str) -> str:
-    """The name that the plan's version has for an argument."""
-    for known in (name, *other_names(name)):
-        argument = plan.catalogue.by_name(known)
-        if argument is not None and not argument.deprecated:
-            return known
-    return name
-
-
 def _row(plan: Plan, name: str, changes: Mapping[str, Change]) -> EffectiveArgument:
     is_given = name in plan.request.given
     given, effective, unknown = None, None, ""
@@ -182,7 +173,7 @@ def _row(plan: Plan, name: str, changes: Mapping[str, Change]) -> EffectiveArgum
     hidden, redactor = is_secret_argument(name), Redactor()
     return EffectiveArgument(
         name,
-        spelled_in(plan, name),
+        current_name(name, plan.catalogue) or name,
         concern_of(name),
         outcome,
         is_given,

@@ -16,7 +16,7 @@ _On = Callable[[Plan], bool]
 
 
 def _switch(name: str, off: tuple[Any, ...] = (None, False, "null")) -> _On:
-    return lambda plan: _value(plan, name) not in off
+    return lambda plan: plan.value_or_none(name) not in off
 
 
 def _moe(plan: Plan) -> bool:
@@ -45,7 +45,7 @@ def _keys(*beginnings: str) -> _On:
 def _quantized(part: str) -> _On:
     def on(plan: Plan) -> bool:
         own = plan.facts.target.quantization if plan.facts.target is not None else None
-        return part in f"{_value(plan, 'quantization')} {own}"
+        return part in f"{plan.value_or_none('quantization')} {own}"
 
     return on
 
@@ -72,10 +72,3 @@ def is_idle(plan: Plan, name: str) -> bool:
         if name.startswith(beginnings):
             return not is_on(plan)
     return False
-
-
-def _value(plan: Plan, name: str) -> Any:
-    try:
-        return plan.value(name)
-    except UnknownValueError:
-        return None

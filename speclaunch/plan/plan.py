@@ -7,6 +7,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from speclaunch.engine.canonical import current_name
 from speclaunch.engine.catalogue import Catalogue, is_released_variable, released_names
 from speclaunch.engine.renames import forwarded_variable, other_names
 from speclaunch.engine.versions import within
@@ -123,6 +124,13 @@ class Plan:
             asked[name] = self.given(name) if self.is_given(name) else self.default(name)
         return asked[name]
 
+    def value_or_none(self, name: str) -> Any:
+        """Return the effective value of an argument; None also if it is unknown."""
+        try:
+            return self.value(name)
+        except UnknownValueError:
+            return None
+
     @cached_property
     def _asked(self) -> dict[str, Any]:
         """Values as given, else the defaults, of arguments that were asked for: resolution changes
@@ -149,11 +157,7 @@ class Plan:
         found = self.request.given.get(name)
         if found is not None:
             return found.written
-        for known in (name, *other_names(name)):
-            argument = self.catalogue.by_name(known)
-            if argument is not None and not argument.deprecated:
-                return known
-        return name
+        return current_name(name, self.catalogue) or name
 
     def env(self, name: str) -> str | None:
         """An environment variable of the engine; None when not set. Raises UnknownValueError, and

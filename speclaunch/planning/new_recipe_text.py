@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from speclaunch.engine.canonical import current_name
 from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.engine.renames import other_names
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.importer.recipe_text import RecipeLine, recipe_text
 from speclaunch.plan.budget import Fit
@@ -26,8 +26,9 @@ def text_of(
 ) -> str:
     """The whole recipe."""
     version = placed.settled.version
+    catalogue = load_catalogue(version)
     args = {
-        spelled(name, version): RecipeLine(value, _comment(name, way, placed))
+        current_name(name, catalogue) or name: RecipeLine(value, _comment(name, way, placed))
         for name, value in _ordered(placed.arguments)
     }
     env = {
@@ -42,16 +43,6 @@ def text_of(
         version=version,
         hardware=RecipeLine(hardware, "what the plan was made for; `auto`: this machine's GPUs"),
     )
-
-
-def spelled(name: str, version: str) -> str:
-    """The name that a version has for an argument that goes by the newest one's name."""
-    catalogue = load_catalogue(version)
-    for known in (name, *other_names(name)):
-        found = catalogue.by_name(known)
-        if found is not None and not found.deprecated:
-            return known
-    return name
 
 
 def _ordered(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

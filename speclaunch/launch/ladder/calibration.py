@@ -15,7 +15,6 @@ from speclaunch.launch.diagnosis.interface import Direction
 from speclaunch.launch.ladder.observations import Observation
 from speclaunch.launch.log.marks import Phase
 from speclaunch.plan.budget import MemoryUse
-from speclaunch.plan.fit.cost import known
 from speclaunch.plan.fit.knobs import TOKENS
 from speclaunch.plan.fit.predict import (
     Bounds,
@@ -88,7 +87,7 @@ class Excess:
 
 
 def _number(plan: Plan, name: str) -> int:
-    value = known(plan, name)
+    value = plan.value_or_none(name)
     return max(1, int(value)) if isinstance(value, int) else 1
 
 

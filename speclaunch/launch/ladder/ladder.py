@@ -23,7 +23,7 @@ from speclaunch.launch.ladder.rung_text import rung_of
 from speclaunch.launch.ladder.walk import demanded, walk
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.fit.alternatives import Alternative, alternatives, binding
-from speclaunch.plan.fit.cost import known, say
+from speclaunch.plan.fit.cost import say
 from speclaunch.plan.fit.knobs import FRACTION, arguments
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor, key
 from speclaunch.plan.fit.search import Candidate, Search, best, candidate_of, levels
@@ -92,7 +92,7 @@ class Ladder:
         name, direction = next(iter(now.cause.directions.items()))
         if direction is not Direction.RAISE or name != Steppable.POOL.value:
             return None
-        limit = known(self._predictor.plan(now.changes), name)
+        limit = self._predictor.plan(now.changes).value_or_none(name)
         if not isinstance(limit, int) or (now.tokens is not None and now.tokens < limit):
             return None  # the memory limits the pool, not the recipe
         if Steppable.POOL not in self._settings.order:

@@ -9,7 +9,6 @@ from typing import Any
 from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.log.marks import Phase
-from speclaunch.plan.fit.cost import known
 from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.plan import Plan
 from speclaunch.record import record
@@ -80,7 +79,7 @@ def _fraction(attempt: Attempt, plan: Plan, diagnosis: Diagnosis) -> float | Non
         found,
         diagnosis.numbers.get(FRACTION),
         diagnosis.settings.get(FRACTION),
-        known(plan, FRACTION),
+        plan.value_or_none(FRACTION),
     ):
         if isinstance(value, int | float) and 0 < value < 1:
             return float(value)

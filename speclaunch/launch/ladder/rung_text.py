@@ -9,7 +9,7 @@ from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.diagnosis.interface import Direction
 from speclaunch.launch.ladder.observations import Observation
 from speclaunch.plan.budget import Budget, Fit
-from speclaunch.plan.fit.cost import cost, known, say
+from speclaunch.plan.fit.cost import cost, say
 from speclaunch.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK
 from speclaunch.plan.fit.predict import Predictor
 from speclaunch.plan.plan import Plan
@@ -69,7 +69,7 @@ def _name(now: Observation, added: Mapping[str, Any]) -> str:
 
 def _move(before: Plan, now: Observation, name: str, value: Any) -> str | None:
     """From what to what; None where the engine had chosen the same."""
-    was = now.fraction if name == FRACTION else known(before, name)
+    was = now.fraction if name == FRACTION else before.value_or_none(name)
     if isinstance(was, float):
         was = round(was, 3)
     if was == value:

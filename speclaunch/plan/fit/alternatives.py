@@ -7,7 +7,6 @@ from typing import Any
 
 from speclaunch.errors import SpeclaunchError
 from speclaunch.plan.budget import Fit, MemoryUse, RankBudget
-from speclaunch.plan.fit.cost import known
 from speclaunch.plan.fit.predict import Predictor, tightest
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import dp_attention
@@ -47,7 +46,7 @@ def alternatives(predictor: Predictor, smallest: Mapping[str, Any]) -> tuple[Alt
 def _options(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     if plan.device != "cpu":
         yield from _on_gpus(plan)
-    if known(plan, "speculative_draft_model_path") is not None and not _refuses_ngram(plan):
+    if plan.value_or_none("speculative_draft_model_path") is not None and not _refuses_ngram(plan):
         yield (
             "no draft model (`speculation=ngram`)",
             {
@@ -60,7 +59,7 @@ def _options(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _on_gpus(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
-    ranks = int(known(plan, "tp_size") or 1)
+    ranks = int(plan.value_or_none("tp_size") or 1)
     hardware = plan.facts.hardware
     at_hand = hardware.known_count if hardware is not None else None
     while ranks * 2 <= _MOST_RANKS:
@@ -71,9 +70,9 @@ def _on_gpus(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     quantised = target is not None and target.quantization is not None
     capability = hardware.capability if hardware is not None else None
     able = capability is None or capability >= _FP8
-    if able and not quantised and known(plan, "quantization") is None:
+    if able and not quantised and plan.value_or_none("quantization") is None:
         yield "weights quantised to 8 bits (a smaller target)", {"quantization": "fp8"}
-    if known(plan, "kv_cache_dtype") in (None, "auto") and plan.device == "cuda":
+    if plan.value_or_none("kv_cache_dtype") in (None, "auto") and plan.device == "cuda":
         yield "a KV cache of 8 bits", {"kv_cache_dtype": "fp8_e5m2"}
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.fit.alternatives import Alternative, alternatives
-from speclaunch.plan.fit.cost import known
 from speclaunch.plan.fit.knobs import FRACTION, TOKENS, graphs_can_shrink
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor
 from speclaunch.plan.memory.budget import budget as work_out
@@ -130,7 +129,7 @@ def best_for(load: Load, plan_with: PlanWith, budget: BudgetOf = work_out) -> Be
 def _least_running(plan: Plan, load: Load) -> int:
     """The requests to begin with: those of the load, or the recipe's own where more are set and
     the load is assumed."""
-    own = known(plan, RUNNING)
+    own = plan.value_or_none(RUNNING)
     return max(load.requests, int(own)) if load.assumed and own else load.requests
 
 
@@ -162,7 +161,7 @@ def _changes(plan: Plan, running: int, ranks: int) -> dict[str, Any]:
 def _tokens_of_one(plan: Plan, context: int) -> int:
     """Places of one request in the KV cache: whole pages, and those of the tokens that a step
     drafts."""
-    drafts = int(known(plan, TOKENS) or 0) if plan.algorithm else 0
+    drafts = int(plan.value_or_none(TOKENS) or 0) if plan.algorithm else 0
     page = max(1, number(plan, "page_size"))
     return -(-(context + drafts) // page) * page
 

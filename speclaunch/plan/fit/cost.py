@@ -25,14 +25,6 @@ def cost(before: Plan, after: Plan, was: Budget | None, now: Budget | None) -> s
     return "; ".join(text for text in lost if text) or "no cost compared to the recipe"
 
 
-def known(plan: Plan, name: str) -> Any:
-    """A value, or None where it is not known."""
-    try:
-        return plan.value(name)
-    except UnknownValueError:
-        return None
-
-
 def say(name: str, value: Any) -> str:
     """A setting as it is written."""
     return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
@@ -44,7 +36,10 @@ def say_all(changes: Mapping[str, Any]) -> str:
 
 
 def _running(before: Plan, after: Plan) -> str | None:
-    was, now = known(before, "max_running_requests"), known(after, "max_running_requests")
+    was, now = (
+        before.value_or_none("max_running_requests"),
+        after.value_or_none("max_running_requests"),
+    )
     if was is None or now is None or now >= was:
         return None
     return f"{was} → {now} running requests"
@@ -62,7 +57,7 @@ def _tokens(was: Budget | None, now: Budget | None) -> str | None:
 
 
 def _unknown_tokens(before: Plan, after: Plan) -> str | None:
-    was, now = known(before, FRACTION), known(after, FRACTION)
+    was, now = before.value_or_none(FRACTION), after.value_or_none(FRACTION)
     if now is None or was == now or (was is not None and now >= was):
         return None
     return "a smaller KV cache (by an unknown amount)"
@@ -76,7 +71,8 @@ def _whole(now: Budget | None) -> str | None:
 
 def _depth(before: Plan, after: Plan) -> str | None:
     was, now = (
-        tuple(known(plan, name) for name in (STEPS, TOPK, TOKENS)) for plan in (before, after)
+        tuple(plan.value_or_none(name) for name in (STEPS, TOPK, TOKENS))
+        for plan in (before, after)
     )
     if was == now or None in now:
         return None
@@ -88,7 +84,7 @@ def _graphs(before: Plan, after: Plan) -> str | None:
     was, now = largest_graph(before), largest_graph(after)
     if was is None or now is None or now >= was:
         return None
-    running = known(after, "max_running_requests")
+    running = after.value_or_none("max_running_requests")
     if running is not None and now >= running:
         return None  # the list ends where the requests do
     return f"batches of more than {now} requests run without CUDA graphs (before: {was})"
@@ -104,7 +100,7 @@ def largest_graph(plan: Plan) -> int | None:
 
 def _chunk(before: Plan, after: Plan) -> str | None:
     name = "chunked_prefill_size"
-    was, now = known(before, name), known(after, name)
+    was, now = before.value_or_none(name), after.value_or_none(name)
     if was is None or now is None or was == now:
         return None
     return f"prompts are prefilled in chunks of {now:,} tokens instead of {was:,}"

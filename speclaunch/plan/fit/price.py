@@ -11,7 +11,7 @@ from math import log2
 from typing import Any
 
 from speclaunch.plan.budget import Budget
-from speclaunch.plan.fit.cost import known, largest_graph
+from speclaunch.plan.fit.cost import largest_graph
 from speclaunch.plan.fit.knobs import STEPS, TOKENS
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.graphs import MOST, SIZES
@@ -93,7 +93,7 @@ def pool_price(budget: Budget, enough: float | None) -> float:
 
 
 def _number(plan: Plan, name: str) -> int | None:
-    value = known(plan, name)
+    value = plan.value_or_none(name)
     if not isinstance(value, int):
         return None
     return value if value > 0 else _WHOLE_PROMPTS

@@ -13,7 +13,6 @@ from math import ceil, floor, inf
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.plan.budget import Budget
-from speclaunch.plan.fit.cost import known
 from speclaunch.plan.fit.knobs import FRACTION, Step, steps_down
 from speclaunch.plan.fit.predict import Bounds, Predictor, with_fraction
 from speclaunch.plan.fit.price import Prices, pool_price
@@ -177,7 +176,7 @@ def _at_fractions(
         for fraction in fractions(bounds, search.settings, search.narrow):
             yield with_fraction(changes, fraction)
         return
-    fixed = known(search.predictor.plan(changes), FRACTION)
+    fixed = search.predictor.plan(changes).value_or_none(FRACTION)
     if fixed is not None and bounds.low <= fixed <= bounds.high:
         yield changes
 

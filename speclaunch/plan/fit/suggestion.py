@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.fit.alternatives import Alternative, alternatives, binding
-from speclaunch.plan.fit.cost import WHY, cost, known
+from speclaunch.plan.fit.cost import WHY, cost
 from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor
 from speclaunch.plan.fit.price import LEAST_EACH
@@ -129,7 +129,7 @@ def _improved(predictor: Predictor, before: Budget, settings: Recovery) -> Sugge
         text = f"it fits as written, but {doubt}"
         return Suggestion(Fit.FITS, text, OBJECTIVE, before, margins=found)
     text = cost(plan, predictor.plan({FRACTION: value}), before, after)
-    change = Suggested(FRACTION, known(plan, FRACTION), value, WHY[FRACTION], text)
+    change = Suggested(FRACTION, plan.value_or_none(FRACTION), value, WHY[FRACTION], text)
     why = f"it fits as written, but {doubt}; {FRACTION}={value:g} is likely to work: {after.why}"
     return Suggestion(
         Fit.FITS, f"{why}{_each(after)}", OBJECTIVE, before, (change,), after, text, margins=found
@@ -172,7 +172,7 @@ def _suggestion(predictor: Predictor, before: Budget, found: Candidate, fit: Fit
         alone = predictor.plan({name: value})
         now = predictor.budget({name: value})
         text = cost(plan, alone, before, now if now.tokens else None)
-        changes.append(Suggested(name, known(plan, name), value, WHY.get(name, ""), text))
+        changes.append(Suggested(name, plan.value_or_none(name), value, WHY.get(name, ""), text))
     total = cost(plan, predictor.plan(found.changes), before, found.budget)
     return Suggestion(
         fit,

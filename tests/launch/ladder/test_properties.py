@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.ladder.ladder import Ladder, Stop
-from speclaunch.plan.fit.cost import known
 from speclaunch.plan.fit.predict import key
 from speclaunch.recipe.schema import Recovery, Steppable
 from tests.launch.ladder.deployments import (
@@ -72,7 +71,9 @@ def test_it_ends_never_repeats_and_always_changes_something(
             assert found.why
             return
         before, after = plan_with(changes), plan_with({**changes, **found.changes})
-        assert any(known(before, name) != known(after, name) for name in found.changes)
+        assert any(
+            before.value_or_none(name) != after.value_or_none(name) for name in found.changes
+        )
         changes |= found.changes
         assert key(changes) not in configurations
         configurations.add(key(changes))
@@ -81,7 +82,7 @@ def test_it_ends_never_repeats_and_always_changes_something(
         fraction = changes.get("mem_fraction_static")
         assert fraction is None or 0 < fraction <= policy.limits.mem_fraction_static
         steps, topk, tokens = (
-            known(after, f"speculative_{name}")
+            after.value_or_none(f"speculative_{name}")
             for name in ("num_steps", "eagle_topk", "num_draft_tokens")
         )
         assert topk != 1 or tokens == steps + 1
