@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from speclaunch.errors import ExitCode, InputError, Problem
-from speclaunch.fix.masked_diff import shown_diff
+from speclaunch.fix.edits import shown_diff
 from speclaunch.fixing.fix_file import FixedFile
 from speclaunch.fixing.fix_files import (
     FixRequest,

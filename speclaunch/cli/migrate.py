@@ -16,8 +16,7 @@ from speclaunch.cli.writing import Force, require_sound
 from speclaunch.engine.catalogue import UnknownVersion
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
 from speclaunch.facts.engines import named
-from speclaunch.fix.edits import write_together
-from speclaunch.fix.masked_diff import shown_diff
+from speclaunch.fix.edits import shown_diff, write_together
 from speclaunch.fix.migrate import Migration
 from speclaunch.fix.migrate_file import file_bytes, migrate_data
 from speclaunch.fixing.output_check import against, check_text, configured

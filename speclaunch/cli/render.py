@@ -27,7 +27,7 @@ from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.facts.trusted_programs import trust_all
 from speclaunch.fix.edits import write_atomically
-from speclaunch.fix.image_migration import is_outdated
+from speclaunch.fix.migrate import is_outdated
 from speclaunch.fixing.output_check import OutputCheck, configured
 from speclaunch.importer.images import image_version
 from speclaunch.launch.preflight import PreflightError

@@ -21,8 +21,7 @@ from speclaunch.cli.tuning_starts import Question, tried, verified
 from speclaunch.cli.writing import OutputRefusedError, require_sound
 from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
-from speclaunch.fix.edits import write_atomically
-from speclaunch.fix.masked_diff import shown_diff
+from speclaunch.fix.edits import shown_diff, write_atomically
 from speclaunch.fixing.output_check import against, check_text, configured
 from speclaunch.recipe.find_recipe import find_recipe
 from speclaunch.recipe.recipe_words import split_recipe

@@ -17,7 +17,7 @@ from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.fix.edits import Change, Edit, Insertion, apply
-from speclaunch.fix.migrate import Migration, MigrationStep
+from speclaunch.fix.migrate import Migration, MigrationStep, origin, refused
 from speclaunch.fix.planned_migration import (
     MigratedArgument,
     PlannedMigration,
@@ -32,7 +32,6 @@ from speclaunch.fix.round_trip import (
     secrets_of,
     text_differences,
 )
-from speclaunch.fix.source_version import origin, refused
 from speclaunch.fix.yaml_edits import NotFixableError, Yaml, removed_key, set_value
 from speclaunch.importer import nodes
 from speclaunch.importer.interface import Invocation, Reading, Word

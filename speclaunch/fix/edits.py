@@ -4,14 +4,139 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice, pairwise, product
+from itertools import accumulate, islice, pairwise, product
 from pathlib import Path
 
 from speclaunch.errors import InputError, Problem
 from speclaunch.reads.bounded import read_regular
 from speclaunch.record import record
+from speclaunch.redaction import is_literal_secret, literals
+
+
+@record
+class TextEdit:
+    """Replace the text from a line and column up to another (all from 1, the end left out).
+
+    Columns count characters (code points), line ends are part of their line. Where begin and end
+    are the same, `new` is inserted. Line `n + 1`, column 1 is the end of a text of `n` whole lines.
+    """
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    new: str
+
+
+@record
+class FileEdits:
+    """What a fix makes of a file: `applied(before, edits)` is `after`.
+
+    `path` is the file's name as the lint shows it. `before` is without a byte order mark. `safe`:
+    the deployment still does what it was meant to do.
+    """
+
+    path: str
+    edits: tuple[TextEdit, ...]
+    safe: bool
+    before: str
+    after: str
+
+
+def text_edits_between(before: str, after: str) -> tuple[TextEdit, ...]:
+    """The edits that turn one text into the other, in order, none next to another."""
+    old, new = lines_of(before), lines_of(after)
+    starts = list(accumulate(map(len, old), initial=0))
+    most = len(old) + (before.endswith("\n") or not old)  # an editor's last line
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    found: list[TextEdit] = []
+    for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
+        first = _common(gone, come)
+        last = _common(gone[first:][::-1], come[first:][::-1])
+        start = starts[old_from] + first
+        end = starts[old_to] - last
+        line, column = _position(starts, start, most)
+        end_line, end_column = _position(starts, end, most)
+        inserted = come[first : len(come) - last]
+        found.append(TextEdit(line, column, end_line, end_column, inserted))
+    return tuple(found)
+
+
+def applied(text: str, edits: Sequence[TextEdit]) -> str:
+    """The text with every edit made. Raises ValueError when edits overlap."""
+    starts = list(accumulate(map(len, lines_of(text)), initial=0))
+    pieces: list[str] = []
+    at = 0
+    for start, end, new in _offsets(starts, edits):
+        if start < at:
+            raise ValueError("edits overlap")
+        pieces += [text[at:start], new]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def _offsets(starts: Sequence[int], edits: Sequence[TextEdit]) -> Iterator[tuple[int, int, str]]:
+    for edit in sorted(edits, key=lambda one: (one.line, one.column)):
+        start = starts[edit.line - 1] + edit.column - 1
+        yield start, starts[edit.end_line - 1] + edit.end_column - 1, edit.new
+
+
+def _position(starts: Sequence[int], offset: int, most: int) -> tuple[int, int]:
+    line = min(bisect_right(starts, offset), most)
+    return line, offset - starts[line - 1] + 1
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    for at, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return at
+    return min(len(one), len(other))
+
+
+_CONTEXT = 3
+
+
+@record
+class ShownDiff:
+    """A diff as it may be shown.
+
+    `hidden` is the number of values that `***` stands for: above 0 it is no patch any more.
+    `context` is the number of unchanged lines around a change.
+    """
+
+    text: str
+    hidden: int
+    context: int
+
+
+def shown_diff(before: str, after: str, name: str, hidden: Collection[str]) -> ShownDiff:
+    """The diff without the secrets: those of `hidden`, and what looks like one in its line.
+
+    Where only lines around the changes hold one, there are fewer of them.
+    """
+    known = {value for value in hidden if is_literal_secret(value)}
+    for context in range(_CONTEXT, -1, -1):
+        text = diff(before, after, name, context)
+        if not _found(text, known):
+            return ShownDiff(text, 0, context)
+    text = diff(before, after, name, _CONTEXT)
+    found = _found(text, known)
+    for value in sorted(found, key=len, reverse=True):
+        text = text.replace(value, "***")
+    return ShownDiff(text, len(found), _CONTEXT)
+
+
+def _found(text: str, known: Collection[str]) -> set[str]:
+    return {value for value in known if value in text} | {
+        value for line in text.splitlines() for value in literals(line)
+    }
 
 
 @record

@@ -7,19 +7,20 @@ one (`planned_migration.py`), the file is edited (`rewrite.py`), and the result 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
 from speclaunch.engine.argv import ParsedArguments, parse_argv
 from speclaunch.engine.canonical import canonical
-from speclaunch.engine.catalogue import Catalogue
+from speclaunch.engine.catalogue import Catalogue, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.images import REPOSITORY, official_image
 from speclaunch.engine.renames import dead_variable
 from speclaunch.engine.versions import precedes
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.fix.edits import Change, Edit, Insertion, apply
-from speclaunch.fix.image_migration import image_places, is_outdated, successor, unknown_image
 from speclaunch.fix.planned_migration import PlannedMigration, plan
 from speclaunch.fix.rewrite import (
     Rewriting,
@@ -36,14 +37,128 @@ from speclaunch.fix.round_trip import (
     secrets_of,
     text_differences,
 )
-from speclaunch.fix.source_version import SourceVersion, origin, refused
+from speclaunch.importer.comments import comments_of
 from speclaunch.importer.effective_words import settled
 from speclaunch.importer.files import read_text
 from speclaunch.importer.images import image_version
 from speclaunch.importer.interface import Invocation, Reading
+from speclaunch.patterns import lazy
 from speclaunch.plan.topics.algorithms import EAGLE_HANDLER
 from speclaunch.plan.topics.spec_v2 import FIRST_BY_DEFAULT, FIRST_ONLY, VARIABLE
 from speclaunch.record import record
+
+Parse = Callable[[Catalogue], ParsedArguments]
+"""A command read as one of the version of a catalogue."""
+
+
+@record
+class SourceVersion:
+    """The version that a command is read for, and why that one.
+
+    `said`: somebody named it. `whole`: it takes the command as it is.
+    """
+
+    version: str
+    why: str
+    said: bool
+    whole: bool
+
+
+def origin(parse: Parse, to: str, source: str | None, image: str | None) -> SourceVersion:
+    """The version asked for, else that of the image, else one that takes the whole command.
+
+    Where several take it, `to` itself comes first (nothing needs to change then) and the newest
+    next. Where none does, it is the newest of those that refuse the least of it.  What the version
+    of the image refuses stays refused, as after --from: it does not start.
+    """
+    if source is not None:
+        return SourceVersion(
+            source, "--from names it", True, not refused(parse(load_catalogue(source)))
+        )
+    if image is not None:
+        whole = not refused(parse(load_catalogue(image)))
+        if whole or image != to:  # an image of `to` may have been changed before the words
+            return SourceVersion(image, "its image has this version", True, whole)
+    best: tuple[int, str] | None = None
+    for version in dict.fromkeys((to, *reversed(held_versions()))):
+        count = refused(parse(load_catalogue(version)))
+        if not count:
+            why = (
+                "it accepts the command as it is"
+                if version == to
+                else "the newest that accepts all of it"
+            )
+            return SourceVersion(version, why, False, True)
+        if best is None or count < best[0]:
+            best = (count, version)
+    if best is None:
+        raise LookupError("no catalogue is held")
+    return SourceVersion(
+        best[1], "no version accepts all of it; this one refuses the least", False, False
+    )
+
+
+def refused(parsed: ParsedArguments) -> int:
+    """How many words a version refuses; a model that is missing may come from elsewhere."""
+    return sum(problem.index is not None for problem in parsed.problems)
+
+
+_OFFICIAL = lazy(
+    rf"(?P<registry>(?:(?:index\.)?docker\.io/)?){re.escape(REPOSITORY)}:"
+    r"v\d+\.\d+\.\d+(?:\.post\d+)?(?P<variant>-cu\d{3}|-rocm\d{3}(?:-mi3[05]x)?)?"
+)
+
+
+@record
+class NewImage:
+    """The image that replaces one, and what to know of it."""
+
+    name: str
+    warning: str | None = None
+
+
+def is_outdated(image: str | None, to: str) -> bool:
+    """True if the tag of an image names a release that `to` does not answer for."""
+    found = image_version(image)
+    return found is not None and found != to
+
+
+def successor(image: str, to: str) -> NewImage | None:
+    """The official image of the release `to` in place of an official one; None if it is unknown:
+    another repository, a digest, another variant."""
+    found = _OFFICIAL.fullmatch(image)
+    if found is None:
+        return None
+    variant = found["variant"] or ""
+    vendor = "amd" if variant.startswith("-rocm") else "nvidia"
+    name = official_image(to, vendor=vendor, gpu="mi350" if variant.endswith("-mi35x") else "")
+    if name is None:
+        return None
+    warning = None
+    if variant.startswith("-cu") and not name.endswith(variant):
+        warning = f"{name} has another CUDA release than {image} ({variant[1:]}): check the driver"
+    return NewImage(f"{found['registry']}{name}", warning)
+
+
+def unknown_image(image: str, to: str) -> Problem:
+    """That an image stays at its release, which rejects what is written for `to`."""
+    return Problem(
+        f"{image} has SGLang {image_version(image)}, and its counterpart with {to} is unknown",
+        help=f"set an image with SGLang {to} (official: {official_image(to)}); --force leaves it",
+    )
+
+
+def image_places(text: str, shown: str, image: str) -> tuple[Place, ...]:
+    """Where a file names an image outside of comments."""
+    is_comment = comments_of(text, shown)
+    whole = re.compile(rf"(?<![\w./@]){re.escape(image)}(?![\w.@-])")
+    found = [match.start() for match in whole.finditer(text)]
+    return tuple(
+        Place(shown, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at), len(image))
+        for at in found
+        if is_comment is None or not is_comment(at)
+    )
+
 
 _SPECULATES_IN_V2 = EAGLE_HANDLER | {"NEXTN"}
 
@@ -67,7 +182,7 @@ class Carried:
 
 @record(frozen=False)
 class Followed:
-    """What the files that a command names come to in another version (`followed.py`)."""
+    """What the files that a command names come to in another version (`migrate_file.py`)."""
 
     problems: list[Problem] = field(default_factory=list)
     steps: list[MigrationStep] = field(default_factory=list)

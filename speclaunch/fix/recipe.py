@@ -23,8 +23,7 @@ from speclaunch.engine.renames import REMOVALS, conversion, other_names
 from speclaunch.engine.versions import precedes
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.fix.edits import Change, Edit, Insertion, apply
-from speclaunch.fix.image_migration import is_outdated, successor, unknown_image
-from speclaunch.fix.migrate import Migration, MigrationStep
+from speclaunch.fix.migrate import Migration, MigrationStep, is_outdated, successor, unknown_image
 from speclaunch.fix.round_trip import differences, require_no_differences, text_differences
 from speclaunch.importer import nodes
 from speclaunch.importer.source_text import Document

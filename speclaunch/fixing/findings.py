@@ -18,9 +18,9 @@ from pathlib import Path
 
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import SpeclaunchError
+from speclaunch.fix.edits import FileEdits, TextEdit, applied, text_edits_between
 from speclaunch.fix.fixed_text import fixed_commands, fixed_recipe
 from speclaunch.fix.spelling import Spelling, spelled_commands, spelled_recipe
-from speclaunch.fix.text_edits import FileEdits, TextEdit, applied, text_edits_between
 from speclaunch.fix.yaml_edits import NotFixableError
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.paths import STDIN_SHOWN

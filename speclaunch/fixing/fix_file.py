@@ -14,9 +14,8 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from speclaunch.errors import InputError, Problem
-from speclaunch.fix.edits import lines_of
+from speclaunch.fix.edits import FileEdits, applied, lines_of
 from speclaunch.fix.fixed_text import composed
-from speclaunch.fix.text_edits import FileEdits, applied
 from speclaunch.fix.yaml_edits import NotFixableError
 from speclaunch.fixing.findings import fixed
 from speclaunch.fixing.output_check import CheckedText, findings_of

@@ -103,8 +103,7 @@ def _program(document: Document) -> IsComment | None:
 
 
 def _dockerfile(document: Document) -> IsComment | None:
-    from speclaunch.importer.dockerfile import read_dockerfile  # noqa: PLC0415  few files are
-    from speclaunch.importer.dockerfile_lines import instructions  # noqa: PLC0415
+    from speclaunch.importer.dockerfile import instructions, read_dockerfile  # noqa: PLC0415
 
     with suppress(InputError):
         read_dockerfile(document)

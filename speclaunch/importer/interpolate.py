@@ -64,7 +64,7 @@ def _from_environment(text: str, depth: int = 0) -> str | None:
         if found[3] is None:
             parts.append(_variable(name))
             continue
-        end = _closing(text, at)
+        end = closing(text, at)
         inner = _from_environment(text[at:end], depth + 1) if end and depth < _MAX_DEPTH else None
         nested = isinstance(inner, Interpolation)
         if end is None or inner is None or (nested and any(c in text[at:end] for c in '"\\')):
@@ -80,8 +80,8 @@ def _from_environment(text: str, depth: int = 0) -> str | None:
     return Interpolation(joined) if any(one in joined for one in _RESOLVERS) else joined
 
 
-def _closing(text: str, at: int) -> int | None:
-    """The end of a `${…}`, in which only other ones count; None where there is none."""
+def closing(text: str, at: int) -> int | None:
+    """Return the end of a `${…}`, in which only other ones count; None if it is not closed."""
     depth = 1
     for index in range(at, len(text)):
         depth += (text[index] == "{" and text[index - 1] == "$") - (text[index] == "}")

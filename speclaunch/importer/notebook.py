@@ -12,7 +12,7 @@ from speclaunch.importer import markdown, nodes
 from speclaunch.importer.blocks import WHOLE_COMMAND
 from speclaunch.importer.interface import Gathered, Reading
 from speclaunch.importer.interpret import run
-from speclaunch.importer.source_text import Document, SourceText
+from speclaunch.importer.source_text import Document, SourceText, joined
 from speclaunch.importer.wrappers import SERVER
 from speclaunch.patterns import lazy
 
@@ -40,14 +40,8 @@ def read_notebook(document: Document) -> Reading:
 def _source(node: yaml.Node | None, document: Document) -> SourceText:
     """The text of a cell: one string, or one for each line."""
     parts = [node] if isinstance(node, yaml.ScalarNode) else nodes.items(node)
-    text: list[str] = []
-    where: list[int] = []
-    for part in parts:
-        if isinstance(part, yaml.ScalarNode):
-            traced = nodes.source(part, document)
-            text.append(traced.text)
-            where.extend(traced.offset(index) for index in range(len(traced.text)))
-    return SourceText(document, "".join(text), where)
+    scalars = (part for part in parts if isinstance(part, yaml.ScalarNode))
+    return joined((nodes.source(part, document) for part in scalars), document)
 
 
 def _string_text(source: SourceText, string: re.Match[str]) -> SourceText:

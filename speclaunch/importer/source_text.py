@@ -242,8 +242,8 @@ class WordPiece:
         )
 
 
-def joined(pieces: Iterable[WordPiece], document: Document) -> SourceText:
-    """Pieces as one source, for a script inside of a word."""
+def joined(pieces: Iterable[WordPiece | SourceText], document: Document) -> SourceText:
+    """Return pieces as one source, for a script inside of a word."""
     text: list[str] = []
     where: list[int] = []
     for piece in pieces:

@@ -23,8 +23,8 @@ from lsprotocol.types import (
 )
 
 from speclaunch import reads
-from speclaunch.fix.text_edits import TextEdit as OurEdit
-from speclaunch.fix.text_edits import text_edits_between
+from speclaunch.fix.edits import TextEdit as OurEdit
+from speclaunch.fix.edits import text_edits_between
 from speclaunch.fixing.findings import NotFixableError, fixed
 from speclaunch.fixing.fix_file import fix_file
 from speclaunch.importer.suffixes import DOCUMENT_SUFFIXES, YAML_SUFFIXES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.fix.import_round_trip import require_same_command
+from speclaunch.fix.import_recipes import require_same_command
 from speclaunch.fix.round_trip import RoundTripError
 from speclaunch.importer.deployment import Imported, to_deployment
 from speclaunch.importer.files import read_text

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import load
+from speclaunch.fix.edits import applied, text_edits_between
 from speclaunch.fix.fixed_text import fixed_commands, fixed_recipe
-from speclaunch.fix.text_edits import applied, text_edits_between
 from speclaunch.fix.yaml_edits import NotFixableError
 from speclaunch.importer.files import read_text
 from speclaunch.importer.recipe_name import recipe_name

@@ -13,7 +13,7 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.engine.shell import shell_command
-from speclaunch.fix.import_round_trip import require_same_command
+from speclaunch.fix.import_recipes import require_same_command
 from speclaunch.fix.round_trip import meaning_of
 from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_file, read_text, read_words

@@ -15,9 +15,9 @@ from speclaunch.cli.linting import check_files
 from speclaunch.cli.quick import quick_lint
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import ExitCode, SpeclaunchError
+from speclaunch.fix.edits import applied, text_edits_between
 from speclaunch.fix.import_recipes import import_one
 from speclaunch.fix.migrate_file import migrate_data
-from speclaunch.fix.text_edits import applied, text_edits_between
 from speclaunch.fixing.fix_file import fix_file
 from speclaunch.importer.files import read_file
 from speclaunch.lint.collect import read_found

@@ -8,10 +8,11 @@ from dataclasses import replace
 import yaml
 
 from speclaunch.importer import nodes
-from speclaunch.importer.around import probes, stamp, values
+from speclaunch.importer.around import probes, values
+from speclaunch.importer.around.groups import with_surroundings
 from speclaunch.importer.around.members import Member, Owner
 from speclaunch.importer.around.routers import read_router
-from speclaunch.importer.containers import image_of
+from speclaunch.importer.containers import image_in, image_of
 from speclaunch.importer.interface import Reading
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
@@ -59,7 +60,7 @@ def surrounded(reading: Reading, sites: Sequence[ServiceSite], document: Documen
             members.append(Member(owner, pod, reading.invocations[index], index))
         for index in site.routers:
             members.append(Member(owner, pod, router=read_router(reading.routers[index], pod)))
-    return stamp.surrounded(reading, members, (), document)
+    return with_surroundings(reading, members, (), document)
 
 
 def _texts(keys: Entries, *names: str) -> Iterator[str]:
@@ -102,11 +103,10 @@ def read_pod(keys: Entries, document: Document) -> Pod:
 
 
 def _image(keys: Entries, document: Document) -> Setting | None:
-    node = keys.get("image")
-    if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
+    text = image_in(keys, document)
+    if text is None:
         return None
-    text = image_of(node, document)
-    return Setting(text, nodes.place(node, document), known="$" not in text)
+    return Setting(text, nodes.place(keys["image"], document), known="$" not in text)
 
 
 def _resources(node: yaml.Node | None, document: Document) -> dict[str, Setting]:

@@ -8,7 +8,8 @@ from dataclasses import replace
 import yaml
 
 from speclaunch.importer import nodes
-from speclaunch.importer.around import dynamo_graphs, kinds, pods, stamp, values
+from speclaunch.importer.around import dynamo_graphs, kinds, pods, values
+from speclaunch.importer.around.groups import with_surroundings
 from speclaunch.importer.around.members import Member
 from speclaunch.importer.around.routers import read_router
 from speclaunch.importer.config_maps import ConfigMaps
@@ -27,7 +28,7 @@ def surrounded(
         for root in objects(roots, maps.document):
             members += dynamo_graphs.frontends(root, maps)
     services = list(read_services(roots, maps.document))
-    return stamp.surrounded(reading, members, services, maps.document)
+    return with_surroundings(reading, members, services, maps.document)
 
 
 def _members(site: Site, reading: Reading, maps: ConfigMaps) -> Iterator[Member]:

@@ -10,8 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from speclaunch.errors import Place
-from speclaunch.importer.around import stamp, values
-from speclaunch.importer.around.members import MODE, SBATCH, SCRIPT, Member, Owner, text_of
+from speclaunch.importer.around import values
+from speclaunch.importer.around.groups import with_surroundings
+from speclaunch.importer.around.members import (
+    MODE,
+    SBATCH,
+    SCRIPT,
+    Member,
+    Owner,
+    text_of,
+)
 from speclaunch.importer.around.routers import read_router
 from speclaunch.importer.interface import Invocation, Reading, Word
 from speclaunch.importer.source_text import Document
@@ -65,7 +73,7 @@ def surrounded(reading: Reading, document: Document) -> Reading:
     for number, command in enumerate(reading.routers):
         owner = Owner(f"router {number}", name, platform, place)
         members.append(Member(owner, Pod(), router=read_router(command)))
-    return stamp.surrounded(reading, members, (), document)
+    return with_surroundings(reading, members, (), document)
 
 
 def directives(document: Document) -> dict[str, Setting]:

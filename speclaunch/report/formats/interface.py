@@ -19,7 +19,7 @@ from speclaunch.report.styled import Printer
 from speclaunch.rules.finding import Finding, Severity
 
 if TYPE_CHECKING:
-    from speclaunch.fix.text_edits import FileEdits
+    from speclaunch.fix.edits import FileEdits
 
 Edits = Callable[[ToldOnce], "FileEdits | None"]
 """What the fix of a finding makes of its file; None where a person has to make it."""

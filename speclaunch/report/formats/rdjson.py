@@ -16,7 +16,7 @@ from speclaunch.report.problems import whole_line
 from speclaunch.rules.finding import Finding, Severity
 
 if TYPE_CHECKING:
-    from speclaunch.fix.text_edits import FileEdits
+    from speclaunch.fix.edits import FileEdits
 
 _SEVERITIES = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "INFO"}
 

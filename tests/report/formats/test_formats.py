@@ -10,7 +10,7 @@ import pytest
 
 from speclaunch.cli.formats import LintFormat
 from speclaunch.errors import Place
-from speclaunch.fix.text_edits import FileEdits, text_edits_between
+from speclaunch.fix.edits import FileEdits, text_edits_between
 from speclaunch.lint.report import FileReport, Report
 from speclaunch.report.formats import MODULES, format_named, github
 from speclaunch.report.formats.interface import Told

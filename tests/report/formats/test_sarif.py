@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from sarif_pydantic import Sarif
 
 from speclaunch.errors import Place
-from speclaunch.fix.text_edits import FileEdits, text_edits_between
+from speclaunch.fix.edits import FileEdits, text_edits_between
 from speclaunch.lint.told_once import Told as ToldOnce
 from speclaunch.report.formats import sarif
 from speclaunch.report.formats.interface import Told
