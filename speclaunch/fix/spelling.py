@@ -53,7 +53,7 @@ def _check(old: Invocation, new: Invocation, spelling: Spelling, catalogue: Cata
     """Whether the command has the name; raises NotFixableError where more than that changes."""
     wanted = [
         word.text.replace(spelling.wrong, spelling.right, 1)
-        if _start(word.place) == _start(spelling.place)
+        if word.place.position == spelling.place.position
         else word.text
         for word in old.words
     ]
@@ -69,10 +69,6 @@ def _check(old: Invocation, new: Invocation, spelling: Spelling, catalogue: Cata
     if more:
         raise NotFixableError(f"SGLang {catalogue.version} would refuse it: {next(iter(more))}")
     return True
-
-
-def _start(place: Place) -> tuple[str, int, int]:
-    return place.path, place.line, place.column
 
 
 def _rest(invocation: Invocation) -> Sequence[Any]:

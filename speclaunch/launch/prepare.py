@@ -26,7 +26,6 @@ from speclaunch.facts.runtime import NoEngineError, find_runtime
 from speclaunch.facts.trusted_programs import trust
 from speclaunch.home import make_private, speclaunch_home
 from speclaunch.launch.address import Address
-from speclaunch.launch.atomic_files import write_private
 from speclaunch.launch.notify import without_notification
 from speclaunch.plan.request import Request, from_recipe
 from speclaunch.recipe.load import Recipe
@@ -237,15 +236,6 @@ def new_run_dir(recipe: Recipe) -> Path:
             ) from error
         return path
     raise LaunchError(f"cannot create a directory for this launch in {parent}")
-
-
-def write_secrets(prepared: Prepared, directory: Path) -> Path | None:
-    """Put secret arguments where `ps` does not show them; the file, as `secrets_of` says it."""
-    found = secrets_of(prepared, directory)
-    if found is None:
-        return None
-    write_private(*found)
-    return found[0]
 
 
 def secrets_of(prepared: Prepared, directory: Path) -> tuple[Path, str] | None:
