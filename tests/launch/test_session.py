@@ -12,7 +12,8 @@ from speclaunch.errors import LaunchError
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.launch import journal_header
-from speclaunch.launch.prepare import Prepared, prepare, write_secrets
+from speclaunch.launch.atomic_files import write_private
+from speclaunch.launch.prepare import Prepared, prepare, secrets_of
 from speclaunch.launch.session import Session
 from speclaunch.recipe.load import load
 
@@ -151,6 +152,8 @@ def test_what_a_journal_begins_with_has_no_secret(
     )
     assert "sk-" not in text
     assert '"args.api_key=***"' not in text and "+args.api_key=***" in text
-    first, second = write_secrets(ready, tmp_path), write_secrets(ready, tmp_path)
-    assert first == second and first is not None, "each attempt writes them anew"
-    assert first.stat().st_mode & 0o077 == 0
+    secrets = secrets_of(ready, tmp_path)
+    assert secrets is not None
+    for _ in range(2):  # each attempt writes them anew
+        write_private(*secrets)
+        assert secrets[0].stat().st_mode & 0o077 == 0

@@ -16,7 +16,7 @@ from speclaunch.engine.environment import FromEnvironment
 from speclaunch.engine.shell import shell_command
 from speclaunch.errors import InputError
 from speclaunch.launch.journal_header import command
-from speclaunch.launch.prepare import Prepared, prepare, write_secrets
+from speclaunch.launch.prepare import Prepared, prepare, secrets_of
 from speclaunch.plan.request import from_recipe
 from speclaunch.recipe.interpolation import resolved as resolved_by
 from speclaunch.recipe.load import Recipe, load
@@ -155,8 +155,8 @@ def test_a_secret_is_never_shown(
     assert "s3cret" not in pasted(found) and "fallback" not in pasted(found)
     assert "s3cret" not in " ".join(command(prepared))
     assert {"s3cret", "a-s3cret"} <= set(prepared.secrets)
-    file = write_secrets(prepared, tmp_path)
-    assert file is not None and file.read_text() == "api-key: s3cret\n"
+    secrets = secrets_of(prepared, tmp_path)
+    assert secrets is not None and secrets[1] == "api-key: s3cret\n"
 
 
 def test_an_escaped_reference_is_text(tmp_path: Path) -> None:
