@@ -36,7 +36,8 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 from verdicts.models import write  # noqa: E402
 
 from speclaunch.asking.mode import Ask  # noqa: E402
-from speclaunch.cli.linting import LintWords, check_files  # noqa: E402
+from speclaunch.cli.lint import lint  # noqa: E402
+from speclaunch.cli.start_options import LintOptions  # noqa: E402
 from speclaunch.judge.asking import command_of, environment_of  # noqa: E402
 from speclaunch.judge.environments import Kept, kept  # noqa: E402
 from speclaunch.judge.find import all_judges  # noqa: E402
@@ -108,7 +109,7 @@ def bare(one: Kept, lines: Sequence[Sequence[str]], folder: Path) -> float:
 def linted(paths: list[str], version: str, mode: Ask) -> float:
     """Seconds of `lint` on files, a judge's loading included."""
     began = time.perf_counter()
-    words = LintWords(
+    options = LintOptions(
         paths=tuple(paths),
         engine=version,
         hardware="h200:8",
@@ -117,7 +118,7 @@ def linted(paths: list[str], version: str, mode: Ask) -> float:
         select=("SPL090",),
     )
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        check_files(words)
+        lint(options)
     return time.perf_counter() - began
 
 

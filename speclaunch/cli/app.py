@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from speclaunch import __version__, errors
-from speclaunch.cli.quick import quick_explain, quick_launch, quick_lint
+from speclaunch.cli.quick import quick_command, quick_explain
 from speclaunch.cli.verbs import COMPLETION, misspelled_verb, stays, swept
 from speclaunch.errors import ExitCode, SpeclaunchError
 
@@ -80,13 +80,8 @@ def _answer(words: list[str]) -> None:
     misspelled = misspelled_verb(words)
     if misspelled is not None:
         raise errors.InputError(misspelled)
-    lint = quick_lint(words)
-    if lint is not None:
-        from speclaunch.cli.linting import check_files
-
-        sys.exit(check_files(lint))
     if quick_explain(words):
-        from speclaunch.cli.explaining import explain_code
+        from speclaunch.cli.rules import explain_code
 
         explain_code(words[1])
         return
@@ -97,11 +92,10 @@ def _answer(words: list[str]) -> None:
         if code is not None:
             sys.stdout.flush()
             sys.exit(code)
-    launch = quick_launch(words)
-    if launch is not None:
-        from speclaunch.cli.launching import launch_recipe
-
-        sys.exit(launch_recipe(launch))
+    command = quick_command(words)
+    if command is not None:
+        verb, options = command
+        sys.exit(verb.run(options))
     from speclaunch.cli.commands import app, register
 
     register(words)

@@ -1,4 +1,4 @@
-"""The sides of a comparison as its certificate tells them."""
+"""What `bench`, `prove` and `tune` share: their sides, and options with numbers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from speclaunch.bench.running import RunningSide
 from speclaunch.bench.schema import SideRecord
 from speclaunch.bench.sides import AnySide
+from speclaunch.bench.statistics import LEAST_PAIRS
+from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.launch.journal_header import document
 from speclaunch.plan.budget import Fit
 from speclaunch.report.console import err_lines
@@ -57,3 +59,38 @@ def tell_replaced(*sides: AnySide) -> None:
     for word in dict.fromkeys(word for some in found for word in some):
         note = f"note: {word} is not used: each measured engine gets its own"
         err_lines().print(note, markup=False)
+
+
+def numbers(option: str, text: str, least: int, most: int) -> tuple[int, ...]:
+    """Each number once, in the order given. Raises InputError for what is none in the range."""
+    found: list[int] = []
+    for part in text.split(","):
+        word = part.strip()
+        number = int(word) if word.isascii() and word.isdigit() and len(word) < 16 else -1
+        if not least <= number <= most:
+            raise InputError(
+                Problem(
+                    f"{option}: {word!r} is not a number from {least} to {most}",
+                    Place(COMMAND_LINE, text=f"{option} {text}"),
+                    f"write numbers with commas: {option} 1,8",
+                )
+            )
+        found.append(number)
+    return tuple(dict.fromkeys(found))
+
+
+def default_blocks(starts: int) -> int:
+    """Blocks of rounds of each side in a start, where one engine runs at a time: with one start
+    A B B A, so that a machine that becomes slower counts for both; else the starts take turns."""
+    return 2 if starts == 1 else 1
+
+
+def require_starts(option: str, starts: int, rounds: int) -> None:
+    """Raises InputError for a number of which nothing could be said."""
+    place = Place(COMMAND_LINE, text=f"{option} {starts}")
+    if 1 < starts < LEAST_PAIRS:
+        told = f"{starts} starts say nothing of how much starts differ"
+        raise InputError(Problem(told, place, f"use 1, or {LEAST_PAIRS} and more"))
+    if starts > rounds:
+        told = f"{starts} starts share {rounds} rounds: each needs one"
+        raise InputError(Problem(told, place, f"add --rounds {2 * starts}"))

@@ -6,11 +6,13 @@ Read without the framework, Hydra or pydantic: a key waits for it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
 
-from speclaunch.cli.option_table import OPTIONS, VERBS_BELOW, Row
+from speclaunch.cli.options import Option, flag
 from speclaunch.cli.override_words import config_dirs, overrides
-from speclaunch.cli.verbs import DEFAULT, DEFAULT_BELOW, VERBS
+from speclaunch.cli.verbs import DEFAULT, DEFAULT_BELOW, VERBS, verb_named
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 
@@ -49,13 +51,28 @@ def candidates(words: Sequence[str]) -> list[Candidate]:
     return [one for one in found if one.value.startswith(current) and _PLAIN.match(one.value)]
 
 
+def options_of(verb: str) -> dict[str, Option[Any]]:
+    """The options of a verb by each of their spellings; those of the program itself for `""`."""
+    declared = verb_named(verb).declared.declared().values() if verb else (_VERSION,)
+    return {way: one for one in (*declared, _HELP) for way in one.spellings}
+
+
+_VERSION = flag("--version", help="Show the version.")
+_HELP = flag("--help", "-h", help="Show this message and exit.")
+
+
+def _sentence(text: str) -> str:
+    """The first sentence."""
+    return " ".join(text.partition(". ")[0].rstrip(".").split())
+
+
 def _verb(words: Sequence[str]) -> tuple[str, list[str]]:
     """The verb that was named (`""`: none so far), and the words behind it."""
-    names = {verb.name for verb in VERBS}
     for at, word in enumerate(words):
-        if word in names:
+        group = next((verb for verb in VERBS if verb.name == word), None)
+        if group is not None:
             below = words[at + 1] if at + 1 < len(words) else ""
-            if below in dict(VERBS_BELOW.get(word, ())):
+            if below in (one.name for one in group.below):
                 return f"{word} {below}", list(words[at + 2 :])
             return word, list(words[at + 1 :])
         if "=" in word and not word.startswith("-"):
@@ -64,23 +81,22 @@ def _verb(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _candidates(verb: str, before: list[str], current: str) -> Iterable[Candidate]:
-    own = f"{verb} {DEFAULT_BELOW[verb]}" if verb in DEFAULT_BELOW else verb
-    options = OPTIONS.get(own, ())
+    options = options_of(f"{verb} {DEFAULT_BELOW[verb]}" if verb in DEFAULT_BELOW else verb)
     if verb == "" and "=" in current and not current.startswith("-"):
         verb = DEFAULT
     option, equals, _ = current.partition("=")
     if current.startswith("-"):
         if not equals:
             return _options(options)
-        row = _row(options, option)
-        return [Candidate(f"{option}={v}") for v in _values(row, option)] if row else ()
-    if before and (row := _row(options, before[-1])) is not None and row[1]:
-        return map(Candidate, _listed(_values(row, before[-1]), current))
+        named = options.get(option)
+        return [Candidate(f"{option}={v}") for v in _values(named, option)] if named else ()
+    if before and (named := options.get(before[-1])) is not None and not named.is_flag:
+        return map(Candidate, _listed(_values(named, before[-1]), current))
     if verb == "":
         return _verbs()
     found: list[Candidate] = []
     if verb not in DEFAULT_BELOW or not before:
-        found += [Candidate(*one) for one in VERBS_BELOW.get(verb, ())]
+        found += [Candidate(one.name, _sentence(one.summary)) for one in verb_named(verb).below]
     if verb in TAKE_RECIPES:
         found += [Candidate(*one) for one in overrides(before, current, needs_key=verb == DEFAULT)]
     elif verb == "explain":
@@ -103,18 +119,13 @@ def _candidates(verb: str, before: list[str], current: str) -> Iterable[Candidat
 def _verbs() -> Iterator[Candidate]:
     yield Candidate("recipe=", "launch a recipe")
     for verb in VERBS:
-        yield Candidate(verb.name, verb.help)
+        yield Candidate(verb.name, verb.summary)
 
 
-def _options(rows: Sequence[Row]) -> Iterator[Candidate]:
-    for ways, _, _, text in rows:
-        for way in ways:
-            if way.startswith("--"):
-                yield Candidate(way, text)
-
-
-def _row(rows: Sequence[Row], option: str) -> Row | None:
-    return next((row for row in rows if option in row[0]), None)
+def _options(options: Mapping[str, Option[Any]]) -> Iterator[Candidate]:
+    for way, option in options.items():
+        if way.startswith("--"):
+            yield Candidate(way, option.help if option is _HELP else _sentence(option.help))
 
 
 def _listed(values: Iterable[str], current: str) -> Iterator[str]:
@@ -124,23 +135,23 @@ def _listed(values: Iterable[str], current: str) -> Iterator[str]:
         yield f"{done}{comma}{value}"
 
 
-def _values(row: Row, option: str) -> Iterable[str]:
+def _values(option: Option[Any], name: str) -> Iterable[str]:
     """What may follow an option; nothing for files and directories."""
-    if row[2]:
-        return row[2]
-    if option in ("--engine", "--to", "--from"):
+    if issubclass(option.kind, StrEnum):
+        return map(str, option.kind)
+    if name in ("--engine", "--to", "--from"):
         from speclaunch.engine.catalogue import held_versions
 
-        if "version" in row[3].lower():
+        if "version" in _sentence(option.help).lower():
             return reversed(held_versions())
         from speclaunch.deploy import RENDERERS
 
         return RENDERERS
-    if option == "--hardware":
+    if name == "--hardware":
         from speclaunch.facts.declared_gpus import names
 
         return names()
-    if option in ("--select", "--ignore"):
+    if name in ("--select", "--ignore"):
         return [one.value for one in _rules()]
     return ()
 

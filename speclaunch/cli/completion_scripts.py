@@ -1,10 +1,18 @@
-"""The scripts that make a shell ask speclaunch what a word can become.
+"""`speclaunch completion`: the scripts that make a shell ask speclaunch what a word can become.
 
 Each runs `speclaunch` with the words up to the cursor, the last one unfinished, and
 `_SPECLAUNCH_COMPLETE` in its environment. Answers are lines: a value, a tab, what it is.
 """
 
 from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from speclaunch.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from speclaunch.cli.change_options import CompletionOptions
 
 _BASH = r"""# bash completion of speclaunch: source it, or save it where bash-completion finds it:
 # ~/.local/share/bash-completion/completions/speclaunch
@@ -97,3 +105,17 @@ complete --command speclaunch --no-files --arguments '(__speclaunch_complete)'
 
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 """By the name of the shell."""
+
+
+def completion(options: CompletionOptions) -> None:
+    """Print the script of a shell. Raises InputError."""
+    shell = options.shell
+    if shell not in SCRIPTS:
+        from speclaunch.engine.nearest import suggest
+
+        known = f"use one of {', '.join(SCRIPTS)}"
+        near = suggest(shell, SCRIPTS)
+        raise InputError(
+            Problem(f"no completion for {shell!r}", help=f"{near} {known}" if near else known)
+        )
+    sys.stdout.write(SCRIPTS[shell])

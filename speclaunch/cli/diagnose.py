@@ -8,11 +8,12 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, cast
+from typing import cast
 
 import typer
 
-from speclaunch.cli.formats import OutputFormat
+from speclaunch.cli.options import OutputFormat
+from speclaunch.cli.run_options import DiagnoseOptions
 from speclaunch.engine.catalogue import resolve_version
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.launch.diagnosis.diagnose import diagnose as diagnosed
@@ -30,42 +31,23 @@ STANDARD_INPUT = "-"
 _FAILED = (Ending.FAILED, Ending.DIED, Ending.HUNG)
 
 
-def diagnose(
-    log: Annotated[
-        str,
-        typer.Argument(
-            metavar="LOGFILE|RUN|-",
-            help="The engine's log, or a launch as `runs ls` names it (a recipe's name: its "
-            "newest launch; `last`); `-` reads standard input.",
-        ),
-    ],
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            "--engine",
-            metavar="VERSION",
-            help="The SGLang version that wrote it. Default: inferred from its wording.",
-        ),
-    ] = None,
-    output_format: Annotated[
-        OutputFormat, typer.Option("--output-format", help="Output format.")
-    ] = OutputFormat.TEXT,
-) -> None:
-    """Explain an engine log: how far the engine got, what stopped it, what to do."""
-    if engine is not None:
-        known = resolve_version(engine)  # what is no version is refused before anything is read
+def diagnose(options: DiagnoseOptions) -> ExitCode:
+    """Explain an engine log. Raises InputError."""
+    if options.engine is not None:
+        known = resolve_version(
+            options.engine
+        )  # what is no version is refused before anything is read
         if known.note:
             err().print(f"note: {known.note}", markup=False)
-    log, found = _read(log, engine)
-    if output_format is OutputFormat.JSON:
+    log, found = _read(options.log, options.engine)
+    if options.output_format is OutputFormat.JSON:
         typer.echo(json.dumps(diagnosis_json(found, log), indent=2, ensure_ascii=False))
     elif found.engine:
         show_diagnosis(out(), found, log)
     if not found.engine:
         err().print(f"{_shown(log)} is not an SGLang log: nothing to diagnose", markup=False)
-        raise typer.Exit(ExitCode.NOTHING)
-    if found.failed:
-        raise typer.Exit(ExitCode.FAILED)
+        return ExitCode.NOTHING
+    return ExitCode.FAILED if found.failed else ExitCode.CLEAN
 
 
 def _read(log: str, engine: str | None) -> tuple[str, Diagnosis]:

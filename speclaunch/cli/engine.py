@@ -5,14 +5,13 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from speclaunch.cli.judge import app as judge_app
+from speclaunch.cli.change_options import CatalogueAddOptions, CatalogueShowOptions, InstallOptions
+from speclaunch.cli.options import Options
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.cpu.install import InstallStep, StepState, install, is_installed
 from speclaunch.engine.catalogue import (
@@ -28,14 +27,11 @@ from speclaunch.facts.runtime import NoEngineError, download_wheel, find_runtime
 from speclaunch.home import speclaunch_home
 from speclaunch.report.console import err, out
 
-app = typer.Typer(help="The engines on this machine, and the CPU engine.", no_args_is_help=True)
-
 _INSTALLABLE = ("cpu",)
 _SHOWN_CHOICES = 80
 
 
-@app.command()
-def ls() -> None:
+def list_engines(_options: Options) -> None:
     """List the engines that a launch finds."""
     table = Table.grid(padding=(0, 2))
     try:
@@ -55,56 +51,38 @@ def ls() -> None:
     out().print(table)
 
 
-@app.command("install")
-def install_engine(
-    name: Annotated[str, typer.Argument(help="The engine to install: cpu.")],
-    torch_index: Annotated[
-        str | None,
-        typer.Option(
-            "--torch-index",
-            metavar="URL",
-            help="A package index with torch's CPU build. The default index may have only GPU "
-            "builds of several GB.",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Rebuild it from scratch.")] = False,
-) -> None:
-    """Install the real SGLang for the CPU (2 minutes, 1.6 GB). Safe to repeat or interrupt."""
-    if name not in _INSTALLABLE:
+def install_engine(options: InstallOptions) -> None:
+    """Install the real SGLang for the CPU. Raises InputError, LaunchError."""
+    if options.name not in _INSTALLABLE:
         raise InputError(
-            Problem(f"unknown engine {name!r}", help=suggest(name, _INSTALLABLE) or "use cpu")
+            Problem(
+                f"unknown engine {options.name!r}",
+                help=suggest(options.name, _INSTALLABLE) or "use cpu",
+            )
         )
     engine = CpuEngine(speclaunch_home())
-    if is_installed(engine) and not force:
+    if is_installed(engine) and not options.force:
         out().print(
             f"SGLang {SGLANG_VERSION} for the CPU is installed: {engine.python}", markup=False
         )
         return
     show = _LiveSteps(err()) if err().is_terminal else _PlainSteps(err())
     with show:
-        engine = install(speclaunch_home(), report=show, torch_index=torch_index, force=force)
+        engine = install(
+            speclaunch_home(), report=show, torch_index=options.torch_index, force=options.force
+        )
     out().print(f"SGLang {SGLANG_VERSION} for the CPU is installed: {engine.python}", markup=False)
 
 
-catalogue_app = typer.Typer(
-    help="The server arguments of each SGLang version that speclaunch knows.", no_args_is_help=True
-)
-app.add_typer(catalogue_app, name="catalogue")
-app.add_typer(judge_app, name="judge")
-
-
-@catalogue_app.command("ls")
-def list_catalogues() -> None:
+def list_catalogues(_options: Options) -> None:
     """List the versions, and how many server arguments each has."""
     for version in held_versions():
         out().print(f"{version:<14} {len(load_catalogue(version).arguments)} arguments")
 
 
-@catalogue_app.command("show")
-def show_catalogue(
-    name: Annotated[str, typer.Argument(help="A server argument: its flag or its name.")],
-) -> None:
-    """Show one server argument across versions."""
+def show_argument(options: CatalogueShowOptions) -> None:
+    """Show one server argument across versions. Raises InputError."""
+    name = options.name
     span = history(name)
     if span is None:
         newest_first = map(load_catalogue, reversed(held_versions()))
@@ -124,28 +102,15 @@ def show_catalogue(
     out().print(table)
 
 
-@catalogue_app.command("add")
-def add_catalogue(
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="VERSION|installed|PATH",
-            help="A released version (its wheel is downloaded), the installed engine, or a wheel or"
-            " package directory.",
-        ),
-    ],
-    python: Annotated[
-        str | None, typer.Option("--python", help="The interpreter of the installed engine.")
-    ] = None,
-) -> None:
-    """Read the server arguments of an engine that is newer than speclaunch. Nothing is imported."""
+def add_catalogue(options: CatalogueAddOptions) -> None:
+    """Read the server arguments of an engine that is newer than speclaunch."""
     with tempfile.TemporaryDirectory() as directory:
-        if what == "installed":
-            package = find_runtime(python).sglang_path
-        elif Path(what).exists():
-            package = Path(what)
+        if options.what == "installed":
+            package = find_runtime(options.python).sglang_path
+        elif Path(options.what).exists():
+            package = Path(options.what)
         else:
-            package = download_wheel(what, Path(directory))
+            package = download_wheel(options.what, Path(directory))
         if package is None:
             raise LaunchError("the installed sglang has no readable package directory")
         catalogue = add_from_package(package)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from speclaunch import reads
+from speclaunch.cli.change_options import ImportOptions
 from speclaunch.cli.standard_input import read_stdin
-from speclaunch.cli.writing import Force, Overwrite, require_free, require_sound
+from speclaunch.cli.writing import require_free, require_sound
 from speclaunch.engine.versions import is_of_its_line
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.facts.engines import named
@@ -35,74 +35,30 @@ from speclaunch.report.problems import show_problems
 STDIN = "-"
 
 
-def import_(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE | - | -- COMMAND…",
-            help="A shell script, docker-compose or Kubernetes file, a document, `-` for standard"
-            " input, or a command after `--`.",
-        ),
-    ],
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            "--engine",
-            metavar="VERSION",
-            help="The version that the command is written for. Default: that of its image, else "
-            "the installed one, else the newest; an older one if only that accepts the command.",
-        ),
-    ] = None,
-    command: Annotated[
-        int | None,
-        typer.Option(
-            "--command",
-            metavar="N",
-            help="The command to import, by number, if the file has several.",
-        ),
-    ] = None,
-    to_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--to-dir",
-            help=(
-                "Write every command of the file as a recipe into this directory, which is created."
-            ),
-        ),
-    ] = None,
-    overwrite: Overwrite = False,
-    force: Force = False,
-) -> None:
-    """Write the recipe of an existing server command to standard output. Nothing is executed.
-
-    A `vllm serve` command becomes one of SGLang's.
-
-    Exit 1, and nothing is written, if the rules find an error in a recipe that its source does
-    not have.
-    """
-    stated = _stated(engine)
-    reading, source, stem = read(words)
+def import_(options: ImportOptions) -> ExitCode:
+    """Write the recipes of server commands. Raises InputError, OutputRefusedError."""
+    stated = _stated(options.engine)
+    reading, source, stem = read(options.words)
     installed = None if stated else installed_engine()
     show_problems(err(), reading.problems, "warning")
     commands = reading.commands(source)
-    if to_dir is not None:
-        found = list(import_all(reading, source, stem, stated, to_dir, installed))
+    if options.to_dir is not None:
+        found = list(import_all(reading, source, stem, stated, options.to_dir, installed))
         for _, _, path in found:
-            require_free(path, overwrite=overwrite)
+            require_free(path, overwrite=options.overwrite)
         for imported, text, path in found:
-            _require_sound(imported, text, str(path), source, force=force)
-        _make(to_dir)
+            _require_sound(imported, text, str(path), source, force=options.force)
+        _make(options.to_dir)
         write_together({path: text for _, text, path in found})
         for _, _, path in found:
             typer.echo(str(path))
-        _conclude([imported for imported, _, _ in found], reading)
-        return
-    number = chosen(reading, source, command)
+        return _conclude([imported for imported, _, _ in found], reading)
+    number = chosen(reading, source, options.command)
     name = recipe_name(stem)
     imported, text = import_one(commands[number - 1], name, source, stated, installed)
-    _require_sound(imported, text, f"{name}.yaml", source, force=force, what="the recipe")
+    _require_sound(imported, text, f"{name}.yaml", source, force=options.force, what="the recipe")
     write_exact(text)
-    _conclude([imported], reading)
+    return _conclude([imported], reading)
 
 
 def _stated(engine: str | None) -> str | None:
@@ -155,7 +111,7 @@ def read(words: Sequence[str]) -> tuple[Reading, str, str]:
     return found, words[0], path.stem
 
 
-def _conclude(imported: Sequence[Imported], reading: Reading) -> None:
+def _conclude(imported: Sequence[Imported], reading: Reading) -> ExitCode:
     """Tell what the recipes assume and cannot carry, and what of the file could not be read.
 
     Exit 1 when a recipe is not the same deployment, 2 when a part of the file was not read.
@@ -167,6 +123,5 @@ def _conclude(imported: Sequence[Imported], reading: Reading) -> None:
     problems = [problem for one in imported for problem in one.problems]
     show_problems(err(), [*problems, *reading.misread, *reading.unread])
     if reading.unread:
-        raise typer.Exit(ExitCode.USAGE)
-    if problems or reading.misread:
-        raise typer.Exit(ExitCode.FAILED)
+        return ExitCode.USAGE
+    return ExitCode.FAILED if problems or reading.misread else ExitCode.CLEAN

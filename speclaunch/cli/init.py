@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from speclaunch import reads
+from speclaunch.cli.change_options import InitOptions
 from speclaunch.cli.check_options import engine_version, lookup
-from speclaunch.cli.options import Assume, ModelDirs, Online
-from speclaunch.cli.writing import Force, Overwrite, require_free, require_sound
+from speclaunch.cli.writing import require_free, require_sound
 from speclaunch.errors import InputError, Problem
 from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.hardware import Vendor
 from speclaunch.fixing.output_check import against, check_text, configured
 from speclaunch.plan.budget import Fit
-from speclaunch.planning.draft_listing import find_target
+from speclaunch.planning.draft_listing import DraftListing, find_target, listing
 from speclaunch.planning.forced_recipe import ForcedRecipe, forced_recipe
 from speclaunch.planning.new_recipe import (
     NewRecipe,
@@ -29,104 +29,26 @@ from speclaunch.planning.new_recipe import (
     new_recipe,
     version_for,
 )
+from speclaunch.planning.ways import Way
+from speclaunch.record import record
 from speclaunch.report.console import err
+from speclaunch.report.drafts import show_drafts
+from speclaunch.rules.examine import Lookup
 
 
-def init(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET", help="The model to serve: `organisation/name`, or a directory."
-        ),
-    ],
-    hardware: Annotated[
-        str | None,
-        typer.Option(
-            "--hardware",
-            metavar="NAME[:COUNT]",
-            help="The hardware to serve on: h200:8, h100-80gb:4, rtx4090, mi300x:8.",
-        ),
-    ] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            "--engine",
-            metavar="VERSION",
-            help="The SGLang version to write for. Default: the installed one, else the newest.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="The recipe to write. Default: print it."
-        ),
-    ] = None,
-    overwrite: Overwrite = False,
-    force: Force = False,
-    algorithm: Annotated[
-        str | None,
-        typer.Option(
-            "--algorithm",
-            metavar="NAME",
-            help="Take this way: mtp, eagle3, eagle2, dflash, dspark, standalone, ngram. Default: "
-            "the best-founded one that serves.",
-        ),
-    ] = None,
-    draft: Annotated[
-        str | None,
-        typer.Option("--draft", metavar="NAME", help="Take this draft of `speclaunch drafts`."),
-    ] = None,
-    unknown_memory: Annotated[
-        bool,
-        typer.Option(
-            "--unknown-memory",
-            help="Write a recipe, too, of which it is not known whether it fits.",
-        ),
-    ] = False,
-    context: Annotated[
-        int | None,
-        typer.Option(
-            "--context",
-            metavar="L",
-            min=1,
-            max=1 << 24,
-            help="Tokens of the longest request, prompt and output. Default: the model's context.",
-        ),
-    ] = None,
-    tight: Annotated[
-        bool,
-        typer.Option(
-            "--tight",
-            help="If nothing is likely to fit, write a recipe that fits only in the best case.",
-        ),
-    ] = False,
-    interactive: Annotated[
-        bool, typer.Option("--interactive", help="Ask for what was not said.")
-    ] = False,
-    models: ModelDirs = None,
-    online: Online = False,
-    assume: Assume = None,
-) -> None:
-    """Write a complete recipe for a target that passes every rule and fits the hardware.
-
-    The way to speculate is the best-founded one that the version serves; the recipe says why, and
-    why others were not taken. Nothing is written that is not clean (exit 1), except with --force.
-    """
-    if interactive:
+def init(options: InitOptions) -> None:
+    """Write a recipe for a target. Raises InputError, NotWrittenError, OutputRefusedError."""
+    hardware, engine, output, way = options.hardware, options.engine, options.output, None
+    if options.interactive:
         _require_terminal()
-        from speclaunch.cli.init_questions import ask
-
-        asked = ask(
-            target, hardware, engine, output, lookup(models, None, online=online, assume=assume)
-        )
+        sources = lookup(options.models, None, online=options.online, assume=options.assume)
+        asked = ask(options.target, hardware, engine, output, sources)
         hardware, engine, output, way = asked.hardware, asked.engine, asked.output, asked.way
-    else:
-        way = None
     if hardware is None:
         raise InputError(
             Problem("no hardware was named", help="name it, for example --hardware h200:8")
         )
-    path = None if output is None else _free(output, overwrite=overwrite or force)
+    path = None if output is None else _free(output, overwrite=options.overwrite or options.force)
     if declare(hardware).vendor is Vendor.CPU:
         raise InputError(
             Problem(
@@ -134,31 +56,31 @@ def init(
                 help="`speclaunch recipes` lists those for the CPU engine (cpu_…)",
             )
         )
-    sources = lookup(models, hardware, online=online, assume=assume)
+    sources = lookup(options.models, hardware, online=options.online, assume=options.assume)
     wanted = Wanted(
-        find_target(target, sources),
+        find_target(options.target, sources),
         engine_version(engine) if engine is not None else version_for(None),
         sources,
         hardware.strip(),
-        algorithm,
-        draft,
-        unknown_memory,
-        context,
-        tight,
+        options.algorithm,
+        options.draft,
+        options.unknown_memory,
+        options.context,
+        options.tight,
         way,
     )
-    is_taken = path is not None and not overwrite and _exists(path)
+    is_taken = path is not None and not options.overwrite and _exists(path)
     made: NewRecipe | ForcedRecipe | None
     try:
         made = new_recipe(wanted)
     except NotWrittenError as refused:
-        made = forced_recipe(wanted) if force else None
+        made = forced_recipe(wanted) if options.force else None
         if made is None:
             raise
         if is_taken:  # which of both --force is meant for, the user has to say
             help_ = "--overwrite replaces it; --force alone writes a recipe despite errors"
             raise InputError([Problem(f"{path} already exists", help=help_)]) from refused
-    _require_sound(made, path, wanted, models, force=force)
+    _require_sound(made, path, wanted, options.models, force=options.force)
     if path is None:
         typer.echo(made.text, nl=False)
     else:
@@ -183,13 +105,13 @@ def _require_sound(
     made: NewRecipe | ForcedRecipe,
     path: Path | None,
     wanted: Wanted,
-    models: list[Path] | None,
+    models: Sequence[Path],
     *,
     force: bool,
 ) -> None:
     """Raise OutputRefusedError for errors that `lint` finds in the recipe."""
     shown = str(path) if path is not None else f"{file_stem(wanted.target.name)}.yaml"
-    options = configured(shown, (wanted.version,), wanted.hardware, models or ())
+    options = configured(shown, (wanted.version,), wanted.hardware, models)
     options = replace(options, lookup=replace(wanted.lookup, project=options.lookup.project))
     with reads.instead({os.path.realpath(shown): made.text.encode()}):
         check = against(None, check_text(shown, made.text, options))
@@ -234,3 +156,65 @@ def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:
     if path is not None:
         err().print(f"wrote {path}", markup=False)
         err().print(f"speclaunch recipe={path} launches it.", markup=False, style="dim")
+
+
+@record
+class Answers:
+    """What was said, on the command line or just now."""
+
+    hardware: str
+    engine: str
+    output: Path
+    way: Way
+
+
+def ask(
+    target: str, hardware: str | None, engine: str | None, output: Path | None, sources: Lookup
+) -> Answers:
+    """Ask for what was not said. Raises InputError for a target that nobody knows, and
+    NotWrittenError where there is no way to choose."""
+    known = find_target(target, sources)
+    if hardware is None:
+        hardware = _until_right("Hardware, for example h200:8", None, declare)
+    if engine is None:
+        engine = _until_right("SGLang version", version_for(None), version_for)
+    here = replace(sources, hardware=declare(hardware))
+    found = listing(known, here, (version_for(engine),))
+    way = _chosen(found)
+    if output is None:
+        output = Path(_until_right("File to write", f"{file_stem(target)}.yaml", lambda _: None))
+    return Answers(hardware, engine, output, way)
+
+
+def _chosen(found: DraftListing) -> Way:
+    """The number of a way that this version takes."""
+    show_drafts(err(), found)
+    usable = [number for number, one in enumerate(found.ways, 1) if one.newest is not None]
+    if not usable:
+        version = found.versions[-1]
+        raise NotWrittenError(
+            Problem(f"SGLang {version} takes no way to speculate for {found.target.name}")
+        )
+    fitting = [n for n in usable if (memory := found.ways[n - 1].memory) and memory.fits]
+
+    def right(said: str) -> None:
+        if not said.isdecimal() or int(said) not in usable:
+            raise InputError(Problem(f"choose one of {', '.join(map(str, usable))}"))
+
+    said = _until_right("Way to speculate, by its number", str((fitting or usable)[0]), right)
+    return found.ways[int(said) - 1].way
+
+
+def _until_right(question: str, default: str | None, check: Callable[[str], object]) -> str:
+    """Ask until the answer is one."""
+    while True:
+        said = str(typer.prompt(question, default=default, err=True)).strip()
+        try:
+            check(said)
+        except InputError as error:
+            for problem in error.problems:
+                err().print(problem.message, markup=False)
+                if problem.help:
+                    err().print(f"  {problem.help}", markup=False)
+            continue
+        return said

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
+from speclaunch.cli.change_options import JudgeAddOptions, JudgeRemoveOptions
+from speclaunch.cli.options import Options
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.report.console import err, out
@@ -16,47 +17,19 @@ from speclaunch.report.console import err, out
 if TYPE_CHECKING:
     from speclaunch.judge.environments import Kept
 
-app = typer.Typer(
-    help="The releases of SGLang whose own validation can be asked here.", no_args_is_help=True
-)
 
-
-@app.command()
-def add(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="VERSION", help="A released version, or a name for a fork."),
-    ],
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="WHEEL|PATH|installed",
-            help="A wheel, a checkout or package folder, or the SGLang of an interpreter, instead "
-            "of the released wheel.",
-        ),
-    ] = None,
-    python: Annotated[
-        str | None, typer.Option("--python", help="The interpreter of `--from installed`.")
-    ] = None,
-    torch: Annotated[
-        bool,
-        typer.Option(
-            "--torch", help="Over the CPU engine's torch, even where the judge would do without."
-        ),
-    ] = False,
-) -> None:
-    """Make a release ready to be asked: its wheel, and what it pins of what validation needs."""
+def add(options: JudgeAddOptions) -> None:
+    """Install a judge. Raises InputError, LaunchError."""
     from speclaunch.judge.add import add as make
 
-    if python is not None and source != "installed":
+    if options.python is not None and options.source != "installed":
         raise InputError(Problem("--python goes with `--from installed`"))
     began = time.monotonic()
     made = make(
-        name,
-        source,
-        python=python,
-        torch=torch,
+        options.name,
+        options.source,
+        python=options.python,
+        torch=options.torch,
         tell=lambda what: err().print(what, markup=False),
     )
     seconds = time.monotonic() - began
@@ -67,8 +40,7 @@ def add(
     )
 
 
-@app.command()
-def ls() -> None:
+def list_judges(_options: Options) -> None:
     """List the releases that can be asked, with what they take on disk."""
     from speclaunch.judge.environments import kept
     from speclaunch.judge.find import cpu_judge
@@ -87,15 +59,13 @@ def ls() -> None:
     out().print(table)
 
 
-@app.command()
-def rm(
-    name: Annotated[str, typer.Argument(help="The judge, as `ls` names it.")],
-) -> None:
-    """Remove a judge and its packages."""
+def remove(options: JudgeRemoveOptions) -> None:
+    """Remove a judge and its packages. Raises InputError."""
+    name = options.name
     from speclaunch.home import judges_home
-    from speclaunch.judge.environments import remove
+    from speclaunch.judge.environments import remove as remove_judge
 
-    if not remove(name):
+    if not remove_judge(name):
         names = [path.name for path in judges_home().glob("[!.]*")]
         hint = suggest(name, names) or "`speclaunch engine judge ls` lists them"
         raise InputError(Problem(f"there is no judge {name!r}", help=hint))

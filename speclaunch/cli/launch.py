@@ -2,107 +2,167 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import contextlib
+import os
+import pickle
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import typer
-
-from speclaunch.cli.formats import OutputFormat
-from speclaunch.cli.options import (
-    AskEngine,
-    Assume,
-    ConfigDirs,
-    EngineVersion,
-    HardwareName,
-    Ignore,
-    ModelDirs,
-    Online,
-    Overrides,
-    RoleName,
-    Select,
-    TrustEngine,
+from speclaunch.asking.at_hand import asker_for
+from speclaunch.asking.mode import Ask, ask_mode
+from speclaunch.cli.check_options import asks, chosen_rules, lookup
+from speclaunch.cli.options import OutputFormat
+from speclaunch.cli.own_title import hide_secrets
+from speclaunch.errors import ExitCode, InputError, Problem
+from speclaunch.launch.apart import Handed, hand_over, is_apart
+from speclaunch.launch.preflight import (
+    PreflightResult,
+    absent_paths,
+    here,
+    preflight,
+    require_hope,
+    with_other_roles,
 )
+from speclaunch.launch.prepare import new_run_dir, prepare
+from speclaunch.launch.session import Session
+from speclaunch.recipe.load import load
+from speclaunch.recipe.recipe_words import split_recipe
+from speclaunch.recipe.select_role import require_host, select_role
+
+if TYPE_CHECKING:
+    from speclaunch.asking.asker import Asker
+    from speclaunch.cli.start_options import LaunchOptions
+    from speclaunch.recipe.load import Recipe
 
 
-def launch(
-    overrides: Overrides,
-    config_dir: ConfigDirs = None,
-    role: RoleName = None,
-    engine: EngineVersion = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Print the exact command and environment, and the recovery steps if memory runs "
-            "out; start nothing.",
-        ),
-    ] = False,
-    smoke: Annotated[
-        bool, typer.Option("--smoke", help="Start, verify, report, stop; exit 0 if it serves.")
-    ] = False,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Return once it serves, and leave it running.")
-    ] = False,
-    fresh: Annotated[
-        bool,
-        typer.Option(
-            "--fresh", help="Start with the recipe itself, not with the last known good settings."
-        ),
-    ] = False,
-    max_attempts: Annotated[
-        int | None,
-        typer.Option(
-            "--max-attempts",
-            min=1,
-            max=100,
-            help="Start the engine at most this often until it serves.",
-        ),
-    ] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show the engine's output.")
-    ] = False,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Start as written, despite findings of error severity and a memory budget that "
-            "fails.",
-        ),
-    ] = False,
-    hardware: HardwareName = None,
-    models: ModelDirs = None,
-    online: Online = False,
-    assume: Assume = None,
-    select: Select = None,
-    ignore: Ignore = None,
-    output_format: Annotated[
-        OutputFormat, typer.Option("--output-format", help="Output format.")
-    ] = OutputFormat.TEXT,
-    ask: AskEngine = None,
-    trust_engine: TrustEngine = False,
-) -> None:
-    """Start the engine of a recipe, check that it speculates, and stay until it ends."""
-    from speclaunch.cli import launching  # a completion of options needs nothing of it
-
-    words = launching.LaunchWords(
-        overrides=tuple(overrides),
-        config_dir=tuple(config_dir or ()),
-        role=role,
-        engine=engine,
-        dry_run=dry_run,
-        smoke=smoke,
-        detach=detach,
-        fresh=fresh,
-        max_attempts=max_attempts,
-        verbose=verbose,
-        force=force,
-        hardware=hardware,
-        models=tuple(models or ()),
-        online=online,
-        assume=tuple(assume or ()),
-        select=tuple(select or ()),
-        ignore=tuple(ignore or ()),
-        output_format=output_format,
-        ask=ask,
-        trust_engine=trust_engine,
+def launch(options: LaunchOptions) -> ExitCode:
+    """Launch, and stay until it ends; or show what would be launched. Raises InputError,
+    LaunchError, PreflightError."""
+    if os.getpid() == 1:  # to process 1 of a container an unhandled SIGTERM means nothing
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if options.detach and options.smoke:
+        raise InputError(Problem("--smoke cannot be combined with --detach: it stops the engine"))
+    title = hide_secrets("", options.overrides)
+    name, changes = split_recipe(options.overrides)
+    overrides = [f"recipe={name}", *changes]  # as the journal tells it, however it was written
+    whole = load(name, changes, options.config_dir)
+    if options.dry_run and options.role is None and len(whole.parts) > 1:
+        return _shown_roles(options, whole)
+    recipe = select_role(whole, options.role, "a launch starts one")
+    if not options.dry_run:
+        require_host(recipe)
+    prepared = prepare(recipe, options.engine, dry_run=options.dry_run)
+    facts = here(
+        lookup(options.models, options.hardware, online=options.online, assume=options.assume),
+        recipe,
+        probe=not options.dry_run,
+        cpu=bool(prepared.cpu),
     )
-    raise typer.Exit(launching.launch_recipe(words))
+    # where a dry run's command will run, nobody knows
+    absent = [] if options.dry_run else absent_paths(prepared)
+    rules = chosen_rules(options.select, options.ignore)
+    asker = _asker(options)
+    found = preflight(prepared, facts, rules, absent, asker)
+    if whole.parts:
+        found = with_other_roles(found, whole, prepared, facts, rules)
+    _require_sound(found, force=options.force)
+    session = Session(
+        prepared,
+        facts.facts(prepared.request(os.environ)),
+        overrides,
+        smoke=options.smoke,
+        fresh=options.fresh,
+        as_written=options.force,
+        max_attempts=options.max_attempts,
+    )
+    if not options.force:
+        require_hope(session, rules)
+    as_json = options.output_format is OutputFormat.JSON
+    if options.dry_run:
+        from speclaunch.report.dry_run import show_command
+
+        show_command(session, as_json=as_json)
+        return ExitCode.CLEAN
+    if prepared.cpu is not None:
+        from speclaunch.launch.cpu_models import ensure_cpu_models
+
+        ensure_cpu_models(prepared, _busy)
+    session = replace(session, directory=new_run_dir(recipe), for_good=True)
+    if is_apart():
+        hand_over(
+            Handed(
+                session.start(),
+                pickle.dumps(session, pickle.HIGHEST_PROTOCOL),
+                detach=options.detach,
+                verbose=options.verbose,
+                as_json=as_json,
+                title=title,
+            )
+        )
+    from speclaunch.report.running import run_detached, run_here
+
+    if options.detach:
+        return run_detached(session.start(), session, as_json=as_json)
+    return run_here(session.start(), session, verbose=options.verbose, as_json=as_json)
+
+
+def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
+    """What a launch of each role would run, one after the other."""
+    as_json = options.output_format is OutputFormat.JSON
+    if as_json:
+        raise InputError(
+            Problem(
+                f"{recipe.deployment.name} has several roles, and JSON is for one",
+                help=f"name one: --role {recipe.parts[0].role}",
+            )
+        )
+    for number, role in enumerate(recipe.parts):
+        if number:
+            print()  # noqa: T201  between two commands, as a script has it
+        launch(options.changed(role=role.role))
+    return ExitCode.CLEAN
+
+
+def _asker(options: LaunchOptions) -> Asker | None:
+    """Who asks the engine first. What only shows the command does not wait for it, unless it is
+    told to."""
+    if not asks(options.select, options.ignore):
+        return None
+    mode = ask_mode(options.ask)
+    if options.dry_run and mode is Ask.AUTO:
+        return None
+    return asker_for(mode, starts=True)
+
+
+def _require_sound(found: PreflightResult, *, force: bool) -> None:
+    if found.findings or found.absent:
+        from speclaunch.report.console import err
+        from speclaunch.report.findings import show_findings
+        from speclaunch.report.problems import show_problems
+
+        show_findings(err(), found.findings)
+        show_problems(err(), found.absent)
+    if not force:
+        found.require()
+    elif found.wrong:
+        err().print(f"--force: starting despite {found.wrong}", style="bold red")
+
+
+@contextlib.contextmanager
+def _busy(what: str) -> Iterator[None]:
+    """Something spins on a terminal; elsewhere a line now and then says that it goes on."""
+    from speclaunch.heartbeat import beating, duration
+    from speclaunch.report.console import err
+
+    console = err()
+    if console.is_terminal:
+        with console.status(what):
+            yield
+        return
+    with beating(
+        lambda text: console.print(text, markup=False),
+        lambda seconds: f"{what}: for {duration(seconds)}",
+    ):
+        yield

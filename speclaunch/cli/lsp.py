@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import gc
 from importlib.util import find_spec
-from typing import Annotated
 
-import typer
-
+from speclaunch.cli.change_options import LspOptions
 from speclaunch.errors import InputError, Problem
 
 
-def lsp(
-    stdio: Annotated[  # noqa: ARG001
-        bool, typer.Option("--stdio", help="Speak on standard input and output: it always does.")
-    ] = True,
-) -> None:
-    """Check deployments while you type: the language server that an editor starts."""
+def lsp(options: LspOptions) -> None:  # noqa: ARG001 - `--stdio` is what it always does
+    """Serve an editor until it ends. Raises InputError."""
     if find_spec("pygls") is None or find_spec("lsprotocol") is None:
         raise InputError(
             Problem("the language server needs pygls", help="pip install 'speclaunch[lsp]'")

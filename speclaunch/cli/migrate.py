@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from speclaunch import reads
+from speclaunch.cli.change_options import MigrateOptions
 from speclaunch.cli.import_ import STDIN
 from speclaunch.cli.standard_input import read_stdin
-from speclaunch.cli.writing import Force, require_sound
+from speclaunch.cli.writing import require_sound
 from speclaunch.engine.catalogue import UnknownVersion
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
 from speclaunch.facts.engines import named
@@ -25,40 +23,19 @@ from speclaunch.report.console import err, write_exact
 from speclaunch.report.problems import show_problems
 
 
-def migrate(
-    file: Annotated[str, typer.Argument(metavar="FILE | -", help="A script, manifest or recipe.")],
-    to: Annotated[
-        str, typer.Option("--to", metavar="VERSION", help="The SGLang version to migrate to.")
-    ],
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="VERSION",
-            help="The SGLang version it was written for. Default: that of its image, else the "
-            "newest that accepts the whole command.",
-        ),
-    ] = None,
-    show_diff: Annotated[
-        bool, typer.Option("--diff", help="Print the change as a patch; write nothing.")
-    ] = False,
-    force: Force = False,
-) -> None:
-    """Migrate FILE to another engine version: rename renamed flags, remove removed ones.
-
-    The file is changed in place (standard input goes to standard output), and with it its
-    container images and the file of its `--config`; everything else stays unchanged. The result
-    is read back before it is written. Exit 1, and nothing is written, when something has no
-    counterpart in that version, the version would refuse the result, or the rules find an error
-    in it that the file does not have.
-    """
-    target, origin = _version(to, "--to"), _version(source, "--from") if source else None
+def migrate(options: MigrateOptions) -> ExitCode:
+    """Migrate a file to another engine version. Raises InputError, OutputRefusedError."""
+    target = _version(options.to, "--to")
+    origin = _version(options.source, "--from") if options.source else None
+    file = options.file
     path = Path(file)
     if file == STDIN:
         data, shown = read_stdin(), STDIN_SHOWN
     else:
         data, shown = file_bytes(file), None
-    before, migration = migrate_data(data, file, target, origin, shown=shown, keep_images=force)
+    before, migration = migrate_data(
+        data, file, target, origin, shown=shown, keep_images=options.force
+    )
     steps = migration.steps if not migration.problems else []
     for step in (*migration.origins, *steps):
         err().print(f"{step.place}: {step.text}", markup=False)
@@ -69,8 +46,8 @@ def migrate(
     changed = migration.text != before
     also = migration.also if not migration.problems else []
     if not migration.problems:
-        _require_sound(shown or file, before, migration, target, force=force)
-    if show_diff:
+        _require_sound(shown or file, before, migration, target, force=options.force)
+    if options.diff:
         for one in also:
             _show(one.before, one.text, str(one.path), migration.hidden)
         _show(before, migration.text, file, migration.hidden)
@@ -83,9 +60,10 @@ def migrate(
         for written in texts:
             err().print(f"wrote {written}", markup=False)
     if migration.problems:
-        raise typer.Exit(ExitCode.FAILED)
+        return ExitCode.FAILED
     if not changed and not also:
         err().print(f"{file} needs no change for SGLang {target}.", style="dim")
+    return ExitCode.CLEAN
 
 
 def _require_sound(

@@ -6,31 +6,20 @@ import json
 import os
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from speclaunch.cli.formats import OutputFormat
-from speclaunch.cli.models_inspect import inspect
-from speclaunch.cli.options import Assume, ConfigDirs, ModelDirs, Online
+from speclaunch.cli.change_options import (
+    InspectOptions,
+    ModelsCheckOptions,
+    ModelsListOptions,
+    ModelsShowOptions,
+    PullOptions,
+)
+from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.own_title import hide_secrets
 from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError, from_here
 from speclaunch.report.console import err, out
-
-app = typer.Typer(
-    help="Checkpoints: the facts that a repository keeps of them, and what is in their files.",
-    no_args_is_help=True,
-)
-app.command("inspect")(inspect)
-
-From = Annotated[
-    Path,
-    typer.Argument(
-        metavar="[PATH]",
-        help="A file or directory: `.speclaunch/models` counts from there upward.",
-    ),
-]
-Format = Annotated[OutputFormat, typer.Option("--output-format", help="Output format.")]
 
 
 class NothingKeptError(SpeclaunchError):
@@ -39,44 +28,46 @@ class NothingKeptError(SpeclaunchError):
     exit_code = ExitCode.NOTHING
 
 
-@app.command()
-def pull(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RECIPE|NAME|DIR…",
-            help="A recipe (its target and its draft; overrides may follow), a model on the hub, "
-            "or with --as a directory.",
-        ),
-    ],
-    called: Annotated[
-        str | None,
-        typer.Option("--as", metavar="ORG/NAME", help="The name of the directory's checkpoint."),
-    ] = None,
-    revision: Annotated[
-        str | None,
-        typer.Option("--revision", help="A branch, a tag or a commit on the hub. Default: main."),
-    ] = None,
-    into: Annotated[
-        Path | None,
-        typer.Option(
-            "--into",
-            metavar="DIR",
-            help="Where to write. Default: the nearest `.speclaunch/models` from the recipe "
-            "(else the working directory) upward, else a new one beside it.",
-        ),
-    ] = None,
-    config_dir: ConfigDirs = None,
-) -> None:
-    """Fetch the facts of checkpoints, never their weights, into files to be committed."""
+def inspect(options: InspectOptions) -> ExitCode:
+    """Check a checkpoint's tensors against what the engine loads. Raises InputError."""
+    from speclaunch.cli.check_options import engine_versions
+    from speclaunch.engine.catalogue import held_versions
+    from speclaunch.planning.inspection import inspect_checkpoint
+    from speclaunch.report.inspection import inspection_json, show_inspection
+    from speclaunch.rules.finding import Severity
+
+    versions = engine_versions(options.engine)
+    if len(versions) > 1:
+        raise InputError(
+            Problem(f"--engine {options.engine} names several versions", help="name one")
+        )
+    found = inspect_checkpoint(
+        options.checkpoint, options.target, versions[0] if versions else held_versions()[-1]
+    )
+    if options.output_format is OutputFormat.JSON:
+        typer.echo(json.dumps(inspection_json(found), indent=2, ensure_ascii=False))
+    else:
+        show_inspection(out(), found)
+    failing = any(one.severity is Severity.ERROR for one in found.findings)
+    return ExitCode.FAILED if failing else ExitCode.CLEAN
+
+
+def pull(options: PullOptions) -> ExitCode:
+    """Fetch the facts of checkpoints into files. Raises InputError."""
     from speclaunch.facts.hub_client import RefusedError
     from speclaunch.facts.write_checkpoint_file import keep
     from speclaunch.planning.kept_facts import pulled, wanted
     from speclaunch.reads.safe_json import UnreadableFileError
     from speclaunch.report.problems import show_problems
 
-    hide_secrets("models pull", words)
-    asked, problems = wanted(words, config_dir or (), called=called, revision=revision, into=into)
+    hide_secrets("models pull", options.words)
+    asked, problems = wanted(
+        options.words,
+        options.config_dir,
+        called=options.called,
+        revision=options.revision,
+        into=options.into,
+    )
     for one in asked:
         try:
             path, new = keep(one.folder, pulled(one, _today()))
@@ -89,19 +80,11 @@ def pull(
         else:
             out().print(f"{from_here(path)}: {'written' if new else 'unchanged'}", markup=False)
     show_problems(err(), problems)
-    if problems:
-        raise typer.Exit(ExitCode.FAILED)
+    return ExitCode.FAILED if problems else ExitCode.CLEAN
 
 
-@app.command()
-def ls(
-    start: From = Path(),
-    index: Annotated[
-        bool, typer.Option("--index", help="List the index that ships with speclaunch, too.")
-    ] = False,
-    output_format: Format = OutputFormat.TEXT,
-) -> None:
-    """List the checkpoints whose facts the repository keeps."""
+def list_models(options: ModelsListOptions) -> ExitCode:
+    """List the checkpoints whose facts the repository keeps. Raises InputError."""
     from speclaunch.facts.checkpoint_file import CheckpointFile
     from speclaunch.facts.repository_facts import kept_names
     from speclaunch.planning.kept_facts import read_kept
@@ -115,9 +98,9 @@ def ls(
         except UnreadableFileError as error:
             return str(error)
 
-    folders = _folders(start, needed=not index)
+    folders = _folders(options.start, needed=not options.index)
     named = {from_here(folder): folder for folder in folders}
-    named |= {"index": models_dir()} if index else {}
+    named |= {"index": models_dir()} if options.index else {}
     found = {
         title: [
             (name, read(folder, name))
@@ -126,7 +109,7 @@ def ls(
         ]
         for title, folder in named.items()
     }
-    if output_format is OutputFormat.JSON:
+    if options.output_format is OutputFormat.JSON:
         rows = [
             {"model": name, "folder": title, **kept_json(file)}
             for title, files in found.items()
@@ -137,19 +120,15 @@ def ls(
         for title, files in found.items():
             err().print(f"{title}: {len(files)}", style="dim", markup=False)
             show_kept(out(), files)
-    if any(isinstance(file, str) for files in found.values() for _, file in files):
-        raise typer.Exit(ExitCode.USAGE)
+    return (
+        ExitCode.USAGE
+        if any(isinstance(file, str) for files in found.values() for _, file in files)
+        else ExitCode.CLEAN
+    )
 
 
-@app.command()
-def show(
-    name: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A checkpoint.")],
-    models: ModelDirs = None,
-    online: Online = False,
-    assume: Assume = None,
-    output_format: Format = OutputFormat.TEXT,
-) -> None:
-    """Show everything that is known of a checkpoint, and where it comes from."""
+def show(options: ModelsShowOptions) -> ExitCode:
+    """Show everything that is known of a checkpoint, and its sources. Raises InputError."""
     from speclaunch.cli.check_options import lookup
     from speclaunch.facts.facts import UnknownFact
     from speclaunch.facts.project_settings import SettingsFrom
@@ -160,50 +139,44 @@ def show(
     from speclaunch.report.problems import show_problems
     from speclaunch.resources import models_dir
 
-    asked = lookup(models, None, online=online, assume=assume)
+    name = options.name
+    asked = lookup(options.models, None, online=options.online, assume=options.assume)
     here = Path.cwd()
     project = SettingsFrom().of(here)
     folders = (*asked.model_dirs, *project.model_dirs)
     assumed = (*asked.assume, *project.assume)
-    sources = Sources(folders, models_folders(here), models_dir(), online, assumed)
+    sources = Sources(folders, models_folders(here), models_dir(), options.online, assumed)
     found = known(name, sources)
-    if output_format is OutputFormat.JSON:
+    if options.output_format is OutputFormat.JSON:
         typer.echo(json.dumps(known_json(name, found), indent=2, default=list))
     elif isinstance(found.used, UnknownFact) and not found.others:
         show_problems(err(), [Problem(f"{name}: {found.used.why}", help=found.used.help)])
     else:
         show_known(out(), name, found)
-    if isinstance(found.used, UnknownFact):
-        raise typer.Exit(ExitCode.FAILED)
+    return ExitCode.FAILED if isinstance(found.used, UnknownFact) else ExitCode.CLEAN
 
 
-@app.command()
-def check(
-    start: From = Path(),
-    update: Annotated[bool, typer.Option("--update", help="Write the stale files again.")] = False,
-    output_format: Format = OutputFormat.TEXT,
-) -> None:
-    """Compare the repository's facts with the hub; exit 1 where one is stale or unknown there."""
+def check(options: ModelsCheckOptions) -> ExitCode:
+    """Compare the repository's facts with the hub. Raises InputError, NothingKeptError."""
     from speclaunch.planning.kept_facts import State
     from speclaunch.planning.kept_facts import check as compare
     from speclaunch.report.models import checked_json, show_checked
 
-    folders = _folders(start, needed=True)
-    found = (one for folder in folders for one in compare(folder, _today(), update=update))
+    folders = _folders(options.start, needed=True)
+    found = (one for folder in folders for one in compare(folder, _today(), update=options.update))
     states = []
     rows = []
     for one in found:
         states.append(one.state)
-        if output_format is OutputFormat.JSON:
+        if options.output_format is OutputFormat.JSON:
             rows.append(checked_json(one))
         else:
             show_checked(out(), [one])
-    if output_format is OutputFormat.JSON:
+    if options.output_format is OutputFormat.JSON:
         typer.echo(json.dumps({"version": 1, "models": rows}, indent=2))
     if not states:
-        raise NothingKeptError(_nothing(start))
-    if {State.STALE, State.UNKNOWN}.intersection(states):
-        raise typer.Exit(ExitCode.FAILED)
+        raise NothingKeptError(_nothing(options.start))
+    return ExitCode.FAILED if {State.STALE, State.UNKNOWN}.intersection(states) else ExitCode.CLEAN
 
 
 def _folders(start: Path, *, needed: bool) -> tuple[Path, ...]:

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from speclaunch.asking.at_hand import asker_for
 from speclaunch.asking.mode import ask_mode
 from speclaunch.cli.check_options import asks, chosen_rules, lookup
-from speclaunch.cli.formats import OutputFormat
-from speclaunch.cli.options import (
-    AskEngine,
-    Assume,
-    ConfigDirs,
-    EngineVersions,
-    HardwareName,
-    Ignore,
-    ModelDirs,
-    Online,
-    RoleName,
-    Select,
-    TrustEngine,
-)
+from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.own_title import hide_secrets
-from speclaunch.errors import InputError, Problem
-from speclaunch.facts.trusted_programs import trust_all
+from speclaunch.cli.start_options import PlanOptions
+from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.planning.comparison import Comparison, compared_in_turn
 from speclaunch.planning.plan_requests import (
     exit_code,
@@ -43,103 +29,43 @@ from speclaunch.planning.role_plans import DeploymentPlan, plans_of_roles
 from speclaunch.report.console import err, out
 
 
-def plan(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RECIPE [RECIPE] [key=value]…",
-            help="The recipe (`recipe=NAME`, `NAME` or a path) and Hydra overrides. With several "
-            "recipes, plan shows their differences. An override applies to the recipe before "
-            "it; before all recipes, to all.",
-        ),
-    ],
-    config_dir: ConfigDirs = None,
-    role: RoleName = None,
-    engine: EngineVersions = None,
-    hardware: HardwareName = None,
-    models: ModelDirs = None,
-    online: Online = False,
-    assume: Assume = None,
-    select: Select = None,
-    ignore: Ignore = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Show each value with its reason, and the memory bar.")
-    ] = False,
-    everything: Annotated[
-        bool,
-        typer.Option("--all", help="As --full, with arguments at their defaults as well."),
-    ] = False,
-    fit: Annotated[
-        bool, typer.Option("--fit", help="Propose the settings that fit with the least loss.")
-    ] = False,
-    best: Annotated[
-        bool,
-        typer.Option("--best", help="Recommend settings for --requests of --context tokens."),
-    ] = False,
-    requests: Annotated[
-        int | None,
-        typer.Option(
-            "--requests",
-            metavar="N",
-            min=1,
-            max=65536,
-            help="For --best: concurrent requests. Default: 32.",
-        ),
-    ] = None,
-    context: Annotated[
-        int | None,
-        typer.Option(
-            "--context",
-            metavar="L",
-            min=1,
-            max=1 << 24,
-            help="For --best: tokens of each request, prompt and output. Default: 4096.",
-        ),
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write the plan as an HTML page as well."),
-    ] = None,
-    output_format: Annotated[
-        OutputFormat, typer.Option("--output-format", help="Output format.")
-    ] = OutputFormat.TEXT,
-    ask: AskEngine = None,
-    trust_engine: TrustEngine = False,
-) -> None:
-    """Show the effective settings and their reasons, whether they fit into memory, the command.
-
-    Nothing is started. Two recipes, or two versions (`--engine 0.5.12,0.5.23`), are compared.
-    """
-    if trust_engine:
-        trust_all()
-    rules = chosen_rules(select, ignore)
-    found = lookup(models, hardware, online=online, assume=assume)
-    whole = None if role is not None else with_roles(words, engine, config_dir or [])
+def plan(options: PlanOptions) -> ExitCode:
+    """Plan, and show it. Raises InputError."""
+    rules = chosen_rules(options.select, options.ignore)
+    found = lookup(options.models, options.hardware, online=options.online, assume=options.assume)
+    whole = (
+        None
+        if options.role is not None
+        else with_roles(options.words, options.engine, options.config_dir)
+    )
     if whole is not None:
-        _require_plain(fit=fit, best=best)
-        hide_secrets("plan", words)
-        shown = plans_of_roles(whole, engine, found, rules)
-        _show_roles(shown, html, output_format)
-        raise typer.Exit(roles_exit_code(shown, strict=strict))
-    asked = sides(words, engine, config_dir or [], role)
-    if fit and len(asked) > 1:
+        _require_plain(fit=options.fit, best=options.best)
+        hide_secrets("plan", options.words)
+        shown = plans_of_roles(whole, options.engine, found, rules)
+        _show_roles(shown, options.html, options.output_format)
+        return roles_exit_code(shown, strict=options.strict)
+    asked = sides(options.words, options.engine, options.config_dir, options.role)
+    if options.fit and len(asked) > 1:
         raise InputError(Problem("--fit takes one recipe and one version"))
-    load = wish(best, requests, context, fit=fit, several=len(asked) > 1)
-    hide_secrets("plan", words)
-    asker = asker_for(ask_mode(ask)) if asks(select, ignore) else None
-    plans = [planned_side(side, found, rules, fit=fit, wish=load, asker=asker) for side in asked]
+    load = wish(
+        options.best, options.requests, options.context, fit=options.fit, several=len(asked) > 1
+    )
+    hide_secrets("plan", options.words)
+    asker = asker_for(ask_mode(options.ask)) if asks(options.select, options.ignore) else None
+    plans = [
+        planned_side(side, found, rules, fit=options.fit, wish=load, asker=asker) for side in asked
+    ]
     comparisons = compared_in_turn(plans)
-    if html is not None:
-        _write_page(html, plans, comparisons)
-    if output_format is OutputFormat.JSON:
+    if options.html is not None:
+        _write_page(options.html, plans, comparisons)
+    if options.output_format is OutputFormat.JSON:
         _print_json(plans, comparisons)
     else:
-        _show(plans, comparisons, full=full, everything=everything)
-    code = exit_code(plans, strict=strict)
+        _show(plans, comparisons, full=options.full, everything=options.everything)
+    code = exit_code(plans, strict=options.strict)
     if plans[0].unanswered is not None:
-        raise unanswered("--fit" if fit else "--best", plans[0], code)
-    raise typer.Exit(code)
+        raise unanswered("--fit" if options.fit else "--best", plans[0], code)
+    return code
 
 
 def _require_plain(*, fit: bool, best: bool) -> None:

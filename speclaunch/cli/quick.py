@@ -1,163 +1,109 @@
-"""Command lines of `lint`, `launch` and `explain` that are read without the framework: it is slow.
+"""Command lines that are read without typer, which takes longer than a short answer may.
 
-Whatever is not plainly one of these (an abbreviation, a value that begins with a hyphen, an unknown
-option, a mistake) is read by typer, which says what is wrong. A test holds that both read the same.
+Whatever is not plain (an abbreviation, a value that begins with a hyphen, an unknown option, a
+mistake) is left to typer, which reports what is wrong. A test compares both readers.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.cli.verbs import COMPLETION, DEFAULT, asked
+from speclaunch.cli.verbs import COMPLETION, DEFAULT, Verb, asked, verb_named
 
 if TYPE_CHECKING:
-    from enum import StrEnum
+    from speclaunch.cli.options import Option, Options
 
-    from speclaunch.cli.launching import LaunchWords
-    from speclaunch.cli.linting import LintWords
-
-FLAGS = {
-    "--online": "online",
-    "--strict": "strict",
-    "--info": "info",
-    "--no-cache": "no_cache",
-    "--exit-zero": "exit_zero",
-    "--fix": "fix",
-    "--unsafe-fixes": "unsafe_fixes",
-    "--diff": "diff",
-    "--only-deployments": "only_deployments",
-    "--no-config": "no_config",
-    "--no-gitignore": "no_gitignore",
-    "--trust-engine": "trust_engine",
-}
-NEGATED = {"--no-exit-zero": "exit_zero"}
-LAUNCH_FLAGS = {
-    "--dry-run": "dry_run",
-    "--smoke": "smoke",
-    "--detach": "detach",
-    "-d": "detach",
-    "--fresh": "fresh",
-    "--verbose": "verbose",
-    "-v": "verbose",
-    "--force": "force",
-    "--online": "online",
-    "--trust-engine": "trust_engine",
-}
-TEXTS = {"--engine": "engine", "--hardware": "hardware", "--ask": "ask"}
-LISTS = {"--assume": "assume", "--select": "select", "--ignore": "ignore"}
-_OUTPUTS = ("--output", "-o", "--output-file")
-LINT_LISTS = {**dict.fromkeys(_OUTPUTS, "output_file"), "--exclude": "exclude"}
-PATHS = {"--models": "models", "--config-dir": "config_dir"}
-FORMAT = "--output-format"
-JOBS = "--jobs"
-ROLE = "--role"
-OTHERS = {FORMAT: "output_format", JOBS: "jobs"}
-FILES = {"--config": "config", "--baseline": "baseline", "--write-baseline": "write_baseline"}
-"""Of `lint` alone, as `LINT_LISTS` are."""
-
-
-def quick_lint(
-    words: Sequence[str], environment: Mapping[str, str] = os.environ
-) -> LintWords | None:
-    """What a command line asks of `lint`; None where the framework has to read it."""
-    if words[:1] != ["lint"] or COMPLETION in environment:
-        return None
-    found = _options(words[1:], FLAGS, OTHERS | FILES, "paths", NEGATED, LINT_LISTS)
-    if found is None:
-        return None
-    from speclaunch.asking.mode import Ask
-    from speclaunch.cli.formats import LintFormat
-
-    if not _chosen(found, "output_format", LintFormat) or not _chosen(found, "ask", Ask):
-        return None
-    from speclaunch.cli.linting import LintWords
-
-    if "jobs" in found:
-        if not (found["jobs"].isascii() and found["jobs"].isdigit() and int(found["jobs"])):
-            return None
-        found["jobs"] = int(found["jobs"])
-    from pathlib import Path
-
-    for name in FILES.values():
-        if name in found:
-            found[name] = Path(found[name])
-    return LintWords(**found)
+QUICK = ("lint", DEFAULT)
 
 
 def quick_explain(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a command line asks for the page of one rule, and nothing else."""
+    """True for `explain CODE`, whose answer takes less time than the options' declarations."""
     plain = len(words) == 2 and words[0] == "explain" and not words[1].startswith("-")
     return plain and COMPLETION not in environment
 
 
-def quick_launch(
+def quick_command(
     words: Sequence[str], environment: Mapping[str, str] = os.environ
-) -> LaunchWords | None:
-    """What a command line asks of `launch`; None where the framework has to read it."""
-    if asked(words) != DEFAULT or COMPLETION in environment:
+) -> tuple[Verb, Options] | None:
+    """Return the verb and the options of a plain command line; None if typer has to read it."""
+    name = asked(words)
+    if name not in QUICK or COMPLETION in environment:
         return None
-    if words[0] == DEFAULT:
+    if words[0] == name:
         words = words[1:]
     elif words[0].startswith("-"):
         return None
-    found = _options(words, LAUNCH_FLAGS, {FORMAT: OTHERS[FORMAT], ROLE: "role"}, "overrides")
-    if found is None or not found["overrides"]:
-        return None
-    from speclaunch.asking.mode import Ask
-    from speclaunch.cli.formats import OutputFormat
-
-    if not _chosen(found, "output_format", OutputFormat) or not _chosen(found, "ask", Ask):
-        return None
-    from speclaunch.cli.launching import LaunchWords
-
-    return LaunchWords(**found)
+    verb = verb_named(name)
+    options = plain_options(verb.declared, words)
+    return None if options is None else (verb, options)
 
 
-def _chosen(found: dict[str, Any], option: str, choices: type[StrEnum]) -> bool:
-    """Put the choice for its name; whether it is one of them."""
-    name = found.get(option)
-    if name is not None:
-        by_name = {one.value: one for one in choices}
-        found[option] = by_name.get(name)
-    return name is None or found[option] is not None
-
-
-def _options(
-    words: Sequence[str],
-    flags: Mapping[str, str],
-    others: Mapping[str, str],
-    rest_name: str,
-    negated: Mapping[str, str] = {},
-    more_lists: Mapping[str, str] = {},
-) -> dict[str, Any] | None:
-    """The values by their names; None for what is not plainly one of the options."""
-    lists = {**LISTS, **more_lists, **PATHS}
-    found: dict[str, Any] = dict.fromkeys((rest_name, *lists.values()), ())
+def plain_options(declared: type[Options], words: Sequence[str]) -> Options | None:
+    """Return the options of plain words; None if a word is not plain, or one is missing."""
+    by_name = {
+        name: (attribute, option)
+        for attribute, option in declared.declared().items()
+        for name in option.spellings
+    }
+    found: dict[str, Any] = {}
+    arguments: list[str] = []
     rest = iter(words)
     for word in rest:
         if not word.startswith("-") or word == "-":
-            found[rest_name] += (word,)
+            arguments.append(word)
             continue
-        if word in flags or word in negated:
-            found[flags.get(word) or negated[word]] = word in flags
-            continue
-        option, equals, value = word.partition("=")
-        if option not in TEXTS and option not in lists and option not in others:
+        name, equals, text = word.partition("=")
+        if name not in by_name:
             return None
-        if equals and not option.startswith("--"):
-            return None  # `-o=x`: the framework takes `=x` for the value
-        if not equals:
-            value = next(rest, "-")
-            if value.startswith("-"):
+        attribute, option = by_name[name]
+        if option.is_flag:
+            if equals:
                 return None
-        if option in lists:
-            found[lists[option]] += (value,)
-        else:
-            found[{**TEXTS, **others}[option]] = value
-    from pathlib import Path
+            found[attribute] = not name.startswith("--no-") or name in option.names
+            continue
+        if equals and not name.startswith("--"):
+            return None  # `-o=x`: typer takes `=x` for the value
+        if not equals:
+            text = next(rest, "-")
+            if text.startswith("-"):
+                return None
+        value = _value(option, text)
+        if value is None:
+            return None
+        found[attribute] = (*found.get(attribute, ()), value) if option.is_list else value
+    return _with_arguments(declared, arguments, found)
 
-    for name in PATHS.values():
-        found[name] = tuple(Path(text) for text in found[name])
-    return found
+
+def _with_arguments(
+    declared: type[Options], words: list[str], found: dict[str, Any]
+) -> Options | None:
+    """Return the options with the words of a verb's one argument."""
+    for attribute, option in declared.declared().items():
+        if option.names:
+            continue
+        if not words and option.is_required:
+            return None
+        if option.is_list:
+            found[attribute], words = tuple(words), []
+        elif words:
+            found[attribute] = words.pop(0)
+    return None if words else declared(**found)
+
+
+def _value(option: Option[Any], text: str) -> Any:
+    """Return the value of a text; None if it is not plainly one."""
+    kind: Any = option.kind
+    if issubclass(kind, StrEnum):
+        return next((one for one in kind if one.value == text), None)
+    if kind is int:
+        if not (text.isascii() and text.isdigit()):
+            return None
+        number = int(text)
+        in_range = (option.least is None or option.least <= number) and (
+            option.most is None or number <= option.most
+        )
+        return number if in_range else None
+    return None if kind is float else kind(text)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 import yaml
@@ -12,60 +12,31 @@ from rich.table import Table
 from rich.text import Text
 
 from speclaunch import reads
-from speclaunch.cli.options import ConfigDirs
+from speclaunch.cli.change_options import CopyOptions, RecipesOptions, SchemaOptions
 from speclaunch.errors import InputError, Problem
 from speclaunch.importer import nodes
 from speclaunch.recipe.bounded_yaml import compose
 from speclaunch.recipe.compose import find_recipe, recipe_names
 from speclaunch.report.console import err, out
 
-app = typer.Typer(
-    help="List the recipes that come with speclaunch, or copy one.", invoke_without_command=True
-)
 
-
-@app.callback()
-def recipes(ctx: typer.Context, config_dir: ConfigDirs = None) -> None:
-    """List the recipes if no verb is given."""
-    ctx.obj = config_dir
-    if ctx.invoked_subcommand is None:
-        _list(config_dir or [])
-
-
-@app.command()
-def ls(ctx: typer.Context, config_dir: ConfigDirs = None) -> None:
-    """List the recipes with one line each."""
-    _list(_both(ctx, config_dir))
-
-
-def _both(ctx: typer.Context, own: list[Path] | None) -> list[Path]:
-    """The directories given before the verb, and those after it."""
-    return [*(ctx.obj or ()), *(own or ())]
-
-
-def _list(config_dirs: list[Path]) -> None:
-    _require(config_dirs)
+def list_recipes(options: RecipesOptions) -> None:
+    """List the recipes with one line each. Raises InputError."""
+    _require(options.config_dir)
     table = Table.grid(padding=(0, 2))
-    for name, path in sorted(recipe_names(config_dirs).items()):
+    for name, path in sorted(recipe_names(options.config_dir).items()):
         table.add_row(Text(name, "bold"), Text(_description(path)))
     out().print(table)
     err().print("\nspeclaunch recipe=NAME --dry-run prints its command.", style="dim")
 
 
-@app.command()
-def cp(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="A recipe's name.")],
-    dest: Annotated[Path, typer.Argument(help="The file to write, or the directory to put it in.")],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    config_dir: ConfigDirs = None,
-) -> None:
-    """Copy a recipe to a file of your own; launch it with recipe=path/to/file.yaml."""
-    source = find_recipe(name, _both(ctx, config_dir))
-    target = dest / source.name if dest.is_dir() else dest
+def copy(options: CopyOptions) -> None:
+    """Copy a recipe to a file. Raises InputError."""
+    source = find_recipe(options.name, options.config_dir)
+    target = options.dest / source.name if options.dest.is_dir() else options.dest
     if target.suffix != ".yaml":
         raise InputError(Problem(f"{target}: the name of a recipe must end in .yaml"))
-    if target.exists() and not force:
+    if target.exists() and not options.force:
         raise InputError(Problem(f"{target} already exists", help="--force overwrites it"))
     text = reads.read_text(source).replace(f"recipe={source.stem}", f"recipe={target}")
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
@@ -79,32 +50,8 @@ def cp(
     err().print(f"speclaunch recipe={target} launches it.", style="dim")
 
 
-@app.command()
-def schema(
-    ctx: typer.Context,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            "--engine",
-            metavar="VERSION",
-            help="The SGLang version whose arguments are known. Default: the newest.",
-        ),
-    ] = None,
-    section: Annotated[
-        str | None,
-        typer.Option(
-            "--section",
-            metavar="NAME",
-            help="For options of a group that fill this section of a recipe: `args`, `engine`.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The file to write it to."),
-    ] = None,
-    config_dir: ConfigDirs = None,
-) -> None:
-    """Write the JSON schema of recipes, for editors and other checkers."""
+def schema(options: SchemaOptions) -> None:
+    """Write the JSON schema of recipes. Raises InputError."""
     import json
 
     from speclaunch.cli.check_options import engine_version
@@ -113,10 +60,12 @@ def schema(
     from speclaunch.plan.suggestions import suggested_values
     from speclaunch.recipe.json_schema import recipe_schema
 
-    dirs = _both(ctx, config_dir)
-    _require(dirs)
-    version = engine_version(engine) if engine is not None else held_versions()[-1]
-    found = recipe_schema(load(version), dirs, section, suggested_values(version))
+    _require(options.config_dir)
+    output = options.output
+    version = engine_version(options.engine) if options.engine is not None else held_versions()[-1]
+    found = recipe_schema(
+        load(version), options.config_dir, options.section, suggested_values(version)
+    )
     text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
     if output is None:
         typer.echo(text, nl=False)
@@ -127,7 +76,7 @@ def schema(
     err().print(f"wrote {output}", markup=False)
 
 
-def _require(directories: list[Path]) -> None:
+def _require(directories: Sequence[Path]) -> None:
     for directory in directories:
         if not directory.is_dir():
             raise InputError(Problem(f"--config-dir {directory}: no such directory"))

@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
+from speclaunch.cli.change_options import RenderOptions
 from speclaunch.cli.check_options import lookup
-from speclaunch.cli.options import (
-    ConfigDirs,
-    EngineVersion,
-    HardwareName,
-    ModelDirs,
-    Overrides,
-    RoleName,
-    TrustEngine,
-)
-from speclaunch.cli.writing import Force, require_sound
+from speclaunch.cli.writing import require_sound
 from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.assemble import Assembled, assemble
 from speclaunch.deploy.interface import Renderer
@@ -25,7 +12,6 @@ from speclaunch.deploy.rendered_errors import errors_of_form, exposed, findings_
 from speclaunch.deploy.round_trip import require_same_commands, require_same_recipe
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
-from speclaunch.facts.trusted_programs import trust_all
 from speclaunch.fix.edits import write_atomically
 from speclaunch.fix.migrate import is_outdated
 from speclaunch.fixing.output_check import OutputCheck, configured
@@ -41,56 +27,42 @@ from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 
 
-def render(
-    overrides: Overrides,
-    to: Annotated[str, typer.Option("--to", help=f"The format to write: {', '.join(RENDERERS)}.")],
-    config_dir: ConfigDirs = None,
-    role: RoleName = None,
-    engine: EngineVersion = None,
-    hardware: HardwareName = None,
-    models: ModelDirs = None,
-    bare: Annotated[
-        bool,
-        typer.Option("--bare", help="Start the engine alone; deploy.speclaunch is ignored."),
-    ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write FILE, whole or not at all."),
-    ] = None,
-    force: Force = False,
-    trust_engine: TrustEngine = False,
-) -> None:
-    """Write a recipe in the format of another tool, for one engine version.
-
-    Exit 1, and nothing is written, if the rules find an error in it.
-    """
-    if trust_engine:
-        trust_all()
-    renderer = RENDERERS.get(to)
+def render(options: RenderOptions) -> None:
+    """Write a recipe in the format of another tool. Raises InputError, PreflightError."""
+    renderer = RENDERERS.get(options.to)
     if renderer is None:
         known = f"use one of {', '.join(RENDERERS)}"
-        near = suggest(to, RENDERERS)
+        near = suggest(options.to, RENDERERS)
         raise InputError(
-            Problem(f"unknown render target {to!r}", help=f"{near} {known}" if near else known)
+            Problem(
+                f"unknown render target {options.to!r}", help=f"{near} {known}" if near else known
+            )
         )
-    name, changes = split_recipe(overrides)
-    found = lookup(models, hardware)
-    recipe = load(name, changes, config_dir or ())
+    name, changes = split_recipe(options.overrides)
+    found = lookup(options.models, options.hardware)
+    recipe = load(name, changes, options.config_dir)
     if renderer.one_server:
-        select_role(recipe, role, f"{to} takes one")
+        select_role(recipe, options.role, f"{options.to} takes one")
     carries = renderer.carries_speclaunch
-    assembled = assemble(recipe, engine, found, role=role, bare=bare, carries_speclaunch=carries)
+    assembled = assemble(
+        recipe,
+        options.engine,
+        found,
+        role=options.role,
+        bare=options.bare,
+        carries_speclaunch=carries,
+    )
     for note in dict.fromkeys(one.overridden for one in assembled.prepared if one.overridden):
         err().print(f"note: {note}", markup=False)
     text = rendered(renderer(), assembled)
-    _require_image(text, assembled, force=force)
+    _require_image(text, assembled, force=options.force)
     check = _checked(renderer(), text, assembled, recipe, found)
-    require_sound(check, f"{assembled.rendering.name} as {to}", force=force)
+    require_sound(check, f"{assembled.rendering.name} as {options.to}", force=options.force)
     _warn_exposed(renderer(), assembled)
-    if output is None:
+    if options.output is None:
         write_exact(text)
     else:
-        write_atomically(output, text)
+        write_atomically(options.output, text)
 
 
 def rendered(renderer: Renderer, assembled: Assembled) -> str:

@@ -2,24 +2,82 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Any
 
-import typer
+from speclaunch.engine.nearest import suggest
+from speclaunch.errors import InputError, Problem
+from speclaunch.lint.file_codes import FILE_CODES
+from speclaunch.report.console import err, is_drawn, out
+from speclaunch.report.rule_page import explained
+from speclaunch.rules.registry import all_rules, by_code
 
-from speclaunch.cli.explaining import explain_code, listed
-from speclaunch.cli.formats import OutputFormat
-from speclaunch.report.console import err, out
+if TYPE_CHECKING:
+    from speclaunch.cli.change_options import ExplainOptions
+    from speclaunch.cli.run_options import FormatOptions
 
 
-def rules(
-    output_format: Annotated[
-        OutputFormat, typer.Option("--output-format", help="Output format.")
-    ] = OutputFormat.TEXT,
-) -> None:
+def explain(options: ExplainOptions) -> None:
+    """Print the page of a rule or a notice. Raises InputError."""
+    explain_code(options.code)
+
+
+def explain_code(code: str) -> None:
+    """Print the page of a rule or a notice, by its code or name. Raises InputError."""
+    rule = by_code(code)
+    notice = next((n for n in FILE_CODES if code.strip().lower() in (n.code.lower(), n.name)), None)
+    found = rule or notice
+    if found is None:
+        known = [one["code"] for one in listed()] + [one["name"] for one in listed()]
+        near = suggest(code.strip().upper(), known) or suggest(code.strip().lower(), known)
+        raise InputError(
+            Problem(f"unknown rule {code!r}", help=near or "`speclaunch rules` lists them")
+        )
+    text = explained(found)
+    if is_drawn(sys.stdout):
+        from rich.markdown import Markdown
+
+        out().print(Markdown(text))
+    else:
+        sys.stdout.write(text)
+
+
+def listed() -> list[dict[str, Any]]:
+    """Every rule and notice in the order of their codes, with the summary of its page."""
+    listed: list[dict[str, Any]] = [
+        {
+            "code": rule.code,
+            "name": rule.name,
+            "severity": rule.severity.value,
+            "also": {severity.value: when for severity, when in rule.also.items()},
+            "versions": str(rule.versions),
+            "summary": rule.summary,
+        }
+        for rule in all_rules()
+    ]
+    listed += [
+        {
+            "code": notice.code,
+            "name": notice.name,
+            "severity": notice.severity.value,
+            "also": {},
+            "versions": "",
+            "summary": notice.summary,
+        }
+        for notice in FILE_CODES
+    ]
+    return sorted(listed, key=lambda one: one["code"])
+
+
+def rules(options: FormatOptions) -> None:
     """List every rule with its code, severity and engine versions."""
-    if output_format is OutputFormat.JSON:
-        typer.echo(json.dumps({"version": 1, "rules": listed()}, indent=2, ensure_ascii=False))
+    import json
+
+    from speclaunch.cli.options import OutputFormat
+
+    if options.output_format is OutputFormat.JSON:
+        document = {"version": 1, "rules": listed()}
+        print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201 - the result
         return
     from rich.table import Table
     from rich.text import Text
@@ -34,10 +92,3 @@ def rules(
         )
     out().print(table)
     err().print("\nspeclaunch explain CODE explains a rule.", style="dim")
-
-
-def explain(
-    code: Annotated[str, typer.Argument(metavar="CODE", help="A rule's code or name.")],
-) -> None:
-    """Explain a rule: what it finds, why it matters, what to do, and its sources."""
-    explain_code(code)

@@ -2,93 +2,154 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from speclaunch.cli.formats import OutputFormat
-from speclaunch.cli.options import (
-    Assume,
-    ConfigDirs,
-    EngineVersion,
-    HardwareName,
-    Ignore,
-    ModelDirs,
-    Online,
-    Select,
-    TrustEngine,
-)
+from speclaunch.cli.check_options import chosen_rules, lookup
+from speclaunch.cli.measure_options import SweepOptions
+from speclaunch.cli.options import OutputFormat
+from speclaunch.errors import ExitCode, InputError, Problem
+from speclaunch.facts.trusted_programs import trust_all
+from speclaunch.home import speclaunch_home
+from speclaunch.recipe.hydra_sweeps import sweep_words
+from speclaunch.report.console import err_lines, out
+from speclaunch.report.sweep import Result, row_line, show_jobs, show_table, sweep_json
+from speclaunch.sweep.course import refused_row, require_launcher, run_sweep
+from speclaunch.sweep.folder import Folder
+from speclaunch.sweep.jobs import LOCAL, Job, Planned, Row, Verdict
+from speclaunch.sweep.jobs import SweepOptions as JobOptions
+from speclaunch.sweep.judging import judged_jobs
 
 
-def sweep(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="RECIPE[,RECIPE…] [key=value,value…]…",
-            help="Recipes and Hydra overrides with several values: a,b · range(1,4) · "
-            "glob(eagle*). hydra/launcher=joblib chooses who runs the jobs.",
-        ),
-    ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Plan each job; start nothing.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the jobs, and why some are refused; run none.")
-    ] = False,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            "--resume",
-            metavar="DIR",
-            help="Continue the sweep of this folder. The same command continues its own, too.",
-        ),
-    ] = None,
-    directory: Annotated[
-        Path | None,
-        typer.Option(
-            "--directory",
-            metavar="DIR",
-            help="The sweep's folder. Default: one in speclaunch's home, by the words. For a "
-            "cluster: on storage that its nodes share.",
-        ),
-    ] = None,
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Run jobs that failed or were refused again.")
-    ] = False,
-    config_dir: ConfigDirs = None,
-    engine: EngineVersion = None,
-    hardware: HardwareName = None,
-    models: ModelDirs = None,
-    online: Online = False,
-    assume: Assume = None,
-    select: Select = None,
-    ignore: Ignore = None,
-    output_format: Annotated[
-        OutputFormat, typer.Option("--output-format", help="Output format.")
-    ] = OutputFormat.TEXT,
-    trust_engine: TrustEngine = False,
-) -> None:
-    """Start (or plan) every combination of some settings, and show one table.
+def sweep(options: SweepOptions) -> ExitCode:
+    """Run a sweep to its end, and show its table.
 
-    `speclaunch -m recipe=a,b key=1,2` is the same.
+    Raises InputError for words that are none, LaunchError where the launcher fails.
     """
-    from speclaunch.cli.sweeping import SweepWords, run
-    from speclaunch.sweep.jobs import SweepOptions
+    folder, planned = _planned(options)
+    as_json = options.output_format is OutputFormat.JSON
+    if not options.dry_run:
+        require_launcher(planned.launcher)
+        folder.create(planned)
+    results = _results(folder, planned)
+    if options.dry_run:
+        if not as_json:
+            show_jobs(out(), results)
+        code = ExitCode.CLEAN
+    else:
+        with folder.looked_after():
+            if options.retry:
+                _forget(folder, planned)
+                results = _results(folder, planned)
+            finished = _run(folder, planned, results)
+        results = _results(folder, planned)
+        if not as_json:
+            show_table(out(), results)
+        if not finished:
+            err_lines().print(f"interrupted; continue: speclaunch sweep --resume {folder.path}")
+        code = _code(results, finished)
+    if as_json:
+        typer.echo(json.dumps(sweep_json(str(folder.path), planned.launcher, results), indent=2))
+    return code
 
-    options = SweepOptions(
-        plan=plan,
-        config_dir=tuple(str(one) for one in config_dir or ()),
-        engine=engine,
-        hardware=hardware,
-        models=tuple(str(one) for one in models or ()),
-        online=online,
-        assume=tuple(assume or ()),
-        select=tuple(select or ()),
-        ignore=tuple(ignore or ()),
-        trust_engine=trust_engine,
+
+def _planned(asked: SweepOptions) -> tuple[Folder, Planned]:
+    options, words, base = _of_jobs(asked), asked.words, Path.cwd()
+    if asked.resume is not None:
+        if words or asked.directory is not None:
+            said = "--resume takes its words from the folder"
+            raise InputError(Problem(said, help="give no recipe and no --directory with it"))
+        folder = Folder(asked.resume).absolute()
+        before = folder.planned()
+        options, words, base = before.options, before.words, before.directory
+        try:
+            os.chdir(base)  # what its words name is below it
+        except OSError as error:
+            said = f"{base}, where the sweep was begun: {error.strerror}"
+            raise InputError(Problem(said)) from error
+    launches = not asked.dry_run and not options.plan
+    if launches or options.trust_engine:
+        trust_all()
+    folders = tuple(Path(one) for one in options.config_dir)
+    taken = sweep_words(words, folders)
+    found = lookup(
+        [Path(one) for one in options.models],
+        options.hardware,
+        online=options.online,
+        assume=options.assume,
     )
-    asked = SweepWords(tuple(words or ()), options, dry_run, resume, directory, retry)
-    document, code = run(asked, quiet=output_format is OutputFormat.JSON)
-    if output_format is OutputFormat.JSON:
-        typer.echo(json.dumps(document, indent=2))
-    raise typer.Exit(code)
+    rules = chosen_rules(options.select, options.ignore)
+    local = taken.launcher in LOCAL
+    jobs = judged_jobs(taken.jobs, options, found, rules, local=local, launches=launches)
+    planned = Planned(words, jobs, options, taken.launcher, taken.hydra, base)
+    if asked.resume is None:
+        folder = Folder(asked.directory or _default(planned)).absolute()
+    return folder, planned
+
+
+def _of_jobs(options: SweepOptions) -> JobOptions:
+    """Return what counts for each job, as the sweep's folder stores it."""
+    return JobOptions(
+        plan=options.plan,
+        config_dir=tuple(map(str, options.config_dir)),
+        engine=options.engine,
+        hardware=options.hardware,
+        models=tuple(map(str, options.models)),
+        online=options.online,
+        assume=options.assume,
+        select=options.select,
+        ignore=options.ignore,
+        trust_engine=options.trust_engine,
+    )
+
+
+def _default(planned: Planned) -> Path:
+    """The same command continues what it began: its folder goes by its words."""
+    said = json.dumps([planned.words, planned.options.identity(), str(planned.directory)])
+    name = hashlib.sha256(said.encode()).hexdigest()[:12]
+    return speclaunch_home() / "sweeps" / name
+
+
+def _results(folder: Folder, planned: Planned) -> list[Result]:
+    return [
+        (job, folder.row(job.key) if job.refused is None else refused_row(job))
+        for job in planned.jobs
+    ]
+
+
+def _forget(folder: Folder, planned: Planned) -> None:
+    for job in planned.jobs:
+        row = folder.row(job.key)
+        if row is not None and (row.verdict.bad or row.verdict is Verdict.REFUSED):
+            folder.forget(job.key)
+
+
+def _run(folder: Folder, planned: Planned, results: list[Result]) -> bool:
+    say = err_lines()
+    total = len({job.key for job in planned.jobs})
+    done = {job.key for job, row in results if row is not None}
+    left = total - len(done)
+    if done:
+        say.print(f"{folder.path}: {len(done)} of {total} rows are there, {left} to run")
+    else:
+        say.print(f"{folder.path}: {left} to run")
+    count = len(done)
+
+    def on_row(job: Job, row: Row) -> None:
+        nonlocal count
+        count += 1
+        say.print(row_line(job, row, count, total), markup=False)
+
+    return run_sweep(folder, planned, on_row)
+
+
+def _code(results: list[Result], finished: bool) -> ExitCode:
+    if not finished:
+        return ExitCode.INTERRUPTED
+    bad = any(row is None or row.verdict.bad for _, row in results)
+    all_refused = all(row is not None and row.verdict is Verdict.REFUSED for _, row in results)
+    return ExitCode.FAILED if bad or all_refused else ExitCode.CLEAN

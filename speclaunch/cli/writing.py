@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from speclaunch.errors import InputError, Problem, SpeclaunchError
 from speclaunch.report.console import err
@@ -13,11 +11,6 @@ from speclaunch.report.findings import show_findings
 
 if TYPE_CHECKING:
     from speclaunch.fixing.output_check import OutputCheck
-
-Force = Annotated[
-    bool, typer.Option("--force", help="Write it despite errors that the rules find in it.")
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 
 
 class OutputRefusedError(SpeclaunchError):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from speclaunch.asking.mode import Ask
-from speclaunch.cli.linting import LintWords, check_files
+from speclaunch.cli.lint import lint as verb
+from speclaunch.cli.start_options import LintOptions
 from speclaunch.errors import ExitCode
 from speclaunch.judge import environments
 from speclaunch.judge.environments import Kept
@@ -93,7 +94,7 @@ def test_an_error_about_a_later_failure_is_not_contradicted() -> None:
 
 
 def lint(capsys: pytest.CaptureFixture[str], *paths: str, **more) -> tuple[ExitCode, str]:  # type: ignore[no-untyped-def]
-    code = check_files(LintWords(paths, **{"engine": "0.5.23", **more}))
+    code = verb(LintOptions(paths=paths, **{"engine": "0.5.23", **more}))
     return code, capsys.readouterr().out
 
 

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from speclaunch.asking.mode import Ask
 from speclaunch.asking.verdicts import Verdicts
 from speclaunch.cli.commands import app, register
-from speclaunch.cli.launching import LaunchWords, launch_recipe
+from speclaunch.cli.launch import launch
+from speclaunch.cli.start_options import LaunchOptions
 from speclaunch.errors import ExitCode, SpeclaunchError
 from speclaunch.facts.declared_gpus import declare
 from speclaunch.judge.interface import Answer, Question
@@ -122,7 +123,7 @@ def test_what_costs_too_much_is_not_asked_again(recipe: Path, tmp_path: Path) ->
 def test_a_dry_run_asks_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = ScriptedJudge(STREAM)
     at_hand(monkeypatch, judge)
-    assert launch_recipe(LaunchWords(("r.yaml",), dry_run=True)) is ExitCode.CLEAN
+    assert launch(LaunchOptions(overrides=("r.yaml",), dry_run=True)) is ExitCode.CLEAN
     assert judge.asked == []
     with pytest.raises(PreflightError):
-        launch_recipe(LaunchWords(("r.yaml",), dry_run=True, ask=Ask.ALWAYS))
+        launch(LaunchOptions(overrides=("r.yaml",), dry_run=True, ask=Ask.ALWAYS))

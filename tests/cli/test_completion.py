@@ -19,24 +19,11 @@ from speclaunch.recipe.group_options import group_options
 from tests.cli.shells import Shell, is_there
 from tests.program import run
 
-ROOT = Path(__file__).resolve().parents[2]
 NEWEST = load(held_versions()[-1])
 
 
 def values(*words: str) -> list[str]:
     return [one.value for one in candidates(words)]
-
-
-@pytest.mark.thorough
-def test_the_table_of_options_is_that_of_the_verbs() -> None:
-    """`python tools/option_table.py` writes it."""
-    done = subprocess.run(
-        [sys.executable, "tools/option_table.py", "--check"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_verbs_and_recipes_come_first() -> None:

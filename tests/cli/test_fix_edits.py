@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.cli.fix_edits import edits_in
-from speclaunch.cli.linting import LintWords, _files
+from speclaunch.cli.fixing import edits_in
+from speclaunch.cli.lint import _files
+from speclaunch.cli.start_options import LintOptions
 from speclaunch.lint.told_once import Told
 from speclaunch.report.formats.interface import touched
 from speclaunch.rules.finding import Fix
@@ -35,7 +36,7 @@ def test_no_secret_between_edits(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("compose.yaml").write_text(COMPOSE.format(between=between))
-    files = _files(LintWords(("compose.yaml",), no_cache=True))
+    files = _files(LintOptions(paths=("compose.yaml",), no_cache=True))
     report = files.report(files.outcomes())
     (finding,) = (one for one in report.files[0].findings if one.code == "SPL006")
     fix = Fix("set both", set={"port": 31001, "num_continuous_decode_steps": None}, safe=True)
@@ -53,7 +54,7 @@ def test_what_recipes_share_is_fixed_in_none_of_them(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("compose.yaml").write_text(COMPOSE.format(between="      - --tp-size=1"))
-    files = _files(LintWords(("compose.yaml",), no_cache=True))
+    files = _files(LintOptions(paths=("compose.yaml",), no_cache=True))
     report = files.report(files.outcomes())
     (finding,) = (one for one in report.files[0].findings if one.code == "SPL006")
     edits = edits_in(files, report)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.cli.formats import LintFormat
+from speclaunch.cli.options import LintFormat
 from speclaunch.printable import CommandGuard, obeys_commands, printable
 from tests import program
 

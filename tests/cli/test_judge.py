@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from speclaunch.cli.judge import app
+from speclaunch.cli.commands import app, register
 from speclaunch.errors import InputError, LaunchError
 from speclaunch.judge.environments import Kept, folder, kept, remove, write
 from speclaunch.judge.find import all_judges
@@ -20,7 +20,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*words: str) -> str:
-    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    register(["engine"])
+    result = CliRunner().invoke(app, ["engine", "judge", *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from junitparser import JUnitXml
 
-from speclaunch.cli.formats import LintFormat
+from speclaunch.cli.options import LintFormat
 from tests import program
 from tests.cli.test_lint import BAD, GOOD
 from tests.report.formats.made import github_commands

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from speclaunch.cli.formats import OutputFormat
+from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.plan import plan as verb
+from speclaunch.cli.start_options import PlanOptions
 from speclaunch.errors import InputError
 from speclaunch.planning.plan_requests import exit_code
 from speclaunch.rules.finding import Severity
@@ -254,7 +254,7 @@ def test_what_is_wrong_is_said_before_anything_is_shown(
     words: list[str], options: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InputError) as caught:
-        verb(words, **options)
+        verb(PlanOptions(words=tuple(words), **options))
     problems = caught.value.problems
     assert said in " ".join(f"{one.message} {one.help}" for one in problems)
     assert capsys.readouterr().out == ""
@@ -272,7 +272,8 @@ def test_a_wrong_command_line_is_one_clear_error_and_exit_2() -> None:
 
 def test_every_version_that_refuses_an_argument_is_named() -> None:
     with pytest.raises(InputError) as caught:
-        verb([RECIPE, "args.attn_dp_size=1"], engine="0.4.10,0.5.9,0.5.23")
+        words = (RECIPE, "args.attn_dp_size=1")
+        verb(PlanOptions(words=words, engine="0.4.10,0.5.9,0.5.23"))
     said = [one.message for one in caught.value.problems]
     assert said == [
         "SGLang 0.4.10.post2 has no server argument `attn_dp_size`",
@@ -338,9 +339,8 @@ def test_a_mistake_in_the_budget_hides_nothing_else(
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr("speclaunch.plan.memory.budget.budget", stumble)
-    with pytest.raises(typer.Exit) as ended:
-        verb([RECIPE], engine="0.5.23", hardware="h100", output_format=OutputFormat.JSON)
-    assert ended.value.exit_code == 0
+    options = {"engine": "0.5.23", "hardware": "h100", "output_format": OutputFormat.JSON}
+    assert verb(PlanOptions(words=(RECIPE,), **options)) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["budget"]["fit"] == "unknown"
     assert "a bug in the memory budget" in found["budget"]["why"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speclaunch.cli.formats import LintFormat
+from speclaunch.cli.options import LintFormat
 from speclaunch.deploy import RENDERERS
 from speclaunch.launch.guard import Log
 from speclaunch.redaction import VALUE_PATTERNS

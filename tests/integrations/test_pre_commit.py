@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speclaunch.cli.quick import quick_lint
+from speclaunch.cli.quick import plain_options
+from speclaunch.cli.start_options import LintOptions
 from tests.integrations.checkout import ROOT, clone, git
 
 PRE_COMMIT = (sys.executable, "-m", "pre_commit")
@@ -45,8 +46,9 @@ def test_the_command_lines_of_the_hooks_are_read() -> None:
     for one in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text()):
         program, *words = one["entry"].split()
         assert program == "speclaunch"
-        asked = quick_lint([*words, "a.sh", "b.yaml"], {})
-        assert asked is not None and asked.paths == ("a.sh", "b.yaml"), one["id"]
+        assert words.pop(0) == "lint"
+        options = plain_options(LintOptions, [*words, "a.sh", "b.yaml"])
+        assert options is not None and options.paths == ("a.sh", "b.yaml"), one["id"]
 
 
 @pytest.fixture(scope="module")

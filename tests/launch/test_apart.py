@@ -49,7 +49,7 @@ sys.argv = ["speclaunch", *{words!r}]
 import speclaunch.cli.app as app, speclaunch.launch.apart as apart
 app.stays = lambda words: False
 apart.is_apart = lambda: True
-import speclaunch.cli.launching as launching
+import speclaunch.cli.launch as launching
 def handed(handed):
     print(*sys.modules)
     sys.stdout.flush()

@@ -15,8 +15,9 @@ import speclaunch.lint.collect
 import speclaunch.lint.run
 import speclaunch.recipe.hydra_compose
 import speclaunch.recipe.load  # noqa: F401  what each of the processes would import
-from speclaunch.cli.linting import LintWords, check_files
-from speclaunch.cli.quick import quick_lint
+from speclaunch.cli.lint import lint as verb
+from speclaunch.cli.quick import plain_options
+from speclaunch.cli.start_options import LintOptions
 from speclaunch.errors import SpeclaunchError
 from speclaunch.report.console import err_lines
 from speclaunch.report.problems import show_problems
@@ -87,8 +88,8 @@ def forked(run: Callable[[], int], into: Path) -> Said:
     return Said(os.waitstatus_to_exitcode(status), out.read_text(), told)
 
 
-def words(*given: str) -> LintWords:
-    found = quick_lint(["lint", *given])
+def options(*given: str) -> LintOptions:
+    found = plain_options(LintOptions, given)
     assert found is not None
     return found
 
@@ -115,7 +116,7 @@ class Place:
             os.environ.update({**own, **env})
             if before is not None:
                 before()
-            return int(check_files(words(*given)))
+            return int(verb(options(*given)))
 
         return forked(run, self.into)
 

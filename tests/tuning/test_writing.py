@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from speclaunch.cli.tuning import TuneWords, _written
+from speclaunch.cli.measure_options import TuneOptions
+from speclaunch.cli.tune import _written
 from speclaunch.cli.tuning_starts import Question
 from speclaunch.cli.writing import OutputRefusedError
 from speclaunch.engine.catalogue import load as load_catalogue
@@ -129,8 +130,8 @@ def test_a_tuned_recipe_with_a_new_error_is_not_written(
 
     def write(old: str, new: str, *, force: bool = False) -> Path | None:
         path.write_text(old)
-        words = SimpleNamespace(write=True, output_file=None, config_dirs=(), force=force)
-        return _written(cast("TuneWords", words), question, Tuned(path, old, new))
+        options = TuneOptions(write=True, force=force)
+        return _written(options, question, Tuned(path, old, new))
 
     broken = f"{before}  mem_fraction_static: 83\n"
     with pytest.raises(OutputRefusedError, match="1 error"):

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from speclaunch.cli.linting import check_files
-from speclaunch.cli.quick import quick_lint
+from speclaunch.cli.lint import lint as lint_verb
+from speclaunch.cli.quick import plain_options
+from speclaunch.cli.start_options import LintOptions
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import ExitCode, SpeclaunchError
 from speclaunch.fix.edits import applied, text_edits_between
@@ -50,12 +51,12 @@ def lint(path: Path) -> None:
 
 def _linted(path: Path, written: str) -> str:
     """What lint writes in a format; empty where there is nothing to check."""
-    words = ["lint", "--no-cache", "--engine", held_versions()[-1], "--hardware", "h100:8"]
-    asked = quick_lint([*words, "--output-format", written, str(path)])
-    assert asked is not None
+    words = ["--no-cache", "--engine", held_versions()[-1], "--hardware", "h100:8"]
+    options = plain_options(LintOptions, [*words, "--output-format", written, str(path)])
+    assert options is not None
     out = io.StringIO()
     with contextlib.redirect_stdout(out), _only_bugs():
-        check_files(asked)
+        lint_verb(options)
     return out.getvalue()
 
 

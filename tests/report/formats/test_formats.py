@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from speclaunch.cli.formats import LintFormat
+from speclaunch.cli.options import LintFormat
 from speclaunch.errors import Place
 from speclaunch.fix.edits import FileEdits, text_edits_between
 from speclaunch.lint.report import FileReport, Report

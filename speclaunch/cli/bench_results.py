@@ -1,7 +1,8 @@
-"""Where `bench` writes a certificate, and in which form."""
+"""`speclaunch bench ls`, `show` and `compare`: results, and where they are written."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from io import StringIO
@@ -11,14 +12,26 @@ from typing import TypeVar
 import typer
 from rich.console import Console
 
+from speclaunch.bench.between import Named, difference
+from speclaunch.bench.find_kept import (
+    find_certificate,
+    find_measured,
+    kept_benches,
+    require_cells,
+)
+from speclaunch.bench.kept_names import directory
 from speclaunch.bench.schema import (
     CertificateDocument,
     DifferenceDocument,
     SingleDocument,
 )
-from speclaunch.cli.formats import CertificateFormat, DifferenceFormat
-from speclaunch.errors import InputError, Problem
+from speclaunch.cli.measure_options import BenchCompareOptions, BenchShowOptions
+from speclaunch.cli.options import CertificateFormat, DifferenceFormat, OutputFormat
+from speclaunch.cli.run_options import FormatOptions
+from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.record import record
+from speclaunch.report.bench_list import list_document, show_benches
+from speclaunch.report.bench_words import per_cell
 from speclaunch.report.console import err_lines, out
 
 _WIDTH = 400
@@ -173,3 +186,65 @@ def _write(file: Path, text: str) -> None:
 
     write_atomically(file.resolve(), redact(text))
     err_lines().print(f"wrote {file}", markup=False)
+
+
+def list_results(options: FormatOptions) -> None:
+    """All comparisons that are kept."""
+    found = kept_benches()
+    if options.output_format is OutputFormat.JSON:
+        out().print_json(json.dumps(list_document(found)))
+    elif found:
+        show_benches(out(), found)
+    else:
+        err_lines().print(f"no comparison is kept in {directory()}", markup=False)
+
+
+def show(options: BenchShowOptions) -> ExitCode:
+    """A certificate again, or what was measured of one server. Raises InputError."""
+    written = output(options.output_format, options.output_file)
+    find = find_measured if options.fail_under is None else find_certificate
+    found = find(options.name)
+    written.write(found)
+    if isinstance(found, SingleDocument):
+        return ExitCode.CLEAN if found.counts else ExitCode.FAILED
+    return exit_code(found, options.fail_under)
+
+
+def exit_code(found: CertificateDocument, fail_under: float | None) -> ExitCode:
+    """1 where it does not count, or may be slower than it must be."""
+    if not found.counts:
+        return ExitCode.FAILED
+    least = min((cell.speed_up.low for cell in found.cells), default=None)
+    return _above("the speed-up", None if found.caveats else least, fail_under)
+
+
+def _above(what: str, least: float | None, fail_under: float | None) -> ExitCode:
+    if fail_under is None or (least is not None and least >= fail_under):
+        return ExitCode.CLEAN
+    told = "is made up" if least is None else f"may be {least:.2f}"
+    err_lines().print(f"{what} {told}: not above --fail-under {fail_under:g}")
+    return ExitCode.FAILED
+
+
+def compare(options: BenchCompareOptions) -> ExitCode:
+    """Two certificates. Raises InputError."""
+    written = difference_output(options.output_format, options.output_file)
+    names = (options.before, options.after)
+    sides = []
+    for name in names:
+        certificate = find_certificate(name)
+        require_cells(name, certificate)
+        sides.append(Named(name, certificate))
+    found = difference(*sides)
+    if not found.cells:
+        said = [", ".join(map(per_cell, one.certificate.cells)) for one in sides]
+        raise InputError(
+            Problem(
+                f"{names[0]} and {names[1]} have no cell in common: {said[0]} and {said[1]}",
+                help="measure both with the same --workload, --concurrency and --context",
+            )
+        )
+    written.write(found)
+    least = min(cell.speed_up.low for cell in found.cells)
+    made_up = any(side.certificate.caveats for side in sides)
+    return _above("the ratio", None if made_up else least, options.fail_under)
