@@ -39,8 +39,11 @@ sys.path.insert(0, str(ROOT))
 from speclaunch.bench.sides import NONE, Asked, baseline, candidate  # noqa: E402
 from speclaunch.bench.workload import shipped, workload  # noqa: E402
 from speclaunch.cli.check_options import lookup  # noqa: E402
-from speclaunch.cli.prove_engines import Engines, Served  # noqa: E402
-from speclaunch.cli.prove_task import served_dtype  # noqa: E402
+from speclaunch.cli.prove_task import (  # noqa: E402
+    Engines,
+    Served,
+    served_dtype,
+)
 from speclaunch.errors import LaunchError  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
 from speclaunch.launch.client import EngineClient  # noqa: E402

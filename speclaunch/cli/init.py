@@ -1,4 +1,4 @@
-"""`speclaunch init`: a recipe for a target, chosen and checked."""
+"""`speclaunch init` and `speclaunch drafts`: ways to speculate for a target, and its recipe."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from pathlib import Path
 import typer
 
 from speclaunch import reads
-from speclaunch.cli.change_options import InitOptions
-from speclaunch.cli.check_options import engine_version, lookup
+from speclaunch.cli.change_options import DraftsOptions, InitOptions
+from speclaunch.cli.check_options import engine_version, engine_versions, lookup
+from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.writing import require_free, require_sound
-from speclaunch.errors import InputError, Problem
+from speclaunch.engine.versions import ascending
+from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.hardware import Vendor
 from speclaunch.fixing.output_check import against, check_text, configured
@@ -31,8 +33,8 @@ from speclaunch.planning.new_recipe import (
 )
 from speclaunch.planning.ways import Way
 from speclaunch.record import record
-from speclaunch.report.console import err
-from speclaunch.report.drafts import show_drafts
+from speclaunch.report.console import err, out
+from speclaunch.report.drafts import drafts_document, show_drafts
 from speclaunch.rules.examine import Lookup
 
 
@@ -218,3 +220,15 @@ def _until_right(question: str, default: str | None, check: Callable[[str], obje
                     err().print(f"  {problem.help}", markup=False)
             continue
         return said
+
+
+def drafts(options: DraftsOptions) -> ExitCode:
+    """List the ways to speculate for a target. Raises InputError."""
+    sources = lookup(options.models, options.hardware, online=options.online, assume=options.assume)
+    versions = ascending(engine_versions(options.engine))
+    found = listing(find_target(options.target, sources), sources, versions)
+    if options.output_format is OutputFormat.JSON:
+        typer.echo(drafts_document(found))
+    else:
+        show_drafts(out(), found, refused=options.every)
+    return ExitCode.CLEAN if any(one.newest for one in found.ways) else ExitCode.FAILED

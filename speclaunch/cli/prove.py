@@ -12,8 +12,7 @@ from speclaunch.cli.bench_sides import numbers, tell_replaced
 from speclaunch.cli.check_options import lookup
 from speclaunch.cli.measure_options import ProveOptions
 from speclaunch.cli.options import OutputFormat
-from speclaunch.cli.prove_engines import Engines
-from speclaunch.cli.prove_task import Keeper, Task, ask_ours, judge, served_dtype
+from speclaunch.cli.prove_task import Engines, Keeper, Task, ask_ours, judge, served_dtype
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
 from speclaunch.proving.answers import Question
 from speclaunch.proving.keeping import Heard, Kept, begin

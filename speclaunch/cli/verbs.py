@@ -124,7 +124,7 @@ VERBS = (
     ),
     Verb(
         "drafts",
-        "drafts:drafts",
+        "init:drafts",
         "change_options:DraftsOptions",
         "List the ways to speculate for a target: its MTP layers, published drafts, NGRAM.\n\n"
         "Each with the engine versions that take it, and with --hardware what it costs in memory.\n"
@@ -322,20 +322,20 @@ VERBS = (
                 (
                     Verb(
                         "add",
-                        "judge:add",
+                        "engine:add_judge",
                         "change_options:JudgeAddOptions",
                         "Make a release ready to be asked: its wheel, and what it pins of what "
                         "validation needs.",
                     ),
                     Verb(
                         "ls",
-                        "judge:list_judges",
+                        "engine:list_judges",
                         _NONE,
                         "List the releases that can be asked, with what they take on disk.",
                     ),
                     Verb(
                         "rm",
-                        "judge:remove",
+                        "engine:remove_judge",
                         "change_options:JudgeRemoveOptions",
                         "Remove a judge and its packages.",
                     ),

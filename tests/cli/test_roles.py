@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from speclaunch.cli.override_words import overrides
+from speclaunch.cli.completing import overrides
 from tests.program import run
 
 Done = subprocess.CompletedProcess[str]

@@ -13,8 +13,7 @@ import pytest
 
 from speclaunch.bench.sides import NONE, Asked, baseline, candidate
 from speclaunch.cli.check_options import lookup
-from speclaunch.cli.prove_engines import Served, _Count
-from speclaunch.cli.prove_task import Keeper, Task, ask_ours, judge, served_dtype
+from speclaunch.cli.prove_task import Keeper, Served, Task, _Count, ask_ours, judge, served_dtype
 from speclaunch.errors import LaunchError
 from speclaunch.launch.client import EngineError
 from speclaunch.proving.answers import Question, Server
@@ -154,7 +153,7 @@ def test_an_engine_that_ended_is_told_with_its_log(error: Exception) -> None:
 
 
 def test_an_engine_that_lives_gave_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("speclaunch.cli.prove_engines._DYING_SECONDS", 0.0)
+    monkeypatch.setattr("speclaunch.cli.prove_task._DYING_SECONDS", 0.0)
     one, _ = served(lives=True)
     with pytest.raises(LaunchError, match="one gave no answer: silent"), one.asked(3):
         raise EngineError("silent")
