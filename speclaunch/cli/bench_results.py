@@ -41,7 +41,7 @@ Form = TypeVar("Form", bound=StrEnum)
 
 
 @record
-class Output:
+class CertificateOutput:
     """What goes to standard output, and what into files."""
 
     shown: CertificateFormat
@@ -89,10 +89,10 @@ class DifferenceOutput:
             _write(path, _difference_text(found, form))
 
 
-def output(shown: CertificateFormat, files: Sequence[str]) -> Output:
+def output(shown: CertificateFormat, files: Sequence[str]) -> CertificateOutput:
     """What is asked for. Raises InputError for files that surely cannot be written: before
     anything is measured."""
-    return Output(shown, _files(files, CertificateFormat))
+    return CertificateOutput(shown, _files(files, CertificateFormat))
 
 
 def difference_output(shown: DifferenceFormat, files: Sequence[str]) -> DifferenceOutput:

@@ -19,7 +19,7 @@ from speclaunch.cli.options import (
     OVERWRITE,
     ROLE,
     TRUST_ENGINE,
-    Options,
+    VerbOptions,
     flag,
     option,
     repeated,
@@ -33,7 +33,7 @@ def _render_help() -> str:
     return f"The format to write: {', '.join(RENDERERS)}."
 
 
-class InitOptions(Options):
+class InitOptions(VerbOptions):
     """The options of `speclaunch init`."""
 
     target = required(
@@ -85,7 +85,7 @@ class InitOptions(Options):
     assume = ASSUME
 
 
-class ImportOptions(Options):
+class ImportOptions(VerbOptions):
     """The options of `speclaunch import`."""
 
     words = repeated(
@@ -117,7 +117,7 @@ class ImportOptions(Options):
     force = FORCE
 
 
-class MigrateOptions(Options):
+class MigrateOptions(VerbOptions):
     """The options of `speclaunch migrate`."""
 
     file = required(str, metavar="FILE | -", help="A script, manifest or recipe.")
@@ -133,7 +133,7 @@ class MigrateOptions(Options):
     force = FORCE
 
 
-class RenderOptions(Options):
+class RenderOptions(VerbOptions):
     """The options of `speclaunch render`."""
 
     overrides = OVERRIDES
@@ -149,7 +149,7 @@ class RenderOptions(Options):
     trust_engine = TRUST_ENGINE
 
 
-class DraftsOptions(Options):
+class DraftsOptions(VerbOptions):
     """The options of `speclaunch drafts`."""
 
     target = required(
@@ -171,7 +171,7 @@ class DraftsOptions(Options):
     output_format = OUTPUT_FORMAT
 
 
-class PullOptions(Options):
+class PullOptions(VerbOptions):
     """The options of `speclaunch models pull`."""
 
     words = repeated(
@@ -203,7 +203,7 @@ _START = option(
 )
 
 
-class ModelsListOptions(Options):
+class ModelsListOptions(VerbOptions):
     """The options of `speclaunch models ls`."""
 
     start = _START
@@ -211,7 +211,7 @@ class ModelsListOptions(Options):
     output_format = OUTPUT_FORMAT
 
 
-class ModelsShowOptions(Options):
+class ModelsShowOptions(VerbOptions):
     """The options of `speclaunch models show`."""
 
     name = required(str, metavar="NAME|PATH", help="A checkpoint.")
@@ -221,7 +221,7 @@ class ModelsShowOptions(Options):
     output_format = OUTPUT_FORMAT
 
 
-class ModelsCheckOptions(Options):
+class ModelsCheckOptions(VerbOptions):
     """The options of `speclaunch models check`."""
 
     start = _START
@@ -229,7 +229,7 @@ class ModelsCheckOptions(Options):
     output_format = OUTPUT_FORMAT
 
 
-class InspectOptions(Options):
+class InspectOptions(VerbOptions):
     """The options of `speclaunch models inspect`."""
 
     checkpoint = required(str, metavar="PATH|NAME", help="A checkpoint's directory, or its name.")
@@ -245,13 +245,13 @@ class InspectOptions(Options):
     output_format = OUTPUT_FORMAT
 
 
-class RecipesOptions(Options):
+class RecipesOptions(VerbOptions):
     """The options of `speclaunch recipes` and `recipes ls`."""
 
     config_dir = CONFIG_DIR
 
 
-class CopyOptions(Options):
+class CopyOptions(VerbOptions):
     """The options of `speclaunch recipes cp`."""
 
     name = required(str, help="A recipe's name.")
@@ -260,7 +260,7 @@ class CopyOptions(Options):
     config_dir = CONFIG_DIR
 
 
-class SchemaOptions(Options):
+class SchemaOptions(VerbOptions):
     """The options of `speclaunch recipes schema`."""
 
     engine = option(
@@ -279,7 +279,7 @@ class SchemaOptions(Options):
     config_dir = CONFIG_DIR
 
 
-class InstallOptions(Options):
+class InstallOptions(VerbOptions):
     """The options of `speclaunch engine install`."""
 
     name = required(str, help="The engine to install: cpu.")
@@ -293,13 +293,13 @@ class InstallOptions(Options):
     force = flag("--force", help="Rebuild it from scratch.")
 
 
-class CatalogueShowOptions(Options):
+class CatalogueShowOptions(VerbOptions):
     """The options of `speclaunch engine catalogue show`."""
 
     name = required(str, help="A server argument: its flag or its name.")
 
 
-class CatalogueAddOptions(Options):
+class CatalogueAddOptions(VerbOptions):
     """The options of `speclaunch engine catalogue add`."""
 
     what = required(
@@ -311,7 +311,7 @@ class CatalogueAddOptions(Options):
     python = option(str, "--python", help="The interpreter of the installed engine.")
 
 
-class JudgeAddOptions(Options):
+class JudgeAddOptions(VerbOptions):
     """The options of `speclaunch engine judge add`."""
 
     name = required(str, metavar="VERSION", help="A released version, or a name for a fork.")
@@ -328,25 +328,25 @@ class JudgeAddOptions(Options):
     )
 
 
-class JudgeRemoveOptions(Options):
+class JudgeRemoveOptions(VerbOptions):
     """The options of `speclaunch engine judge rm`."""
 
     name = required(str, help="The judge, as `ls` names it.")
 
 
-class ExplainOptions(Options):
+class ExplainOptions(VerbOptions):
     """The options of `speclaunch explain`."""
 
     code = required(str, metavar="CODE", help="A rule's code or name.")
 
 
-class CompletionOptions(Options):
+class CompletionOptions(VerbOptions):
     """The options of `speclaunch completion`."""
 
     shell = required(str, metavar="SHELL", help=f"{', '.join(SCRIPTS)}.")
 
 
-class LspOptions(Options):
+class LspOptions(VerbOptions):
     """The options of `speclaunch lsp`."""
 
     stdio = flag(

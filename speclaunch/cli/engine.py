@@ -18,7 +18,7 @@ from speclaunch.cli.change_options import (
     JudgeAddOptions,
     JudgeRemoveOptions,
 )
-from speclaunch.cli.options import Options
+from speclaunch.cli.options import VerbOptions
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.cpu.install import InstallStep, StepState, install, is_installed
 from speclaunch.engine.catalogue import (
@@ -42,7 +42,7 @@ _INSTALLABLE = ("cpu",)
 _SHOWN_CHOICES = 80
 
 
-def list_engines(_options: Options) -> None:
+def list_engines(_options: VerbOptions) -> None:
     """List the engines that a launch finds."""
     table = Table.grid(padding=(0, 2))
     try:
@@ -85,7 +85,7 @@ def install_engine(options: InstallOptions) -> None:
     out().print(f"SGLang {SGLANG_VERSION} for the CPU is installed: {engine.python}", markup=False)
 
 
-def list_catalogues(_options: Options) -> None:
+def list_catalogues(_options: VerbOptions) -> None:
     """List the versions, and how many server arguments each has."""
     for version in held_versions():
         out().print(f"{version:<14} {len(load_catalogue(version).arguments)} arguments")
@@ -211,7 +211,7 @@ def add_judge(options: JudgeAddOptions) -> None:
     )
 
 
-def list_judges(_options: Options) -> None:
+def list_judges(_options: VerbOptions) -> None:
     """List the releases that can be asked, with what they take on disk."""
     from speclaunch.judge.environments import kept
     from speclaunch.judge.find import cpu_judge

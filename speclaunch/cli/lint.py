@@ -41,7 +41,7 @@ _WITH_EDITS = frozenset({LintFormat.SARIF, LintFormat.RDJSON})
 
 
 @record
-class Output:
+class LintOutput:
     """What goes to standard output, and what into files."""
 
     shown: LintFormat
@@ -128,7 +128,7 @@ def lint(options: LintOptions) -> ExitCode:
 
 
 def _fixed(
-    options: LintOptions, files: Files, report: Report, out: Output
+    options: LintOptions, files: Files, report: Report, out: LintOutput
 ) -> tuple[Report, ExitCode]:
     """Apply the fixes, and show what is left afterwards; with --diff only what would change."""
     from contextlib import nullcontext, redirect_stdout
@@ -175,7 +175,7 @@ def _unknown(options: LintOptions, files: Files, report: Report) -> Report:
     return without_known(report, baseline_of, covered)
 
 
-def _told(options: LintOptions, files: Files, report: Report, out: Output) -> Told:
+def _told(options: LintOptions, files: Files, report: Report, out: LintOutput) -> Told:
     info = options.info or bool(options.select)  # selected rules are shown, whatever their severity
     if not out.has_edits:
         return Told(report, options.strict, info=info)
@@ -289,7 +289,9 @@ def _exit_code(report: Report, *, strict: bool, exit_zero: bool) -> ExitCode:
     return ExitCode.FAILED if failing else ExitCode.CLEAN
 
 
-def output(shown: LintFormat | None, files: Sequence[str], linted: Sequence[str] = ()) -> Output:
+def output(
+    shown: LintFormat | None, files: Sequence[str], linted: Sequence[str] = ()
+) -> LintOutput:
     """What is asked for; on GitHub Actions annotations, too, unless a format is named.
 
     Raises InputError for a file that says no format, whose directory does not exist, that is
@@ -306,7 +308,7 @@ def output(shown: LintFormat | None, files: Sequence[str], linted: Sequence[str]
         if path.resolve() in taken and (path.is_file() or not path.exists()):
             raise InputError(Problem(f"--output-file {path}: it is linted, or named twice"))
         taken.add(path.resolve())
-    return Output(shown or LintFormat.TEXT, written, annotates)
+    return LintOutput(shown or LintFormat.TEXT, written, annotates)
 
 
 _SUFFIXES = {

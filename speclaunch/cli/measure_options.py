@@ -21,7 +21,7 @@ from speclaunch.cli.options import (
     TRUST_ENGINE,
     CertificateFormat,
     DifferenceFormat,
-    Options,
+    VerbOptions,
     flag,
     option,
     repeated,
@@ -52,7 +52,7 @@ _FAIL_UNDER = option(
 )
 
 
-class BenchOptions(Options):
+class BenchOptions(VerbOptions):
     """The options of `speclaunch bench run`."""
 
     overrides = repeated(str, metavar=OVERRIDES.metavar, help=OVERRIDES.help)
@@ -139,7 +139,7 @@ class BenchOptions(Options):
     trust_engine = TRUST_ENGINE
 
 
-class BenchShowOptions(Options):
+class BenchShowOptions(VerbOptions):
     """The options of `speclaunch bench show`."""
 
     name = option(
@@ -153,7 +153,7 @@ class BenchShowOptions(Options):
     fail_under = _FAIL_UNDER
 
 
-class BenchCompareOptions(Options):
+class BenchCompareOptions(VerbOptions):
     """The options of `speclaunch bench compare`."""
 
     before = required(str, metavar="BEFORE", help="As for `bench show`.")
@@ -170,7 +170,7 @@ class BenchCompareOptions(Options):
     )
 
 
-class ProveOptions(Options):
+class ProveOptions(VerbOptions):
     """The options of `speclaunch prove`."""
 
     overrides = OVERRIDES
@@ -208,7 +208,7 @@ class ProveOptions(Options):
     trust_engine = TRUST_ENGINE
 
 
-class TuneOptions(Options):
+class TuneOptions(VerbOptions):
     """The options of `speclaunch tune`."""
 
     overrides = OVERRIDES
@@ -289,7 +289,7 @@ class TuneOptions(Options):
     trust_engine = TRUST_ENGINE
 
 
-class SweepOptions(Options):
+class SweepOptions(VerbOptions):
     """The options of `speclaunch sweep`."""
 
     words = repeated(

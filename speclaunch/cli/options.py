@@ -87,7 +87,7 @@ def flag(*names: str, default: bool = False, **more: Any) -> Option[bool]:
     return Option(bool, names, default, **more)
 
 
-class Options:
+class VerbOptions:
     """The options of a verb, by the names of its class's attributes."""
 
     def __init__(self, **values: Any) -> None:

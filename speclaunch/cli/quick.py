@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from speclaunch.cli.verbs import COMPLETION, DEFAULT, Verb, asked, verb_named
 
 if TYPE_CHECKING:
-    from speclaunch.cli.options import Option, Options
+    from speclaunch.cli.options import Option, VerbOptions
 
 QUICK = ("lint", DEFAULT)
 
@@ -27,7 +27,7 @@ def quick_explain(words: Sequence[str], environment: Mapping[str, str] = os.envi
 
 def quick_command(
     words: Sequence[str], environment: Mapping[str, str] = os.environ
-) -> tuple[Verb, Options] | None:
+) -> tuple[Verb, VerbOptions] | None:
     """Return the verb and the options of a plain command line; None if typer has to read it."""
     name = asked(words)
     if name not in QUICK or COMPLETION in environment:
@@ -41,7 +41,7 @@ def quick_command(
     return None if options is None else (verb, options)
 
 
-def plain_options(declared: type[Options], words: Sequence[str]) -> Options | None:
+def plain_options(declared: type[VerbOptions], words: Sequence[str]) -> VerbOptions | None:
     """Return the options of plain words; None if a word is not plain, or one is missing."""
     by_name = {
         name: (attribute, option)
@@ -78,8 +78,8 @@ def plain_options(declared: type[Options], words: Sequence[str]) -> Options | No
 
 
 def _with_arguments(
-    declared: type[Options], words: list[str], found: dict[str, Any]
-) -> Options | None:
+    declared: type[VerbOptions], words: list[str], found: dict[str, Any]
+) -> VerbOptions | None:
     """Return the options with the words of a verb's one argument."""
     for attribute, option in declared.declared().items():
         if option.names:

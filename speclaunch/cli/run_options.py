@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speclaunch.cli.options import OUTPUT_FORMAT, Options, flag, option, required
+from speclaunch.cli.options import OUTPUT_FORMAT, VerbOptions, flag, option, required
 
 _DIRECTORY = option(
     Path, "--dir", help="The directory of the runs, if `launch.log_dir` sets another."
 )
 
 
-class FormatOptions(Options):
+class FormatOptions(VerbOptions):
     """The options of verbs that have none but the output format."""
 
     output_format = OUTPUT_FORMAT
 
 
-class StopOptions(Options):
+class StopOptions(VerbOptions):
     """The options of `speclaunch stop`."""
 
     name = option(str, help="A run, its recipe, port or process. Default: the only one.")
@@ -25,7 +25,7 @@ class StopOptions(Options):
     timeout = option(float, "--timeout", least=0, default=60, help="Seconds to wait for it to end.")
 
 
-class LogsOptions(Options):
+class LogsOptions(VerbOptions):
     """The options of `speclaunch logs`."""
 
     name = option(str, help="A run, its recipe, port or process. Default: the latest.")
@@ -35,20 +35,20 @@ class LogsOptions(Options):
     own = flag("--speclaunch", help="Print the output of the detached speclaunch itself.")
 
 
-class RunsOptions(Options):
+class RunsOptions(VerbOptions):
     """The options of `speclaunch runs`, before a verb of its group."""
 
     directory = _DIRECTORY
 
 
-class RunsListOptions(Options):
+class RunsListOptions(VerbOptions):
     """The options of `speclaunch runs ls`."""
 
     directory = _DIRECTORY
     output_format = OUTPUT_FORMAT
 
 
-class RunsShowOptions(Options):
+class RunsShowOptions(VerbOptions):
     """The options of `speclaunch runs show`."""
 
     name = option(str, default="last", help="A run, its recipe's name (the newest), or `last`.")
@@ -56,14 +56,14 @@ class RunsShowOptions(Options):
     output_format = OUTPUT_FORMAT
 
 
-class RunsPruneOptions(Options):
+class RunsPruneOptions(VerbOptions):
     """The options of `speclaunch runs prune`."""
 
     keep = option(int, "--keep", least=0, default=20, help="Number of launches to keep.")
     directory = _DIRECTORY
 
 
-class DiagnoseOptions(Options):
+class DiagnoseOptions(VerbOptions):
     """The options of `speclaunch diagnose`."""
 
     log = required(

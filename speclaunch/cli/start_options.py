@@ -22,7 +22,7 @@ from speclaunch.cli.options import (
     STRICT,
     TRUST_ENGINE,
     LintFormat,
-    Options,
+    VerbOptions,
     flag,
     option,
     repeated,
@@ -36,7 +36,7 @@ ASK = option(
 )
 
 
-class LintOptions(Options):
+class LintOptions(VerbOptions):
     """The options of `speclaunch lint`."""
 
     paths = repeated(
@@ -112,7 +112,7 @@ class LintOptions(Options):
     trust_engine = TRUST_ENGINE
 
 
-class LaunchOptions(Options):
+class LaunchOptions(VerbOptions):
     """The options of `speclaunch launch`."""
 
     overrides = OVERRIDES
@@ -152,7 +152,7 @@ class LaunchOptions(Options):
     trust_engine = TRUST_ENGINE
 
 
-class PlanOptions(Options):
+class PlanOptions(VerbOptions):
     """The options of `speclaunch plan`."""
 
     words = repeated(
@@ -199,7 +199,7 @@ class PlanOptions(Options):
     trust_engine = TRUST_ENGINE
 
 
-class DoctorOptions(Options):
+class DoctorOptions(VerbOptions):
     """The options of `speclaunch doctor`."""
 
     overrides = repeated(

@@ -20,8 +20,7 @@ from speclaunch.report.console import err_lines, out
 from speclaunch.report.sweep import Result, row_line, show_jobs, show_table, sweep_json
 from speclaunch.sweep.course import refused_row, require_launcher, run_sweep
 from speclaunch.sweep.folder import Folder
-from speclaunch.sweep.jobs import LOCAL, Job, Planned, Row, Verdict
-from speclaunch.sweep.jobs import SweepOptions as JobOptions
+from speclaunch.sweep.jobs import LOCAL, Job, JobOptions, Planned, Row, Verdict
 from speclaunch.sweep.judging import judged_jobs
 
 

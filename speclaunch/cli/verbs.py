@@ -11,7 +11,7 @@ from speclaunch.errors import ExitCode, Problem
 from speclaunch.record import record
 
 if TYPE_CHECKING:
-    from speclaunch.cli.options import Options
+    from speclaunch.cli.options import VerbOptions
 
 DEFAULT = "launch"
 """The verb of `speclaunch recipe=NAME …`."""
@@ -46,12 +46,12 @@ class Verb:
         return self.help.partition("\n\n")[0]
 
     @property
-    def declared(self) -> type[Options]:
+    def declared(self) -> type[VerbOptions]:
         """The class of its options."""
-        found: type[Options] = _load(self.options)
+        found: type[VerbOptions] = _load(self.options)
         return found
 
-    def run(self, options: Options) -> ExitCode:
+    def run(self, options: VerbOptions) -> ExitCode:
         """Run the verb. Raises SpeclaunchError."""
         function = _load(self.where)
         if getattr(options, "trust_engine", False):
@@ -66,7 +66,7 @@ def _load(where: str) -> Any:
     return getattr(import_module(f"speclaunch.cli.{module}"), name)
 
 
-_NONE = "options:Options"
+_NONE = "options:VerbOptions"
 
 VERBS = (
     Verb(

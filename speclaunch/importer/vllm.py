@@ -122,7 +122,7 @@ KEY_WHY = {
 
 
 @record
-class Option:
+class VllmOption:
     """An option by its long name with dashes, and its values; `word` is where it is written."""
 
     name: str
@@ -132,10 +132,10 @@ class Option:
     """Its value is behind a `=`."""
 
 
-def read_options(words: Sequence[Word]) -> tuple[Word | None, list[Option]]:
+def read_options(words: Sequence[Word]) -> tuple[Word | None, list[VllmOption]]:
     """The model that stands alone, and the options with their values."""
     model: Word | None = None
-    options: list[Option] = []
+    options: list[VllmOption] = []
     index = 0
     while index < len(words):
         word = words[index]
@@ -147,13 +147,13 @@ def read_options(words: Sequence[Word]) -> tuple[Word | None, list[Option]]:
         head, dot, rest = flag.partition(".")
         name = f"{head.replace('_', '-')}{dot}{rest}"
         if equals:
-            options.append(Option(name, word, (_after(word, len(flag) + 1),), is_glued=True))
+            options.append(VllmOption(name, word, (_after(word, len(flag) + 1),), is_glued=True))
             continue
         end = index
         most = len(words) if name in _MANY else 0 if name in SWITCHES or name in _BARE else 1
         while end < len(words) and end - index < most and not _is_flag(words[end]):
             end += 1
-        options.append(Option(name, word, tuple(words[index:end])))
+        options.append(VllmOption(name, word, tuple(words[index:end])))
         index = end
     return model, options
 
@@ -300,12 +300,12 @@ class _Translation:
         elif text is not None:
             self._words.append(replace(value or at, text=text, defaults=()))
 
-    def _drop(self, option: Option, why: str) -> None:
+    def _drop(self, option: VllmOption, why: str) -> None:
         texts = [option.word.text, *(one.text for one in option.values if not option.is_glued)]
         lost = why != USUAL
         self._dropped.append(Dropped(" ".join(texts), option.word.place, why, lost))
 
-    def _option(self, option: Option) -> None:
+    def _option(self, option: VllmOption) -> None:
         name, values = option.name, option.values
         if name == CONFIG and values:
             self._config(option, values[0])
@@ -332,7 +332,7 @@ class _Translation:
 
     # -- speculation --------------------------------------------------------------------
 
-    def _config(self, option: Option, value: Word) -> None:
+    def _config(self, option: VllmOption, value: Word) -> None:
         try:
             read = json.loads(value.text)
         except (ValueError, RecursionError):

@@ -24,7 +24,7 @@ from typing import Any
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.launch.atomic_files import read_json, write_json
 from speclaunch.record import record
-from speclaunch.sweep.jobs import Job, Planned, Row, SweepOptions
+from speclaunch.sweep.jobs import Job, JobOptions, Planned, Row
 
 _VERSION = 1
 _POLL_S = 0.5
@@ -171,7 +171,7 @@ def _planned(document: dict[str, Any]) -> Planned:
     return Planned(
         words=tuple(document["words"]),
         jobs=tuple(Job.from_json(job) for job in document["jobs"]),
-        options=SweepOptions(**options),
+        options=JobOptions(**options),
         launcher=document["launcher"],
         hydra=tuple(document["hydra"]),
         directory=Path(document["directory"]),

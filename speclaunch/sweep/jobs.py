@@ -35,7 +35,7 @@ class Verdict(StrEnum):
 
 
 @record
-class SweepOptions:
+class JobOptions:
     """What counts for all jobs of a sweep. Texts and lists are options of `launch` and `plan`."""
 
     plan: bool = False
@@ -126,7 +126,7 @@ class Planned:
     words: tuple[str, ...]
     """As they were given."""
     jobs: tuple[Job, ...]
-    options: SweepOptions
+    options: JobOptions
     launcher: str
     hydra: tuple[str, ...]
     directory: Path

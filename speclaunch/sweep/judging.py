@@ -19,12 +19,12 @@ from speclaunch.redaction import holds_secret
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.interface import Rule
-from speclaunch.sweep.jobs import Job, SweepOptions
+from speclaunch.sweep.jobs import Job, JobOptions
 
 
 def judged_jobs(
     jobs: Sequence[SweepJob],
-    options: SweepOptions,
+    options: JobOptions,
     found: Lookup,
     rules: Sequence[Rule],
     *,
@@ -59,7 +59,7 @@ def _tells_a_secret(override: str) -> bool:
 
 def _judged(
     job: SweepJob,
-    options: SweepOptions,
+    options: JobOptions,
     found: Lookup,
     rules: Sequence[Rule],
     *,
@@ -88,7 +88,7 @@ def _job(job: SweepJob, key: str, refused: str | None) -> Job:
     return Job(job.recipe, job.overrides, job.varied, key, refused)
 
 
-def _digest(parts: Sequence[Any], options: SweepOptions) -> str:
+def _digest(parts: Sequence[Any], options: JobOptions) -> str:
     said = json.dumps([parts, options.identity()], sort_keys=True, default=_parts)
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from typer.main import get_command
+import pytest
 
-from speclaunch.cli import commands
-from speclaunch.cli.verbs import VERBS
+from speclaunch.cli.options import VerbOptions
+from speclaunch.cli.start_options import LintOptions
+from speclaunch.cli.verbs import VERBS, Verb, _load
 from tests.loops import over
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -26,18 +27,19 @@ PAGES = {
 """All other verbs are told in command-line.md."""
 
 
+def every_verb(verbs: tuple[Verb, ...] = VERBS, above: str = "") -> Iterator[tuple[str, Verb]]:
+    """Each verb and group with its full name."""
+    for verb in verbs:
+        yield above + verb.name, verb
+        yield from every_verb(verb.below, f"{above}{verb.name} ")
+
+
 def spellings() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each verb, and the spellings of one of its options."""
-    for verb in VERBS:
-        commands.register([verb.name])
-    left: list[tuple[str, Any]] = [("", get_command(commands.app))]
-    while left:
-        verb, command = left.pop()
-        below = getattr(command, "commands", {})
-        left += [(f"{verb} {name}".strip(), one) for name, one in below.items()]
-        for parameter in () if below else command.params:
-            if parameter.param_type_name == "option":
-                yield verb, tuple(parameter.opts)
+    for name, verb in every_verb():
+        for option in verb.declared.declared().values():
+            if option.names and not verb.below:
+                yield name, option.spellings
 
 
 @over(list(spellings()))
@@ -46,3 +48,27 @@ def test_an_option_stands_on_its_page(option: tuple[str, tuple[str, ...]]) -> No
     page = REFERENCE / f"{PAGES.get(verb.partition(' ')[0], 'command-line')}.md"
     text = page.read_text()
     assert any(re.search(rf"(?<![\w-]){one}(?![\w-])", text) for one in ways), page.name
+
+
+@over([(name, verb) for name, verb in every_verb() if verb.where])
+def test_a_verb_is_a_function_of_its_options(named: tuple[str, Verb]) -> None:
+    name, verb = named
+    (parameter,) = inspect.signature(_load(verb.where)).parameters.values()
+    assert verb.declared.__name__ in parameter.annotation.split(" | "), name
+
+
+@over(list(every_verb()))
+def test_the_options_of_a_verb_have_different_names(named: tuple[str, Verb]) -> None:
+    name, verb = named
+    found = [one for option in verb.declared.declared().values() for one in option.spellings]
+    assert len(found) == len(set(found)), name
+    assert issubclass(verb.declared, VerbOptions)
+
+
+def test_an_attribute_is_the_record_of_a_class_and_the_value_of_options() -> None:
+    assert LintOptions.jobs.spellings == ("--jobs",)
+    assert (LintOptions().jobs, LintOptions(jobs=2).jobs, LintOptions().paths) == (None, 2, ())
+    assert LintOptions(jobs=2).changed(strict=True) == LintOptions(jobs=2, strict=True)
+    assert LintOptions() != LintOptions(strict=True)
+    with pytest.raises(TypeError, match="no such options: job"):
+        LintOptions(job=2)

@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from speclaunch.cli import commands
-from speclaunch.cli.options import Options
+from speclaunch.cli.options import VerbOptions
 from speclaunch.cli.quick import QUICK, plain_options, quick_command, quick_explain
 from speclaunch.cli.verbs import Verb, verb_named
 
@@ -26,8 +26,8 @@ def verb(request: pytest.FixtureRequest) -> Verb:
     return verb_named(request.param)
 
 
-def read(verb: Verb, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Options:
-    seen: list[Options] = []
+def read(verb: Verb, words: list[str], monkeypatch: pytest.MonkeyPatch) -> VerbOptions:
+    seen: list[VerbOptions] = []
     with monkeypatch.context() as patched:
         patched.setattr(Verb, "run", lambda _, options: seen.append(options) or 0)
         command: Any = get_command(commands.app).commands[verb.name]  # type: ignore[attr-defined]
