@@ -145,7 +145,7 @@ def test_a_topic_knows_settings_and_other_topics_only() -> None:
 COMPARES_VERSIONS = {
     "engine/versions.py",
     "plan/plan.py",  # Plan.version, for messages and the ranges of rules
-    "recipe/schema.py",  # whether a text is a version at all
+    "recipe/values.py",  # whether a text is a version at all
     "doctor/checks/packages.py",  # of other packages
     "launch/diagnosis/diagnose.py",  # an interval of versions that is narrowed line by line
     "launch/diagnosis/stream.py",

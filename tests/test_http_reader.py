@@ -26,7 +26,7 @@ from speclaunch.launch.engine_probe import EngineProbe
 from speclaunch.launch.verify import verify
 from speclaunch.launch.watchdog import ProbeAnswer
 from speclaunch.proving.answers import Question, Server
-from speclaunch.recipe.launch_schema import VerificationSection
+from speclaunch.recipe.schema import VerificationSection
 
 from .scripted_server import HOSTILE, OK, body, redirect, scripted, sends
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
@@ -22,9 +21,9 @@ from speclaunch.errors import SpeclaunchError
 from speclaunch.facts.declared_gpus import names as hardware_names
 from speclaunch.patterns import lazy
 from speclaunch.plan.suggestions import argument_names, argument_values
-from speclaunch.recipe.deployment import PlainDeployment
 from speclaunch.recipe.find_recipe import SUFFIX, recipe_names
 from speclaunch.recipe.group_options import group_options
+from speclaunch.recipe.sections import Key, plain_class
 from speclaunch.record import record
 
 TAKE_RECIPES = frozenset(
@@ -235,8 +234,8 @@ def _keys(begun: str, before: Sequence[str], dirs: Sequence[Path]) -> Iterator[T
             yield f"engine.env.{name}=", ""
         return
     section, dot, _ = begun.rpartition(".")
-    for name, one in _fields(PlainDeployment, section):
-        below = one.default_factory is not MISSING or "section" in one.metadata
+    for name, key in _recipe_keys(section):
+        below = isinstance(key.written_default, dict) or key.section is not None
         yield f"{section}{dot}{name}{'.' if below or name == 'args' else '='}", ""
 
 
@@ -302,22 +301,23 @@ def _key_values(key: str, begun: str, before: Sequence[str], dirs: Sequence[Path
 
 def _values_of_type(key: str) -> Iterable[str]:
     section, _, name = key.rpartition(".")
-    known = {own: one.default for own, one in _fields(PlainDeployment, section)}
-    default = known.get(name)
-    if isinstance(default, bool):
+    known = dict(_recipe_keys(section)).get(name)
+    if known is None or known.is_required:
+        return ()
+    if isinstance(known.default, bool):
         return ("true", "false")
-    return [str(one) for one in type(default)] if isinstance(default, StrEnum) else ()
+    return [str(one) for one in type(known.default)] if isinstance(known.default, StrEnum) else ()
 
 
-def _fields(section: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The keys of a section by its dotted path."""
+def _recipe_keys(path: str) -> Iterable[tuple[str, Key]]:
+    """Return the keys of a section by its dotted path."""
+    keys = plain_class("Deployment").model_fields
     for part in filter(None, path.split(".")):
-        found = next((one for one in fields(section) if one.name == part), None)
-        section = None if found is None else found.metadata.get("section")
-        if section is None:
-            return
-    for one in fields(section):
-        yield one.name, one
+        key = keys.get(part)
+        if key is None or key.section is None:
+            return ()
+        keys = plain_class(key.section).model_fields
+    return keys.items()
 
 
 def _catalogue(before: Sequence[str], dirs: Sequence[Path]) -> Catalogue:

@@ -113,16 +113,13 @@ def _template(template: Template) -> str:
 
 
 def _plain(section: Any, without: Sequence[str] = ()) -> dict[str, Any]:
-    """The values of a section, of the schema's or of the plain records."""
-    fields = getattr(type(section), "model_fields", None) or section.__dataclass_fields__
+    """The values of a section."""
     found: dict[str, Any] = {}
-    for name in fields:
+    for name in type(section).model_fields:
         if name in without:
             continue
         value = getattr(section, name)
-        nested = hasattr(type(value), "model_fields") or hasattr(
-            type(value), "__dataclass_fields__"
-        )
+        nested = hasattr(type(value), "model_fields")
         found[name] = _plain(value) if nested else _enumless(value)
     return found
 

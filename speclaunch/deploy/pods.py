@@ -36,7 +36,7 @@ from speclaunch.deploy.words import (
     is_asked_for,
 )
 from speclaunch.deploy.yaml_text import COMMENT
-from speclaunch.recipe.plain_checks import EMPTY_DIR
+from speclaunch.recipe.values import EMPTY_DIR
 
 CONTAINER = "sglang"
 ENGINE = ("python3", "-m", "sglang.launch_server")

@@ -10,7 +10,7 @@ from speclaunch.deploy.names import instances, name_of
 from speclaunch.deploy.words import CHECKPOINTS, asks_the_hub, host_paths
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import Problem
-from speclaunch.recipe.plain_checks import EMPTY_DIR
+from speclaunch.recipe.values import EMPTY_DIR
 from speclaunch.record import record
 
 MODELS = "/cache/models"

@@ -31,7 +31,7 @@ from speclaunch.importer.interpolate import closing
 from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.importer.slime_own import OWN
 from speclaunch.plan.request import from_invocation
-from speclaunch.recipe.plain_checks import ENV_NAME
+from speclaunch.recipe.values import ENV_NAME
 from speclaunch.recipe.schema import Deployment
 
 _IN_SHELL = re.compile(

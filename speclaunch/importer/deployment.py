@@ -17,7 +17,7 @@ from speclaunch.importer.interpolate import value_of
 from speclaunch.importer.recipe_text import OPEN, Interpolation, RecipeLine, recipe_text
 from speclaunch.importer.slime import prefixed
 from speclaunch.importer.slime_own import GPUS, MODEL, OWN
-from speclaunch.recipe.plain_checks import ENV_NAME
+from speclaunch.recipe.values import ENV_NAME
 from speclaunch.record import record
 from speclaunch.redaction import holds_secret, is_literal_secret, is_secret_variable, masked
 

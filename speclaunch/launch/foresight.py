@@ -16,7 +16,7 @@ from speclaunch.plan.fit.predict import BudgetOf, PlanWith
 from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import UnknownValueError
-from speclaunch.recipe.deployment import RecoveryPolicy
+from speclaunch.recipe.values import RecoveryPolicy
 from speclaunch.record import record
 
 if TYPE_CHECKING:

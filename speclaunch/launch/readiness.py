@@ -13,7 +13,7 @@ from speclaunch.launch.verify import Verification, verify
 
 if TYPE_CHECKING:
     from speclaunch.engine.command import Spelling
-    from speclaunch.recipe.launch_schema import VerificationSection as Settings
+    from speclaunch.recipe.schema import VerificationSection as Settings
 
 _HEALTH_SECONDS = 0.2
 """How often a starting engine is asked."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from speclaunch.record import record
 
 if TYPE_CHECKING:
-    from speclaunch.recipe.launch_schema import Restart
-    from speclaunch.recipe.schema import Recovery
+    from speclaunch.recipe.schema import Recovery, Restart
 
 
 @record

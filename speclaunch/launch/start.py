@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from speclaunch.launch.agreement.group import Group
     from speclaunch.launch.attempt import Attempt, Rung
     from speclaunch.launch.diagnosis.interface import Diagnosis
-    from speclaunch.recipe.launch_schema import Launch
+    from speclaunch.recipe.schema import Launch
 
     Section = TypeVar("Section", bound=BaseModel)
 
@@ -124,7 +124,7 @@ def without_model(section: Section) -> Section:
 
     def plain(model: Any) -> Any:
         fields = getattr(type(model), "model_fields", None)
-        if fields is None:  # a plain value, or a section of plain values
+        if fields is None:
             return model
         return SimpleNamespace(**{name: plain(getattr(model, name)) for name in fields})
 

@@ -27,7 +27,7 @@ from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.engine.command import Spelling
-    from speclaunch.recipe.launch_schema import Launch
+    from speclaunch.recipe.schema import Launch
 
 _STARTING_SECONDS = 0.1
 """How often a starting engine is looked at."""

@@ -14,7 +14,7 @@ from speclaunch.record import record
 if TYPE_CHECKING:
     from speclaunch.engine.command import Spelling
     from speclaunch.launch.client import EngineClient, Generation
-    from speclaunch.recipe.launch_schema import VerificationSection as Settings
+    from speclaunch.recipe.schema import VerificationSection as Settings
 
 _NEEDS_DRAFT = ("STANDALONE", "EAGLE3")
 """Algorithms whose draft is a model of its own; without one the engine loads the target again

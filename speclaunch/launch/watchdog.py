@@ -20,7 +20,7 @@ from speclaunch.launch.log.marks import BATCH
 from speclaunch.record import record
 
 if TYPE_CHECKING:
-    from speclaunch.recipe.launch_schema import WatchdogSection as Settings
+    from speclaunch.recipe.schema import WatchdogSection as Settings
 
 
 class ProbeAnswer(StrEnum):

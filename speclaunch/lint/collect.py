@@ -183,9 +183,9 @@ def _is_recipe(text: str, suffix: str) -> bool:
 
 def _has_sections_only(keys: set[str]) -> bool:
     """Whether all keys are a recipe's: a list under `args` is else a container's."""
-    from speclaunch.recipe.schema import Deployment  # noqa: PLC0415  pydantic is slow to import
+    from speclaunch.recipe.section_table import SECTIONS  # noqa: PLC0415  few files need it
 
-    return keys <= {*Deployment.model_fields, "defaults"}
+    return keys <= {*SECTIONS["Deployment"], "defaults"}
 
 
 def _composes(defaults: yaml.Node | None) -> bool:

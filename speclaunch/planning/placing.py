@@ -20,7 +20,7 @@ from speclaunch.plan.memory.margins import margins
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
 from speclaunch.planning.settling import Settled, request_of, settle
-from speclaunch.recipe.deployment import Steppable
+from speclaunch.recipe.values import Steppable
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules

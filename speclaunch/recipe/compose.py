@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.recipe.composed import Composed, Composition
 from speclaunch.recipe.find_recipe import SUFFIX, find_recipe, recipe_dirs, recipe_names
 from speclaunch.recipe.plain_overrides import plain_overrides, with_overrides
 from speclaunch.recipe.plain_values import plain_values
 from speclaunch.recipe.quick_compose import quick_compose
-from speclaunch.recipe.source import read_source
+from speclaunch.recipe.source import Composed, Composition, read_source
 from speclaunch.resources import conf_dir
 
 __all__ = ["Composition", "compose", "find_recipe", "recipe_names"]

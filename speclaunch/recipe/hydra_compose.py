@@ -36,7 +36,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from speclaunch import reads
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.recipe.composed import Composed
 from speclaunch.recipe.find_recipe import SUFFIX, recipe_dirs
 from speclaunch.recipe.hydra_errors import (
     WrittenOverride,
@@ -49,7 +48,7 @@ from speclaunch.recipe.hydra_errors import (
 )
 from speclaunch.recipe.names import role_paths, schema_paths
 from speclaunch.recipe.plain_values import register_resolvers
-from speclaunch.recipe.source import KeyPath, Provenance, read_positions, yaml_problem
+from speclaunch.recipe.source import Composed, KeyPath, Provenance, read_positions, yaml_problem
 from speclaunch.resources import conf_dir
 
 

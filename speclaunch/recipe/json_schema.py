@@ -1,6 +1,6 @@
 """The JSON Schema (draft-07) of recipes for one engine version, for editors and other checkers.
 
-It is made of the models of a recipe (`schema.py`, `launch_schema.py`: sections, types, bounds,
+It is made of the models of a recipe (`schema.py`: sections, types, bounds,
 their docstrings) and of that version's server arguments (`argument_schema.py`). Wherever a value
 may stand, an interpolation may: `${oc.env:MODELS}`. Groups of the defaults list are those that
 there are; their options are suggested, and others are taken, because they may stand beside a
@@ -21,7 +21,6 @@ from types import MappingProxyType
 
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.errors import InputError, Problem
-from speclaunch.recipe import launch_schema
 from speclaunch.recipe import schema as models
 from speclaunch.recipe.argument_schema import INTERPOLATION, Schema, argument_schema
 from speclaunch.recipe.find_recipe import recipe_names
@@ -157,8 +156,7 @@ def _plain(made: Schema, known: Mapping[str, Schema]) -> Schema:
 def _docstrings() -> dict[str, dict[str, str]]:
     """What the models say of each of their fields, by class; "" is the class itself."""
     found: dict[str, dict[str, str]] = {}
-    sources = (inspect.getsource(one) for one in (models, launch_schema))
-    for node in (node for text in sources for node in ast.parse(text).body):
+    for node in ast.parse(inspect.getsource(models)).body:
         if not isinstance(node, ast.ClassDef):
             continue
         told = found[node.name] = {}

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.recipe.compose import Composition, compose
-from speclaunch.recipe.composed import exists
-from speclaunch.recipe.deployment import plain_deployment
 from speclaunch.recipe.interpolation import restored, unset_places, without_unset
 from speclaunch.recipe.roles import ROLES, invented, of_role, role_names, shared
-from speclaunch.recipe.source import KeyPath, Provenance
+from speclaunch.recipe.sections import plain_deployment
+from speclaunch.recipe.source import KeyPath, Provenance, exists
 from speclaunch.record import record
 
 if TYPE_CHECKING:

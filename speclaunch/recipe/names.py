@@ -8,7 +8,7 @@ from functools import cache
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.nearest import nearest
-from speclaunch.recipe.deployment import key_paths, role_key_paths
+from speclaunch.recipe.sections import key_paths, role_key_paths
 from speclaunch.resources import conf_dir
 
 RECIPE = "recipe"

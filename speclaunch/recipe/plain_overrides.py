@@ -19,9 +19,8 @@ from typing import Any
 
 from speclaunch.errors import COMMAND_LINE, Place
 from speclaunch.patterns import lazy
-from speclaunch.recipe.composed import Composed
 from speclaunch.recipe.names import group_names, role_paths, schema_paths
-from speclaunch.recipe.source import KeyPath, Provenance
+from speclaunch.recipe.source import Composed, KeyPath, Provenance
 from speclaunch.record import record
 
 _KEY = lazy(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", re.ASCII)

@@ -23,9 +23,8 @@ from typing import Any
 from speclaunch import reads
 from speclaunch.errors import Place
 from speclaunch.patterns import lazy
-from speclaunch.recipe.composed import Composed
 from speclaunch.recipe.find_recipe import SUFFIX
-from speclaunch.recipe.source import KeyPath, Provenance, SourceFile, read_source
+from speclaunch.recipe.source import Composed, KeyPath, Provenance, SourceFile, read_source
 from speclaunch.record import record
 from speclaunch.resources import conf_dir, recipes_dir
 

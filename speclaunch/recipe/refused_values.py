@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import Place, Problem
-from speclaunch.recipe.composed import Composition, exists
 from speclaunch.recipe.names import group_names, is_server_argument
 from speclaunch.recipe.roles import ROLES, says
-from speclaunch.recipe.source import KeyPath
+from speclaunch.recipe.source import Composition, KeyPath, exists
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

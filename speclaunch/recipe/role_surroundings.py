@@ -8,8 +8,8 @@ from typing import Any
 from speclaunch.engine.canonical import value_of
 from speclaunch.engine.environment import unset_in
 from speclaunch.errors import Place
-from speclaunch.recipe.composed import Composition
 from speclaunch.recipe.roles import ROLES, ROUTER, SIDES, place_of
+from speclaunch.recipe.source import Composition
 from speclaunch.surroundings import Group, Router, Setting, Surroundings, Upstream
 
 PLATFORM = "recipe"

@@ -16,9 +16,8 @@ from typing import Any
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import COMMAND_LINE, Place, Problem
-from speclaunch.recipe.composed import Composition
-from speclaunch.recipe.plain_checks import MOST_ROLES
-from speclaunch.recipe.source import KeyPath, Provenance
+from speclaunch.recipe.source import Composition, KeyPath, Provenance
+from speclaunch.recipe.values import MOST_ROLES
 
 ROLES, ROUTER = "roles", "router"
 _OF_THE_WHOLE = (ROLES, ROUTER)

@@ -1,6 +1,7 @@
-"""The Deployment: what the user asked for, validated.
+"""The declaration of a recipe: each key with its type, default, bounds and messages.
 
-Values that are plainly right become the records of `deployment.py`, which have the same names.
+`tools/section_table.py` writes `section_table.py` from these models. With it, `sections.py` accepts
+plain values without importing pydantic; the models here accept or refuse any other value.
 
 `args:` is deliberately open here: its schema is the engine's own catalogue of server arguments
 (`speclaunch.engine.catalogue`), which depends on the engine version.
@@ -8,47 +9,81 @@ Values that are plainly right become the records of `deployment.py`, which have 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.specifiers import InvalidSpecifier
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     WrapValidator,
-    field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, core_schema
 
 from speclaunch.errors import InputError
 from speclaunch.facts.declared_gpus import AUTO, declare
-from speclaunch.recipe.deployment import RecoveryPolicy, Steppable
-from speclaunch.recipe.launch_schema import Launch, Section
-from speclaunch.recipe.plain_checks import (
+from speclaunch.recipe.values import (
     ENV_NAME,
     MOST_REPLICAS,
     MOST_ROLES,
+    EngineVersions,
+    RecoveryPolicy,
+    Steppable,
     is_image,
     is_label,
     is_model_store,
+    is_plain_version,
     is_resource,
     is_role_name,
     is_store,
+    recovery_conflict,
+    specifier,
 )
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PlainKind:
+    """How `sections.py` reads the plain values of a key, if its type does not tell."""
+
+    kind: str
+    parameter: str | None = None
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """A text that a predicate of `values.py` accepts, and what is wrong with any other."""
+
+    accepts: Callable[[str], bool]
+    refusal: str
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def _check(self, value: str) -> str:
+        if not self.accepts(value):
+            raise ValueError(f"{value!r} {self.refusal}")
+        return value
+
+
+class Section(BaseModel):
+    """A part of a recipe: nothing changes it, and it refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
 
 Scalar = str | int | float | bool | None
 ArgValue = Scalar | list[Any] | dict[str, Any]
 """A server argument's value: null leaves the engine's default."""
-
-
-def _specifier(text: str) -> SpecifierSet:
-    """`0.5.23` means exactly that version; anything else is a specifier such as `>=0.5.11`."""
-    try:
-        return SpecifierSet(f"=={Version(text)}", prereleases=True)
-    except InvalidVersion:
-        return SpecifierSet(text, prereleases=True)
 
 
 def _env_name(name: str) -> str:
@@ -64,90 +99,150 @@ def _env_value(value: object) -> object:
     return value
 
 
+def _env_texts(value: dict[str, str | None]) -> dict[str, str | None]:
+    for name, text in value.items():
+        if text is not None and "\0" in text:
+            raise ValueError(f"the value of {name} contains a NUL character")
+    return value
+
+
+def _version(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f"write the version in quotes: '{value}' (YAML read a number)")
+    if isinstance(value, str):
+        try:
+            specifier(value)
+        except InvalidSpecifier:
+            raise ValueError(
+                f"{value!r} is neither a version (0.5.23) nor a specifier (>=0.5.11,<0.6)"
+            ) from None
+    return value
+
+
 EnvName = Annotated[str, AfterValidator(_env_name)]
 EnvValue = Annotated[str | None, BeforeValidator(_env_value)]
+Variables = Annotated[dict[EnvName, EnvValue], AfterValidator(_env_texts), PlainKind("variables")]
+Version = Annotated[
+    str | None, BeforeValidator(_version), PlainKind("form", is_plain_version.__name__)
+]
+Arguments = Annotated[dict[str, ArgValue], PlainKind("arguments")]
 
 
-class Engine(Section):
+class Engine(EngineVersions, Section):
     """Which engine serves, and the environment it starts in."""
 
-    version: str | None = None
+    version: Version = None
     """The engine version: `0.5.23` (a pin, which `--engine` overrides) or a specifier (`>=0.5.11`,
     a bound as `requires`)."""
-    requires: str | None = None
+    requires: Version = None
     """The engine versions that can serve this, whatever it is pinned to: `>=0.5.11,<0.6`."""
     python: str | None = None
     """The interpreter that has sglang: a path, a name on PATH, or `cpu` for the CPU engine."""
     catalogue: str | None = None
     """Where the arguments of an engine that is no release are read: `installed` (from the
     interpreter), or the path of a package, a checkout, a wheel or a catalogue."""
-    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
+    env: Variables = Field(default_factory=dict)
     """Environment variables of the engine; null takes one away."""
 
-    @field_validator("version", "requires", mode="before")
-    @classmethod
-    def _version(cls, value: object) -> object:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            raise ValueError(f"write the version in quotes: '{value}' (YAML read a number)")
-        if isinstance(value, str):
-            try:
-                _specifier(value)
-            except InvalidSpecifier:
-                raise ValueError(
-                    f"{value!r} is neither a version (0.5.23) nor a specifier (>=0.5.11,<0.6)"
-                ) from None
-        return value
 
-    @field_validator("env")
-    @classmethod
-    def _env(cls, value: dict[str, str | None]) -> dict[str, str | None]:
-        for name, text in value.items():
-            if text is not None and "\0" in text:
-                raise ValueError(f"the value of {name} contains a NUL character")
-        return value
-
-    @property
-    def specifier(self) -> SpecifierSet:
-        """The versions that can serve this, its pin included; empty means any."""
-        return self.bounds & _specifier(f"=={self.pinned}") if self.pinned else self.bounds
-
-    @property
-    def bounds(self) -> SpecifierSet:
-        """The versions that can serve this, whatever it is pinned to; empty means any."""
-        return SpecifierSet(",".join(f"{_specifier(one)}" for one in self.needs), prereleases=True)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The bounds as the recipe states them."""
-        stated = (None if self.pinned else self.version, self.requires)
-        return tuple(one for one in stated if one)
-
-    @property
-    def pinned(self) -> str | None:
-        """The one version that was asked for, if it was one."""
-        specifiers = list(_specifier(self.version)) if self.version else []
-        if len(specifiers) == 1 and specifiers[0].operator == "==":
-            version = specifiers[0].version
-            return None if version.endswith(".*") else version
-        return None
+def _hardware(value: str) -> str:
+    if value != AUTO:
+        try:
+            declare(value)
+        except InputError as error:
+            (problem,) = error.problems
+            raise ValueError(f"{problem.message}; {problem.help}") from None
+    return value
 
 
 class HardwareSection(Section):
     """What it runs on."""
 
-    name: str = AUTO
+    name: Annotated[str, AfterValidator(_hardware), PlainKind("hardware")] = AUTO
     """`auto` (this machine's GPUs), `cpu`, or GPUs by name and number: `h100-80gb:8`."""
 
-    @field_validator("name")
-    @classmethod
-    def _name(cls, value: str) -> str:
-        if value != AUTO:
-            try:
-                declare(value)
-            except InputError as error:
-                (problem,) = error.problems
-                raise ValueError(f"{problem.message}; {problem.help}") from None
-        return value
+
+class VerificationSection(Section):
+    """The check that a ready engine really generates and really speculates."""
+
+    enabled: bool = True
+    prompt: str = "The capital of France is"
+    max_new_tokens: int = Field(default=32, ge=2, le=4096)
+    """Tokens of the one generation; its acceptance length is reported."""
+    timeout_seconds: float = Field(default=120, gt=0)
+
+
+class EngineLog(Section):
+    """The file that the engine's output goes to. A full one is put aside as `engine-1.log.1`."""
+
+    max_mb: float = Field(default=256, gt=0)
+    """Size in MB (10^6 bytes) at which a log file is put aside."""
+    keep: int = Field(default=3, ge=0, le=1000)
+    """How many of those put aside are kept."""
+
+
+class Restart(Section):
+    """What happens to an engine that served and crashed, hung or ran out of memory."""
+
+    policy: Literal["auto", "on-failure", "never"] = "auto"
+    """`on-failure`: start it again; `auto`: the same, unless `recovery` is off."""
+    first_delay_seconds: float = Field(default=1, ge=0)
+    """Wait this long before the first restart; each further one waits twice as long."""
+    longest_delay_seconds: float = Field(default=60, ge=0)
+    limit: int = Field(default=5, ge=1)
+    """Give up when it has ended more often than this within the window."""
+    window_seconds: float = Field(default=900, gt=0)
+
+
+class WatchdogSection(Section):
+    """Whether a serving engine still generates; its `/health` answers while generation hangs."""
+
+    enabled: bool = True
+    interval_seconds: float = Field(default=20, gt=0)
+    """Ask for one token when the engine has shown no progress by itself for this long."""
+    timeout_seconds: float = Field(default=20, gt=0)
+    """How long that token may take."""
+    failures: int = Field(default=3, ge=1)
+    """So many in a row, without any sign of progress, make a hang."""
+
+
+class Agreement(Section):
+    """How the ranks of a deployment step to the same settings."""
+
+    directory: str | None = None
+    """A directory that all hosts share; null: every rank recovers for itself."""
+    job: str | None = None
+    """What this run is called on all ranks; null: as Slurm or a LeaderWorkerSet calls it."""
+    part: str | None = None
+    """Which of the parts this server is; null: prefill or decode, else `server`."""
+    parts: Annotated[dict[str, Annotated[int, Field(ge=1)]], PlainKind("sizes")] = Field(
+        default_factory=dict
+    )
+    """The servers that agree and how many ranks (`nnodes`) each has; empty: this one alone."""
+    lease_seconds: float = Field(default=30, ge=1)
+    """A rank that cannot use the directory for this long stops its engine."""
+    timeout_seconds: float = Field(default=600, gt=0)
+    """How long a rank that is missing is waited for."""
+
+
+class Launch(Section):
+    """How speclaunch starts, watches and stops the engine."""
+
+    ready_timeout_seconds: float = Field(default=3600, gt=0)
+    """Give up when the engine is not ready after this long (big models load for long)."""
+    grace_seconds: float = Field(default=8, ge=0)
+    """After SIGTERM the engine has this long to finish its requests before it is killed."""
+    log_dir: str | None = None
+    """Where engine logs go; default `runs/` in the home directory of speclaunch."""
+    keep_runs: int = Field(default=100, ge=0)
+    """How many ended launches keep their logs and journals there; 0 keeps all."""
+    share_gpus: bool = False
+    """Start even though another engine that speclaunch started holds one of the GPUs."""
+    log: EngineLog = EngineLog()
+    verify: VerificationSection = VerificationSection()
+    watchdog: WatchdogSection = WatchdogSection()
+    restart: Restart = Restart()
+    agreement: Agreement = Agreement()
 
 
 def _off(value: object) -> object:
@@ -181,46 +276,41 @@ class Objective(Section):
     """Losing this share of the KV tokens is better than a shallower speculation."""
 
 
+def _once_each(value: tuple[Steppable, ...]) -> tuple[Steppable, ...]:
+    twice = sorted({str(one) for one in value if value.count(one) > 1})
+    if twice:
+        raise ValueError(f"{twice[0]} appears twice")
+    return value
+
+
 def _order_of_the_documents() -> tuple[Steppable, ...]:
     return (Steppable.FRACTION, Steppable.GRAPHS, Steppable.TREE, Steppable.RUNNING)
+
+
+Policy = Annotated[RecoveryPolicy, BeforeValidator(_off), PlainKind("policy")]
+Order = Annotated[tuple[Steppable, ...], AfterValidator(_once_each), PlainKind("order")]
 
 
 class Recovery(Section):
     """What to do when the engine runs out of memory."""
 
-    policy: Annotated[RecoveryPolicy, BeforeValidator(_off)] = RecoveryPolicy.OFF
+    policy: Policy = RecoveryPolicy.OFF
     max_attempts: int = Field(default=8, ge=1, le=100)
     """Starts of the engine, the first included."""
-    order: tuple[Steppable, ...] = Field(default_factory=_order_of_the_documents)
+    order: Order = Field(default_factory=_order_of_the_documents)
     """The settings that may be stepped, the first to step first."""
     floors: Floors = Floors()
     limits: RecoveryLimits = RecoveryLimits()
     objective: Objective = Objective()
     fraction_step: float = Field(default=0.1, gt=0, lt=1)
     """By how much `mem_fraction_static` is stepped where no budget says by how much."""
-    minimal: dict[str, ArgValue] = Field(default_factory=dict)
+    minimal: Arguments = Field(default_factory=dict)
     """The last settings to try, where each step in order failed; server arguments."""
 
-    @field_validator("order")
-    @classmethod
-    def _order(cls, value: tuple[Steppable, ...]) -> tuple[Steppable, ...]:
-        twice = sorted({str(one) for one in value if value.count(one) > 1})
-        if twice:
-            raise ValueError(f"{twice[0]} appears twice")
-        return value
-
     @model_validator(mode="after")
-    def _between(self) -> Self:
-        if self.policy is not RecoveryPolicy.OFF and not self.order:
-            raise ValueError(
-                "order is empty: name the settings that recovery may change, or set policy: off"
-            )
-        low, high = self.floors.mem_fraction_static, self.limits.mem_fraction_static
-        if low >= high:
-            raise ValueError(
-                f"floors.mem_fraction_static ({low}) must be below "
-                f"limits.mem_fraction_static ({high})"
-            )
+    def _conflict(self) -> Self:
+        if (conflict := recovery_conflict(self)) is not None:
+            raise ValueError(conflict)
         return self
 
 
@@ -229,6 +319,9 @@ def _overlay(value: Any, _judge: object) -> Any:
     if value is None or isinstance(value, dict):
         return value
     raise PydanticCustomError("dict_type", "expected `key: value` lines below it")
+
+
+Overlaid = Annotated[T | None, WrapValidator(_overlay), PlainKind("overlay")]
 
 
 def _role_name(name: str) -> str:
@@ -247,90 +340,64 @@ class RoleSection(Section):
 
     replicas: int = Field(default=1, ge=1, le=MOST_REPLICAS)
     """How many such servers. The hosts of one server are the engine's own `nnodes`."""
-    args: dict[str, ArgValue] | None = None
+    args: Arguments | None = None
     """Laid over the shared `args`; null leaves the engine's default."""
-    engine: Annotated[Engine | None, WrapValidator(_overlay)] = None
-    hardware: Annotated[HardwareSection | None, WrapValidator(_overlay)] = None
-    launch: Annotated[Launch | None, WrapValidator(_overlay)] = None
-    recovery: Annotated[Recovery | None, WrapValidator(_overlay)] = None
+    engine: Overlaid[Engine] = None
+    hardware: Overlaid[HardwareSection] = None
+    launch: Overlaid[Launch] = None
+    recovery: Overlaid[Recovery] = None
 
 
 class RouterSection(Section):
     """The router before prefill and decode servers, or before replicas."""
 
-    args: dict[str, ArgValue] = Field(default_factory=dict)
+    args: Arguments = Field(default_factory=dict)
     """Options of sglang_router under their own names, e.g. `policy`."""
     port: int = Field(default=8000, ge=1, le=65535)
     """Where it listens."""
     replicas: int = Field(default=1, ge=1, le=MOST_REPLICAS)
 
 
+_STORE = "is neither an absolute path nor a volume claim (pvc:NAME)"
+_MODEL_STORE = "is neither an absolute path, a volume claim (pvc:NAME) nor emptyDir"
+Image = Annotated[str, TextForm(is_image, "is not the name of an image (lmsysorg/sglang:v0.5.23)")]
+Namespace = Annotated[str, TextForm(is_label, "is not the name of a namespace")]
+Resource = Annotated[
+    str, TextForm(is_resource, "is not the name of a resource (rdma/ib, or rdma/ib:8)")
+]
+ModelStore = Annotated[str, TextForm(is_model_store, _MODEL_STORE)]
+Store = Annotated[str, TextForm(is_store, _STORE)]
+
+
 class DeploySection(Section):
     """How the rendered forms run it."""
 
-    image: str | None = None
+    image: Image | None = None
     """The container image; default: the official one of the version that is rendered for."""
     speclaunch: Literal["image", "wheel", "mounted"] | None = None
     """How speclaunch gets to where the engine runs; null: the engine runs alone."""
-    speclaunch_source: str | None = None
+    speclaunch_source: Store | None = None
     """The directory of each host, or the volume claim (`pvc:NAME`), with its wheels or with the
     virtual environment that holds it."""
-    namespace: str | None = None
+    namespace: Namespace | None = None
     """Of the rendered objects; null: the one that they are applied to."""
-    rdma: str | None = None
+    rdma: Resource | None = None
     """The resource of the cluster's plugin for RDMA devices and how many each pod gets, by default
     one: `rdma/ib`, `nvidia.com/mlnxnics:8`."""
-    models: str | None = None
+    models: ModelStore | None = None
     """Storage of checkpoints: a directory of each host, `pvc:NAME` (a volume claim that
     exists), or `emptyDir`. Default: Kubernetes forms write a volume claim for them."""
-    model_cache: str | None = None
+    model_cache: Store | None = None
     """The former name of `models`."""
-    jit_cache: str | None = None
+    jit_cache: Store | None = None
     """Where compiled kernels are kept, in the same words."""
-    shared_dir: str | None = None
+    shared_dir: Store | None = None
     """What all hosts see, in the same words: journals, and the settings that served."""
     drain_seconds: int = Field(default=120, ge=0, le=86400)
     """How long requests that run may take when a server is stopped."""
-    slurm: dict[str, ArgValue] = Field(default_factory=dict)
+    slurm: Arguments = Field(default_factory=dict)
     """What the cluster asks for, by the names of sbatch's options (`partition`, `account`, `time`);
     `module`: what is loaded before; of srt-slurm also `gpu_type`."""
-
-    @field_validator("image")
-    @classmethod
-    def _image(cls, value: str | None) -> str | None:
-        if value is not None and not is_image(value):
-            raise ValueError(f"{value!r} is not the name of an image (lmsysorg/sglang:v0.5.23)")
-        return value
-
-    @field_validator("namespace")
-    @classmethod
-    def _namespace(cls, value: str | None) -> str | None:
-        if value is not None and not is_label(value):
-            raise ValueError(f"{value!r} is not the name of a namespace")
-        return value
-
-    @field_validator("rdma")
-    @classmethod
-    def _resource(cls, value: str | None) -> str | None:
-        if value is not None and not is_resource(value):
-            raise ValueError(f"{value!r} is not the name of a resource (rdma/ib, or rdma/ib:8)")
-        return value
-
-    @field_validator("models")
-    @classmethod
-    def _models(cls, value: str | None) -> str | None:
-        if value is not None and not is_model_store(value):
-            raise ValueError(
-                f"{value!r} is neither an absolute path, a volume claim (pvc:NAME) nor emptyDir"
-            )
-        return value
-
-    @field_validator("speclaunch_source", "model_cache", "jit_cache", "shared_dir")
-    @classmethod
-    def _store(cls, value: str | None) -> str | None:
-        if value is not None and not is_store(value):
-            raise ValueError(f"{value!r} is neither an absolute path nor a volume claim (pvc:NAME)")
-        return value
 
 
 def _said(value: object) -> object:
@@ -338,8 +405,19 @@ def _said(value: object) -> object:
     return {} if value is None else value
 
 
+def _few(value: object) -> object:
+    if isinstance(value, dict) and len(value) > MOST_ROLES:
+        raise ValueError(f"{len(value)} roles; a recipe has at most {MOST_ROLES}")
+    return value
+
+
 RoleName = Annotated[str, AfterValidator(_role_name)]
 NamedRole = Annotated[RoleSection, BeforeValidator(_said)]
+Roles = Annotated[
+    dict[RoleName, NamedRole],
+    BeforeValidator(_few),
+    PlainKind("sections", RoleSection.__name__),
+]
 
 
 class Deployment(Section):
@@ -347,20 +425,13 @@ class Deployment(Section):
 
     name: str = Field(min_length=1)
     description: str = ""
-    args: dict[str, ArgValue]
+    args: Arguments
     """SGLang server arguments under the engine's own names, e.g. `mem_fraction_static`."""
     engine: Engine = Engine()
     hardware: HardwareSection = HardwareSection()
     launch: Launch = Launch()
     recovery: Recovery = Recovery()
-    roles: dict[RoleName, NamedRole] = Field(default_factory=dict)
+    roles: Roles = Field(default_factory=dict)
     """Servers that work together, by name; each is laid over what stands beside."""
     router: RouterSection | None = None
     deploy: DeploySection = DeploySection()
-
-    @field_validator("roles", mode="before")
-    @classmethod
-    def _roles(cls, value: object) -> object:
-        if isinstance(value, dict) and len(value) > MOST_ROLES:
-            raise ValueError(f"{len(value)} roles; a recipe has at most {MOST_ROLES}")
-        return value

@@ -1,4 +1,4 @@
-"""Where each key of a YAML file stands, and where each value of a recipe came from."""
+"""YAML files of recipes: where each key is, and where each value of a composed recipe came from."""
 
 from __future__ import annotations
 
@@ -256,3 +256,37 @@ def _line_and_column(mark: Any, lines: Sequence[int] | None) -> tuple[int, int]:
         return mark.line + 1, mark.column + 1
     line = bisect_right(lines, mark.index)
     return line, mark.index - lines[line - 1] + 1
+
+
+@record
+class Composed:
+    """A recipe laid over its groups: interpolations as they are written."""
+
+    raw: Any
+    provenance: Provenance
+    files: tuple[Path, ...]
+    """Those that it was made of, in the order in which they were laid over each other."""
+
+
+@record
+class Composition:
+    """A composed recipe: plain values, where each came from, and the files it was made of.
+
+    What comes out of the environment is a FromEnvironment.
+    """
+
+    name: str
+    path: Path
+    values: dict[str, Any]
+    provenance: Provenance
+    files: tuple[Path, ...]
+
+
+def exists(values: object, path: KeyPath) -> bool:
+    """Whether something stands at a key."""
+    for part in path:
+        try:
+            values = values[part]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
@@ -95,10 +94,7 @@ def _digest(parts: Sequence[Any], options: JobOptions) -> str:
 
 def _parts(value: Any) -> Any:
     """A section of a deployment, plain or judged by the schema: its keys without its prose."""
-    if dataclasses.is_dataclass(value):
-        names: Sequence[str] = [field.name for field in dataclasses.fields(value)]
-    else:
-        names = list(getattr(type(value), "model_fields", ()))
-    if not names:
+    names = getattr(type(value), "model_fields", None)
+    if names is None:
         return str(value)
     return {name: getattr(value, name) for name in names if name != "description"}

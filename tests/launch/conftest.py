@@ -16,7 +16,7 @@ from speclaunch.launch.address import Address
 from speclaunch.launch.log.phases import PhaseTracker
 from speclaunch.launch.supervisor import Order
 from speclaunch.launch.verify import Verification
-from speclaunch.recipe.launch_schema import Launch
+from speclaunch.recipe.schema import Launch
 
 FAKE = Path(__file__).with_name("fake_engine.py")
 

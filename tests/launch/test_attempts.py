@@ -19,7 +19,7 @@ from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.restart import RestartPolicy
 from speclaunch.launch.supervisor import Ending, EngineOutcome, Order
 from speclaunch.launch.verify import Verification
-from speclaunch.recipe.launch_schema import Restart
+from speclaunch.recipe.schema import Restart
 
 from .conftest import Recorder
 

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speclaunch.launch.restart import Again, GiveUp, RestartPolicy, restarts
-from speclaunch.recipe.launch_schema import Restart
-from speclaunch.recipe.schema import Recovery
+from speclaunch.recipe.schema import Recovery, Restart
 
 
 def test_each_pause_is_twice_the_last_up_to_a_cap() -> None:

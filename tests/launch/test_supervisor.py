@@ -275,7 +275,7 @@ _LAUNCHER = textwrap.dedent(
     from speclaunch.engine.command import Spelling
     from speclaunch.launch.address import Address
     from speclaunch.launch.supervisor import Order, supervise
-    from speclaunch.recipe.launch_schema import Launch
+    from speclaunch.recipe.schema import Launch
     port = {port}
     recorder = Recorder(on_ready=lambda: print("ready", flush=True))
     recorder.on_spawn = lambda pid: print(pid, flush=True)

@@ -9,7 +9,7 @@ import pytest
 
 from speclaunch.launch.supervisor import Ending, Order, supervise
 from speclaunch.launch.watchdog import Judge, ProbeAnswer, Watchdog
-from speclaunch.recipe.launch_schema import WatchdogSection as Settings
+from speclaunch.recipe.schema import WatchdogSection as Settings
 
 from .conftest import Recorder
 

@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import random
-from dataclasses import MISSING, fields
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from speclaunch.recipe import deployment, launch_schema, schema
+from speclaunch.recipe import schema
 from speclaunch.recipe.compose import compose, recipe_names
-from speclaunch.recipe.deployment import key_paths, plain_deployment
+from speclaunch.recipe.sections import PlainSection, key_paths, plain_deployment
 
-RECORDS = {
-    deployment.PlainDeployment: schema.Deployment,
-    deployment.PlainEngine: schema.Engine,
-    deployment.PlainHardware: schema.HardwareSection,
-    deployment.PlainLaunch: launch_schema.Launch,
-    deployment.PlainLog: launch_schema.EngineLog,
-    deployment.PlainVerification: launch_schema.VerificationSection,
-    deployment.PlainWatchdog: launch_schema.WatchdogSection,
-    deployment.PlainRestart: launch_schema.Restart,
-    deployment.PlainAgreement: launch_schema.Agreement,
-    deployment.PlainRecovery: schema.Recovery,
-    deployment.PlainFloors: schema.Floors,
-    deployment.PlainLimits: schema.RecoveryLimits,
-    deployment.PlainObjective: schema.Objective,
-    deployment.PlainRole: schema.RoleSection,
-    deployment.PlainRouter: schema.RouterSection,
-    deployment.PlainDeploy: schema.DeploySection,
-}
+ROOT = Path(__file__).parents[2]
 VALUES = (
     None, True, False, 0, 1, -1, 2, 63, 64, 100, 101, 4096, 4097, 10**20, 0.0, 0.1, 0.98, 1.0, 1.5, -0.5, 1e300, float("inf"),
     float("nan"), "", "off", "order", "budget", "auto", "never", "text", "5", "0.5", "true", "cpu", "h100", "h100:8", "h100:x",
@@ -48,19 +34,15 @@ VALUES = (
 
 def told(value: Any) -> Any:
     """A section and all below it, with the types."""
-    if isinstance(value, BaseModel):
+    if is_section(value):
         return {name: told(getattr(value, name)) for name in sorted(type(value).model_fields)}
-    if hasattr(type(value), "__dataclass_fields__"):
-        return {
-            name: told(getattr(value, name)) for name in sorted(one.name for one in fields(value))
-        }
     if isinstance(value, dict) and any(is_section(one) for one in value.values()):
         return {name: told(one) for name, one in sorted(value.items())}
     return f"{type(value).__name__} {value!r}"
 
 
 def is_section(value: Any) -> bool:
-    return isinstance(value, BaseModel) or hasattr(type(value), "__dataclass_fields__")
+    return isinstance(value, BaseModel | PlainSection)
 
 
 def same(values: dict[str, Any]) -> bool:
@@ -75,14 +57,21 @@ def same(values: dict[str, Any]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("record", RECORDS)
-def test_names_and_defaults_are_those_of_the_schema(record: Any) -> None:
-    model = RECORDS[record]
-    assert {one.name for one in fields(record)} == set(model.model_fields)
-    for one in fields(record):
-        required = one.default is MISSING and one.default_factory is MISSING
-        assert required == model.model_fields[one.name].is_required(), one.name
-        assert "check" in one.metadata, one.name
+def test_the_table_of_keys_is_that_of_the_schema() -> None:
+    """`python tools/section_table.py` writes it."""
+    done = subprocess.run([sys.executable, "tools/section_table.py", "--check"], cwd=ROOT)
+    assert done.returncode == 0
+
+
+def test_a_plain_section_can_be_pickled_and_compared() -> None:
+    found = plain_deployment({"name": "x", "args": {"tp_size": 2}, "router": {"port": 9000}})
+    assert found is not None
+    again = pickle.loads(pickle.dumps(found))
+    assert again == found and hash(again.launch.restart) == hash(found.launch.restart)
+    assert again != found.model_copy(update={"description": "another"})
+    assert repr(found.hardware) == "HardwareSection(name='auto')"
+    with pytest.raises(AttributeError):
+        again.name = "y"
 
 
 def test_what_is_not_said_is_the_same() -> None:

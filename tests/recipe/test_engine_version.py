@@ -9,9 +9,9 @@ import pytest
 from speclaunch.errors import InputError
 from speclaunch.launch.prepare import prepare
 from speclaunch.lint.run import Options
-from speclaunch.recipe.deployment import PlainEngine
 from speclaunch.recipe.load import load
 from speclaunch.recipe.schema import Engine
+from speclaunch.recipe.sections import plain_class
 from speclaunch.rules.examine import Lookup
 from tests.lint_report import collect, lint
 
@@ -73,7 +73,7 @@ def test_both_forms_of_the_section_agree() -> None:
         {"version": ">=0.5.11", "requires": "<0.5.20"},
         {},
     ):
-        one, other = Engine.model_validate(values), PlainEngine(**values)
+        one, other = Engine.model_validate(values), plain_class("Engine")(**values)
         assert (one.pinned, one.needs) == (other.pinned, other.needs)
         assert (one.bounds, one.specifier) == (other.bounds, other.specifier)
     with pytest.raises(ValueError, match="neither a version"):

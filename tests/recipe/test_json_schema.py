@@ -23,9 +23,9 @@ from speclaunch.engine.command import spell
 from speclaunch.engine.renames import other_names
 from speclaunch.errors import InputError
 from speclaunch.plan.suggestions import suggested_values
-from speclaunch.recipe.deployment import key_paths
 from speclaunch.recipe.json_schema import recipe_schema
 from speclaunch.recipe.load import load as load_recipe
+from speclaunch.recipe.sections import key_paths
 from speclaunch.resources import conf_dir, recipes_dir
 from tests.program import COMMAND as PROGRAM
 from tests.recipe.test_compose import BAD_FILES

@@ -10,11 +10,11 @@ import pytest
 
 from speclaunch.errors import InputError
 from speclaunch.recipe.compose import recipe_names
-from speclaunch.recipe.composed import Composed
 from speclaunch.recipe.find_recipe import recipe_dirs
 from speclaunch.recipe.hydra_compose import hydra_compose
 from speclaunch.recipe.plain_overrides import plain_overrides, with_overrides
 from speclaunch.recipe.quick_compose import quick_compose
+from speclaunch.recipe.source import Composed
 from speclaunch.resources import conf_dir
 
 KEYS = (

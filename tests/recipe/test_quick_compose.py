@@ -10,10 +10,10 @@ import pytest
 
 from speclaunch.errors import InputError
 from speclaunch.recipe.compose import compose, recipe_names
-from speclaunch.recipe.composed import Composed
 from speclaunch.recipe.find_recipe import recipe_dirs
 from speclaunch.recipe.hydra_compose import hydra_compose
 from speclaunch.recipe.quick_compose import quick_compose
+from speclaunch.recipe.source import Composed
 from speclaunch.resources import conf_dir
 
 GROUPS = {

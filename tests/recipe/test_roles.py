@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from speclaunch.engine.command import is_secret_key
 from speclaunch.errors import InputError, Place
-from speclaunch.recipe.composed import Composed, Composition
 from speclaunch.recipe.hydra_compose import hydra_compose
 from speclaunch.recipe.load import Recipe, load, load_sound_part
 from speclaunch.recipe.plain_overrides import plain_overrides, with_overrides
 from speclaunch.recipe.quick_compose import quick_compose
 from speclaunch.recipe.roles import of_role, role_names
-from speclaunch.recipe.source import Provenance
+from speclaunch.recipe.source import Composed, Composition, Provenance
 from speclaunch.resources import conf_dir
 
 PD = """\

@@ -14,8 +14,7 @@ from speclaunch.errors import LaunchError
 from speclaunch.record import record
 
 if TYPE_CHECKING:
-    from speclaunch.recipe.launch_schema import Agreement
-    from speclaunch.recipe.schema import Deployment
+    from speclaunch.recipe.schema import Agreement, Deployment
 
 SERVER = "server"
 """The part of a deployment that is one server."""

@@ -28,7 +28,7 @@ from speclaunch.plan.fit.knobs import FRACTION, arguments
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor, key
 from speclaunch.plan.fit.search import Candidate, Search, best, candidate_of, levels
 from speclaunch.plan.memory.budget import budget as work_out
-from speclaunch.recipe.deployment import RecoveryPolicy, Steppable
+from speclaunch.recipe.values import RecoveryPolicy, Steppable
 from speclaunch.record import record
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from speclaunch.launch.ladder.observations import Observation
 from speclaunch.plan.fit.knobs import FRACTION, arguments, steps_down
 from speclaunch.plan.fit.predict import Predictor, key, with_fraction
 from speclaunch.plan.request import canonical
-from speclaunch.recipe.deployment import RecoveryPolicy, Steppable
+from speclaunch.recipe.values import RecoveryPolicy, Steppable
 from speclaunch.record import record
 
 if TYPE_CHECKING:

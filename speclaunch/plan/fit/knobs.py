@@ -15,7 +15,7 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.algorithms import EAGLE_FAMILY
 from speclaunch.plan.topics.graphs import MOST, SIZES, decode_is_captured
-from speclaunch.recipe.deployment import Steppable
+from speclaunch.recipe.values import Steppable
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Floors

@@ -18,7 +18,7 @@ from speclaunch.plan.fit.predict import Bounds, Predictor, with_fraction
 from speclaunch.plan.fit.price import Prices, pool_price
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
-from speclaunch.recipe.deployment import Steppable
+from speclaunch.recipe.values import Steppable
 from speclaunch.record import record
 
 if TYPE_CHECKING:

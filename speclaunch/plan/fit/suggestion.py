@@ -14,7 +14,8 @@ from speclaunch.plan.fit.price import LEAST_EACH
 from speclaunch.plan.fit.search import OBJECTIVE, Candidate, Search, best, levels
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.memory.margins import Choice, Margins, margins
-from speclaunch.recipe.deployment import PlainRecovery, RecoveryPolicy, Steppable
+from speclaunch.recipe.sections import plain_class
+from speclaunch.recipe.values import RecoveryPolicy, Steppable
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 _WORTH_IT = 1.05
 """A fraction that gives so much more of a KV cache is worth a word."""
-SETTINGS = cast("Recovery", PlainRecovery(policy=RecoveryPolicy.BUDGET, order=tuple(Steppable)))
+SETTINGS = cast(
+    "Recovery", plain_class("Recovery")(policy=RecoveryPolicy.BUDGET, order=tuple(Steppable))
+)
 """What may be changed where no recipe says."""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from speclaunch.errors import LaunchError
 from speclaunch.launch.agreement.group import group_of, job_of, nodes_of
-from speclaunch.recipe.launch_schema import Agreement
+from speclaunch.recipe.schema import Agreement
 
 
 def group(args: dict[str, Any], environment: dict[str, str] | None = None, **settings: Any) -> Any:
