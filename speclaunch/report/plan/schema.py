@@ -6,13 +6,37 @@ taken away or given another meaning within version 1; new ones may be added.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _json_value(value: Any) -> Any:
+    """A value that JSON has: no NaN, no tuple, nothing but text for what it does not know."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_json_value(item) for item in value]
+    return str(value)
+
+
+JsonValue = Annotated[Any, BeforeValidator(_json_value)]
+TextOrNull = Annotated[str | None, BeforeValidator(lambda text: text or None)]
+"""An empty text is null."""
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
+    """Validates from an object with attributes of the same names, or from its own JSON."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", from_attributes=True, populate_by_name=True
+    )
 
 
 class _Versioned(_Record):
@@ -27,10 +51,10 @@ class ArgumentRecord(_Record):
     concern: Literal["speculation", "memory", "scheduling", "attention", "graphs", "serving"]
     outcome: Literal["given", "default", "filled", "changed", "unknown"]
     is_given: bool
-    given: Any
-    effective: Any
+    given: JsonValue
+    effective: JsonValue
     why: str
-    source: str | None
+    source: TextOrNull
     changed: bool
     silent: bool
     unknown: str | None
@@ -59,6 +83,9 @@ class Bytes(_Record):
 class ShareRecord(Bytes):
     """What one use takes of a GPU."""
 
+    bytes: int = Field(validation_alias=AliasPath("size", "bytes"))
+    why: str = Field(validation_alias=AliasPath("size", "why"))
+    exact: bool = Field(validation_alias=AliasPath("size", "exact"))
     use: str
 
 
@@ -79,8 +106,8 @@ class MemoryRecord(_Record):
     phase: str | None
     message: str | None
     ranks: list[Rank]
-    target_kv_bytes_per_token: Bytes | None
-    draft_kv_bytes_per_token: Bytes | None
+    target_kv_bytes_per_token: Bytes | None = Field(validation_alias="target_kv")
+    draft_kv_bytes_per_token: Bytes | None = Field(validation_alias="draft_kv")
     tokens: int | None
     running_requests: int | None
     context_length: int | None
@@ -95,7 +122,7 @@ class MarginChoice(_Record):
     """One `mem_fraction_static` and what it gives. `spare_bytes`: what is left on a GPU where every
     estimate turns out at its least."""
 
-    mem_fraction_static: float
+    mem_fraction_static: float = Field(validation_alias="fraction")
     tokens: int
     running_requests: int
     requests_at_context: int | None
@@ -176,15 +203,15 @@ class UnknownFactRecord(_Record):
 
     what: str
     why: str
-    fix: str | None
+    fix: str | None = Field(validation_alias="help")
 
 
 class SuggestedChange(_Record):
     """One argument to change: from what it is in effect, to what it should be."""
 
     name: str
-    before: Any
-    value: Any
+    before: JsonValue
+    value: JsonValue
     why: str
     cost: str
 
@@ -195,7 +222,7 @@ class AlternativeRecord(_Record):
     what: str
     verdict: str
     fits: bool
-    changes: dict[str, Any]
+    changes: dict[str, JsonValue]
 
 
 class SuggestionRecord(_Record):
@@ -225,7 +252,7 @@ class BestForLoad(_Record):
     context: int | None
     requests_with_room: int
     tokens_needed: int
-    arguments: dict[str, Any]
+    arguments: dict[str, JsonValue]
     graph_sizes: list[int]
     margins: FractionMargins | None
     overrides: list[str]
@@ -240,8 +267,8 @@ class ContradictionRecord(_Record):
     one line that says all that a report of it needs."""
 
     name: str
-    ours: Any
-    engine: Any
+    ours: JsonValue
+    engine: JsonValue
     report: str
 
 
@@ -251,7 +278,7 @@ class EngineSaysRecord(_Record):
 
     release: str
     accepted: bool | None
-    why: str | None
+    why: TextOrNull
     filled: list[str]
     contradictions: list[ContradictionRecord]
 
