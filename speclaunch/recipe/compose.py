@@ -1,8 +1,7 @@
 """From a recipe's name or path and overrides to plain values with their places.
 
-A recipe that uses only what nearly all recipes use is composed by `quick_compose.py`, overrides
-that are plainly `key=value` are taken by `plain_overrides.py`; whatever these do not know goes
-through Hydra.
+`quick_compose.py` composes what nearly all recipes use, `hydra_compose.py` everything else. Both
+have one interface and give the same.
 """
 
 from __future__ import annotations
@@ -11,12 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.recipe.find_recipe import SUFFIX, find_recipe, recipe_dirs, recipe_names
-from speclaunch.recipe.plain_overrides import plain_overrides, with_overrides
+from speclaunch.recipe.find_recipe import SUFFIX, find_recipe, recipe_names
 from speclaunch.recipe.plain_values import plain_values
 from speclaunch.recipe.quick_compose import quick_compose
-from speclaunch.recipe.source import Composed, Composition, read_source
-from speclaunch.resources import conf_dir
+from speclaunch.recipe.source import Composition, read_source
 
 __all__ = ["Composition", "compose", "find_recipe", "recipe_names"]
 
@@ -31,24 +28,13 @@ def compose(
     path = find_recipe(recipe, config_dirs)
     shown = recipe if recipe.endswith(SUFFIX) else str(path)
     read_source(path, shown)  # the recipe itself: syntax and size, with a place
-    found = _composed(path, shown, overrides, config_dirs)
+    found = quick_compose(path, shown, overrides, config_dirs)
+    if found is None:
+        from speclaunch.recipe.hydra_compose import hydra_compose  # noqa: PLC0415  slow to import
+
+        found = hydra_compose(path, shown, overrides, config_dirs)
     values = plain_values(found.raw, found.provenance, shown)
     if "hydra" in values:
         place = found.provenance.find(("hydra",)) or Place(shown)
         raise InputError(Problem("Hydra itself cannot be configured here", place))
     return Composition(path.stem, path, values, found.provenance, found.files)
-
-
-def _composed(
-    path: Path, shown: str, overrides: Sequence[str], config_dirs: Sequence[Path]
-) -> Composed:
-    search = [path.parent, *recipe_dirs(config_dirs), conf_dir()]
-    plain = plain_overrides(overrides)
-    if plain is not None:
-        found = quick_compose(path, shown, search, dict(plain.choices))
-        changed = found and with_overrides(found, plain)
-        if changed is not None:
-            return changed
-    from speclaunch.recipe.hydra_compose import hydra_compose  # noqa: PLC0415  slow to import
-
-    return hydra_compose(path, shown, overrides, config_dirs)

@@ -1,17 +1,23 @@
 """Composes a recipe that uses only what nearly all recipes use, without Hydra.
 
 The defaults list may name configs (`- base`), options of groups (`- model: glm46`), `_self_` and
-`- override group: option`; a file may say its package (`# @package args`). It gives what Hydra
-gives (tests/recipe/test_quick_compose.py compares them); whatever it does not know, and every
-mistake, it leaves to Hydra (None), which has the words for it.
+`- override group: option`; a file may have a package (`# @package args`). Overrides may set values
+of the engine's arguments and variables and of the sections of a recipe, where the value is a plain
+number, word or path, and may choose an option of a group (`speculation=eagle3_chain`).
+
+The result is Hydra's (tests/recipe/test_quick_compose.py compares both). Quotes, lists,
+interpolations, `+key`, `~key`, a repeated key, anything unknown and every mistake are left to Hydra
+(None), which has the grammar and the messages.
 
 Source of what Hydra does: hydra-core 1.3, hydra/_internal/defaults_list.py (the order, `_self_`,
-overrides), hydra/core/default_element.py (packages), omegaconf 2.3, basecontainer.py (`_map_merge`,
-how values are laid over each other).
+overrides), hydra/core/default_element.py (packages), hydra/grammar/OverrideLexer.g4 (numbers and
+words), hydra/_internal/config_loader_impl.py (`_apply_overrides_to_config`); omegaconf 2.3,
+basecontainer.py (`_map_merge`, how values are laid over each other).
 """
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch import reads
-from speclaunch.errors import Place
+from speclaunch.errors import COMMAND_LINE, Place
 from speclaunch.patterns import lazy
-from speclaunch.recipe.find_recipe import SUFFIX
+from speclaunch.recipe.find_recipe import SUFFIX, recipe_dirs
+from speclaunch.recipe.names import group_names, role_paths, schema_paths
 from speclaunch.recipe.source import Composed, KeyPath, Provenance, SourceFile, read_source
 from speclaunch.record import record
 from speclaunch.resources import conf_dir, recipes_dir
@@ -35,6 +42,18 @@ _PACKAGE = lazy(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*\Z", re.ASCII)
 _OVERRIDE = "override "
 _MOST_DEEP = 12
 _RESERVED = frozenset({"optional", "override", "hydra"})
+_KEY = lazy(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", re.ASCII)
+_OPEN = lazy(r"(args|engine\.env|router\.args)\.[^.]+\Z")
+"""The engine's own keys, and the router's, which need not stand in any of our files."""
+_WHOLE = lazy(r"-?(0|[1-9][0-9]*)\Z", re.ASCII)
+_FRACTION = lazy(r"-?[0-9]+\.[0-9]+\Z", re.ASCII)
+_WORD = lazy(r"[A-Za-z/][A-Za-z0-9_./-]*\Z", re.ASCII)
+_OPTION = lazy(r"[A-Za-z][A-Za-z0-9_-]*\Z", re.ASCII)
+_OTHERWISE = frozenset({"null", "true", "false", "nan", "inf"})
+"""Words with another meaning, in any case."""
+_CONSTANTS = {"null": None, "true": True, "false": False}
+_LONGEST = 4000
+"""Digits beyond that Python refuses to read."""
 
 
 class _NotKnown(Exception):
@@ -42,12 +61,24 @@ class _NotKnown(Exception):
 
 
 def quick_compose(
-    path: Path, shown: str, search: Sequence[Path], choices: Mapping[str, str] | None = None
+    path: Path, shown: str, overrides: Sequence[str], config_dirs: Sequence[Path]
 ) -> Composed | None:
-    """The recipe at `path` (without links), its groups looked for in the directories of `search`;
-    None where it needs Hydra. `choices`: options of groups that count instead of the written ones.
-    Raises InputError for a file that cannot be read."""
-    directories = tuple(dict.fromkeys(_real(one) for one in search))
+    """Compose the recipe at `path` (without links) with `overrides`; None if it needs Hydra.
+
+    Raises InputError for a file that cannot be read.
+    """
+    plain = _plain_overrides(overrides)
+    if plain is None:
+        return None
+    search = (path.parent, *recipe_dirs(config_dirs), conf_dir())
+    found = _composed(path, shown, tuple(dict.fromkeys(map(_real, search))), dict(plain.choices))
+    return None if found is None else _with_overrides(found, plain)
+
+
+def _composed(
+    path: Path, shown: str, directories: tuple[Path, ...], choices: Mapping[str, str]
+) -> Composed | None:
+    """Compose with options of groups that replace the written ones."""
     file = read_source(path, shown)
     try:
         if not file.is_plain:
@@ -57,7 +88,7 @@ def quick_compose(
         if plain and _comes_last(items):
             return _laid_over(_ground(directories, items), file)
         composing = _Composing(directories, path, shown)
-        composing.overrides.update(choices or {})
+        composing.overrides.update(choices)
         parts = composing.expanded(_Node(path.stem), 0)
         composing.require_overrides_used()
         return Composed(_merged(parts), *_provenance(parts))
@@ -334,3 +365,84 @@ def _provenance(parts: Sequence[_Part]) -> tuple[Provenance, tuple[Path, ...]]:
 def _places(package: str, file: SourceFile) -> dict[KeyPath, Place]:
     prefix = tuple(package.split(".")) if package else ()
     return {prefix + key: place for key, place in file.positions.items() if key[0] != "defaults"}
+
+
+@record
+class _PlainOverrides:
+    """What a command line changes: values by their keys, and options of groups."""
+
+    values: tuple[tuple[KeyPath, Any], ...]
+    choices: tuple[tuple[str, str], ...]
+    places: tuple[tuple[KeyPath, Place], ...]
+    """In the order in which they were given."""
+
+
+def _plain_overrides(overrides: Sequence[str]) -> _PlainOverrides | None:
+    """The overrides, where all of them are plain; None where one needs Hydra."""
+    values: list[tuple[KeyPath, Any]] = []
+    choices: list[tuple[str, str]] = []
+    places: dict[KeyPath, Place] = {}
+    for text in overrides:
+        key, equals, word = text.partition("=")
+        path = tuple(key.split("."))
+        if not equals or not _KEY.match(key) or path in places:
+            return None
+        if _OTHERWISE.intersection(part.lower() for part in path):
+            return None
+        if key in group_names():
+            if not _OPTION.match(word) or word.lower() in _OTHERWISE:
+                return None
+            choices.append((key, word))
+        elif _is_value(key) and (found := _typed(word)) is not None:
+            values.append((path, found[0]))
+        else:
+            return None
+        places[path] = Place(COMMAND_LINE, text=text)
+    written = {path for path, _ in values}
+    if any(path[:end] in written for path in written for end in range(1, len(path))):
+        return None  # a key, and one below it
+    return _PlainOverrides(tuple(values), tuple(choices), tuple(places.items()))
+
+
+def _is_value(key: str) -> bool:
+    if key.startswith("roles."):
+        _, _, own = key.split(".", 2) if key.count(".") > 1 else ("", "", "")
+        return own == "replicas" or _is_role_value(own)
+    if _OPEN.match(key) or key in ("name", "description"):
+        return True
+    return key.count(".") == 1 and key in schema_paths()
+
+
+def _is_role_value(key: str) -> bool:
+    return _OPEN.match(key) is not None or (key.count(".") == 1 and key in role_paths())
+
+
+def _typed(word: str) -> tuple[Any] | None:
+    """The value that the grammar makes of a plain word; None where it is not plain."""
+    if word in _CONSTANTS:
+        return (_CONSTANTS[word],)
+    if len(word) > _LONGEST:
+        return None
+    if _WHOLE.match(word):
+        return (int(word),)
+    if _FRACTION.match(word):
+        return (float(word),)
+    return (word,) if _WORD.match(word) and word.lower() not in _OTHERWISE else None
+
+
+def _with_overrides(found: Composed, overrides: _PlainOverrides) -> Composed | None:
+    """The recipe with its values changed; None where one stands in the way."""
+    if not overrides.values and not overrides.places:
+        return found
+    raw = copy.deepcopy(found.raw)
+    for path, value in overrides.values:
+        node = raw
+        for part in path[:-1]:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                return None
+        if isinstance(node.get(path[-1]), dict | list):
+            return None
+        node[path[-1]] = value
+    places = {**found.provenance.places, **dict(overrides.places)}
+    return Composed(raw, Provenance(places), found.files)

@@ -14,11 +14,9 @@ from speclaunch.engine.command import is_secret_key
 from speclaunch.errors import InputError, Place
 from speclaunch.recipe.hydra_compose import hydra_compose
 from speclaunch.recipe.load import Recipe, load, load_sound_part
-from speclaunch.recipe.plain_overrides import plain_overrides, with_overrides
 from speclaunch.recipe.quick_compose import quick_compose
 from speclaunch.recipe.roles import of_role, role_names
-from speclaunch.recipe.source import Composed, Composition, Provenance
-from speclaunch.resources import conf_dir
+from speclaunch.recipe.source import Composition, Provenance
 
 PD = """\
 defaults:
@@ -269,11 +267,7 @@ OVERRIDES = (
 @pytest.mark.parametrize("overrides", OVERRIDES)
 def test_the_quick_way_is_that_of_hydra(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     path = Path(written(tmp_path))
-    plain = plain_overrides(overrides)
-    assert plain is not None
-    quick = quick_compose(path, str(path), [tmp_path, conf_dir()])
-    assert quick is not None
-    found: Composed | None = with_overrides(quick, plain)
+    found = quick_compose(path, str(path), overrides, ())
     assert found is not None
     expected = hydra_compose(path, str(path), overrides, ())
     assert found.raw == expected.raw
