@@ -31,8 +31,8 @@ from speclaunch.importer.interpolate import closing
 from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.importer.slime_own import OWN
 from speclaunch.plan.request import from_invocation
-from speclaunch.recipe.values import ENV_NAME
 from speclaunch.recipe.schema import Deployment
+from speclaunch.recipe.values import ENV_NAME
 
 _IN_SHELL = re.compile(
     r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(\})|:?[-?+=])|\(([A-Za-z_]\w*)\))", re.ASCII

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.recipe.find_recipe import SUFFIX, find_recipe, recipe_names
-from speclaunch.recipe.plain_values import plain_values
 from speclaunch.recipe.quick_compose import quick_compose
+from speclaunch.recipe.resolve_values import resolve_values
 from speclaunch.recipe.source import Composition, read_source
 
 __all__ = ["Composition", "compose", "find_recipe", "recipe_names"]
@@ -33,7 +33,7 @@ def compose(
         from speclaunch.recipe.hydra_compose import hydra_compose  # noqa: PLC0415  slow to import
 
         found = hydra_compose(path, shown, overrides, config_dirs)
-    values = plain_values(found.raw, found.provenance, shown)
+    values = resolve_values(found.raw, found.provenance, shown)
     if "hydra" in values:
         place = found.provenance.find(("hydra",)) or Place(shown)
         raise InputError(Problem("Hydra itself cannot be configured here", place))

@@ -47,7 +47,7 @@ from speclaunch.recipe.hydra_errors import (
     repeated,
 )
 from speclaunch.recipe.names import role_paths, schema_paths
-from speclaunch.recipe.plain_values import register_resolvers
+from speclaunch.recipe.resolve_values import register_resolvers
 from speclaunch.recipe.source import Composed, KeyPath, Provenance, read_positions, yaml_problem
 from speclaunch.resources import conf_dir
 

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.recipe.compose import compose, recipe_names
 from speclaunch.recipe.load import load
-from speclaunch.recipe.plain_values import register_resolvers
+from speclaunch.recipe.resolve_values import register_resolvers
 from speclaunch.resources import conf_dir, recipes_dir
 
 

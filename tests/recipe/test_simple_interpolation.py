@@ -10,9 +10,8 @@ import pytest
 
 from speclaunch.engine.environment import FromEnvironment
 from speclaunch.errors import InputError
-from speclaunch.recipe import plain_values as module
-from speclaunch.recipe.plain_values import plain_values
-from speclaunch.recipe.simple_interpolation import NotSimpleError
+from speclaunch.recipe import resolve_values as module
+from speclaunch.recipe.resolve_values import resolve_values
 from speclaunch.recipe.source import Provenance
 
 NOWHERE = Provenance({})
@@ -103,7 +102,7 @@ def _raw(chance: random.Random) -> dict[str, Any]:
 
 def _outcome(raw: dict[str, Any]) -> Any:
     try:
-        return _told(plain_values(raw, NOWHERE, "recipe.yaml"))
+        return _told(resolve_values(raw, NOWHERE, "recipe.yaml"))
     except InputError as error:
         return error.problems
 
@@ -147,13 +146,13 @@ def test_random_texts(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _never(_: object) -> None:
-    raise NotSimpleError
+    raise module._NotSimpleError
 
 
 def _is_simple(raw: dict[str, Any]) -> bool:
     try:
         module._simply(raw)
-    except NotSimpleError:
+    except module._NotSimpleError:
         return False
     return True
 
@@ -172,4 +171,4 @@ def _is_simple(raw: dict[str, Any]) -> bool:
 )
 def test_what_recipes_say_needs_no_omegaconf(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "omegaconf", None)
-    plain_values({"args": {"size": 8, "one": written}}, NOWHERE, "recipe.yaml")
+    resolve_values({"args": {"size": 8, "one": written}}, NOWHERE, "recipe.yaml")
