@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import sys
+import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -266,7 +267,7 @@ def _values(option: Option, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def recipe_cases(_scenes: Path, verbs: Verbs) -> Iterator[Case]:
     """Every recipe: planned, launched without a start, checked and rendered."""
-    formats = _formats(verbs, "lint")
+    formats = _choices(verbs, "lint", "--output-format")
     for name in _recipes():
         recipe_ = f"recipe={name}"
         for words in (
@@ -305,9 +306,8 @@ def _recipes() -> list[str]:
     return sorted(path.stem for path in (ROOT / "recipes").glob("*.yaml"))
 
 
-def _formats(verbs: Verbs, verb: str) -> list[str]:
-    found = next(one for one in verbs[verb] if "--output-format" in one.ways)
-    return found.choices
+def _choices(verbs: Verbs, verb: str, option: str) -> list[str]:
+    return next(one.choices for one in verbs[verb] if option in one.ways)
 
 
 def version_cases(_scenes: Path, _verbs: Verbs) -> Iterator[Case]:
@@ -646,6 +646,65 @@ def changed_cases(scenes: Path, verbs: Verbs) -> Iterator[Case]:
             yield case
 
 
+LEFT_BY = "/tmp/speclaunch-net-leftbehd"  # noqa: S108 - a text to be replaced
+"""The folder that the files of `tests/data/left_behind.tar.xz` were written in."""
+
+
+def left_scenes(folder: Path, quick: bool) -> None:
+    """What release 0.5 of speclaunch left on disk: a HOME, and a repository with baselines."""
+    work_scene(folder, quick)
+    with tarfile.open(ROOT / "tests/data/left_behind.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    for home in (folder / "left", folder / "leftwork"):
+        for path in home.rglob("*"):
+            if path.is_file():
+                content = path.read_bytes()
+                path.write_bytes(content.replace(LEFT_BY.encode(), str(folder.parent).encode()))
+
+
+def left_cases(scenes: Path, verbs: Verbs) -> Iterator[Case]:
+    """Everything in it, read and shown again."""
+    runs = sorted(path.name for path in (scenes / "left/.cache/speclaunch/runs").iterdir())
+    benches = sorted(path.name for path in (scenes / "left/.cache/speclaunch/benches").iterdir())
+    lines = [("ps",), ("runs", "ls"), ("bench", "ls"), ("stop",), ("stop", "--all")]
+    lines += [("runs", "show", name) for name in (*runs, "last", "fake", "fak")]
+    lines += [("logs", name, *more) for name in runs for more in ((), ("-n", "3"))]
+    lines += [("logs", name, "--speclaunch") for name in runs]
+    lines += [("logs", runs[-1], "--attempt", number) for number in "123"]
+    lines += [("diagnose", name) for name in (*runs, "last")]
+    lines += [("bench", "show", name) for name in (*benches, "last", "eagle3", "none")]
+    lines += [("bench", "compare", one, other) for one in benches[:4] for other in benches[1:4]]
+    lines += [(*words, *JSON) for words in lines if words[0] not in ("logs", "stop")]
+    for words in [words for words in lines if words[0] == "bench" and words[1] != "ls"]:
+        if "--output-format" not in words:
+            lines += [(*words, "--output-format", kind) for kind in ("markdown", "html")]
+            lines += [(*words, "--output", f"out.{end}") for end in ("md", "html", "json", "txt")]
+            lines += [(*words, "--fail-under", ratio) for ratio in ("0.9", "1.2")]
+    lines += [("runs", "prune"), ("runs", "prune", "--keep", "1")]
+    lines += [("lint", "."), ("lint", ".", "--no-cache"), ("lint", "mine.yaml", "fake.yaml")]
+    for name in ("known.json", "known-1.json"):
+        known = ("--baseline", name)
+        lines += [("lint", ".", *known), ("lint", "run-0.sh", *known, *JSON)]
+        lines += [("lint", ".", *known, "--write-baseline", name), ("lint", "serve.sh", *known)]
+        for kind in _choices(verbs, "lint", "--output-format"):
+            lines.append(("lint", ".", *known, "--output-format", kind))
+    lines += [("models", "ls"), ("models", "ls", *JSON)]
+    lines += [(*words, "my-org/Nothing-7B") for words in (("models", "show"), ("drafts",))]
+    lines += [("plan", "mine.yaml"), ("plan", "fake.yaml", *JSON), ("plan", "run-1.sh")]
+    lines += [(verb, "fake.yaml", "--dry-run") for verb in ("launch", "bench", "prove", "tune")]
+    lines += [("-m", "recipe=fake.yaml", "args.speculative_num_draft_tokens=4,8", "--plan")]
+    for words in lines:
+        yield Case(shlex.join(words), words, "leftwork", writes=True, home="left")
+    served = ("launch", "recipe=fake.yaml", "args.port=0", "recovery=default", "--smoke")
+    yield Case("last known good", served, "leftwork", home="left", env=(FRACTIONS,), serves=True)
+    again = (*served, "--fresh")
+    yield Case("fresh", again, "leftwork", home="left", env=(FRACTIONS,), serves=True)
+
+
+FRACTIONS = ("FAKE_FRACTIONS", "0.58:0.8")
+"""With which values of mem_fraction_static the scripted engine serves."""
+
+
 def settle(folder: Path) -> None:
     """Give all files the same time of change, as long as nothing has set another one."""
     for path in folder.rglob("*"):
@@ -663,6 +722,7 @@ PARTS: Mapping[str, Part] = {
     "logs": Part(log_cases, work_scene),
     "broken": Part(broken_cases, broken_scenes),
     "translations": Part(translation_cases, translation_scenes),
+    "left": Part(left_cases, left_scenes),
     "configurations": Part(configuration_cases, configuration_scenes),
     "lint": Part(corpus_cases, corpus_scene, jobs=1),
     "changed": Part(changed_cases, changed_scene, jobs=1),

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -24,10 +25,18 @@ SERVER = "tests/program.py"
 """The server of a checkout that forks for each command line."""
 
 PLAIN = (
+    (re.compile(r"(?<=/sweeps/)[0-9a-f]{12}"), "DIGEST"),
     (re.compile(r"^\d+ files? checked in .*\n", re.MULTILINE), ""),
     (re.compile(r"(crash-[a-z-]*)\d{8}-\d{6}-\d+"), r"\1TIME-PID"),
 )
-"""Text that differs from run to run, and what replaces it: progress by the clock, crash reports."""
+"""Text that differs from run to run, and what replaces it: digests of paths, progress by the
+clock, crash reports."""
+
+PLAIN_OF_A_LAUNCH = (
+    (re.compile(r"\[ *[\d.]+ s\]|after [\d.]+ s"), "SECONDS"),
+    (re.compile(r"process \d+|(?<=127.0.0.1:)\d+|\d{8}-\d{6}(?=-fake)"), "NUMBER"),
+)
+"""The same of a launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,8 @@ class Case:
     """True if it runs in a copy of the scene: the files that it changes belong to the answer."""
     home: str | None = None
     """A scene that is copied to HOME; None for an empty one."""
+    serves: bool = False
+    """True if it starts the scripted engine, on a free port: times and processes differ."""
     is_cold: bool = False
     """True for a process of its own, as a user starts it, instead of a fork."""
     is_warm: bool = False
@@ -161,10 +172,13 @@ class Side:
             folder = place / "work"
         before = contents(folder) if case.writes else {}
         environment = self._environment(net, home) | dict(case.env)
+        args = list(case.args)
+        if case.serves:
+            args = [word.replace("port=0", f"port={_free_port()}") for word in args]
         stdin = folder / case.stdin if case.stdin else Path(os.devnull)
         out, err = place / "out", place / "err"
         if server is None:
-            command = [self.python, "-m", "speclaunch", *case.args]
+            command = [self.python, "-m", "speclaunch", *args]
             with stdin.open("rb") as given, out.open("wb") as o, err.open("wb") as e:
                 code = subprocess.run(
                     command,
@@ -177,7 +191,7 @@ class Side:
                 ).returncode
         else:
             request = {
-                "words": case.args,
+                "words": args,
                 "cwd": str(folder),
                 "env": environment,
                 "timeout": SECONDS,
@@ -191,20 +205,20 @@ class Side:
             code = int(server.stdout.readline())
         after = contents(folder) if case.writes else {}
         files = {
-            name: self._plain(after.get(name, b"(removed)"), net, number, home)
+            name: self._plain(after.get(name, b"(removed)"), case, net, number, home)
             for name in sorted(before.keys() | after.keys())
             if before.get(name) != after.get(name)
         }
-        texts = [self._plain(path.read_bytes(), net, number, home) for path in (out, err)]
+        texts = [self._plain(path.read_bytes(), case, net, number, home) for path in (out, err)]
         shutil.rmtree(place)
         return Answer(code, *texts, files)
 
-    def _plain(self, text: bytes, net: Path, number: int, home: Path) -> str:
+    def _plain(self, text: bytes, case: Case, net: Path, number: int, home: Path) -> str:
         shown = text.decode("utf-8", "backslashreplace")
         names = {home: "HOME", net / f"at-{number:05}": "AT", net: "NET", self.python: "PYTHON"}
         for path, name in names.items():
             shown = shown.replace(str(path), name)
-        for pattern, instead in PLAIN:
+        for pattern, instead in (*PLAIN, *(PLAIN_OF_A_LAUNCH if case.serves else ())):
             shown = pattern.sub(instead, shown)
         return shown
 
@@ -216,3 +230,9 @@ def contents(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
