@@ -1,4 +1,4 @@
-"""How much work a command is, counted instead of timed: modules, files, parses of YAML.
+"""How much work a command is, counted instead of timed: bytecode, files, parses of YAML.
 
 When the work gets less, lower the limit; when a test fails, something is done that was not before.
 """
@@ -35,10 +35,22 @@ NOT_NEEDED = {
     "recipe": (*LIBRARIES, "typer"),
 }
 """Modules that a command does not import."""
-MODULES = {"--version": 100, "--help": 165, "script": 490, "recipe": 535, "explain": 120}
-"""The most modules that are imported, those of the standard library and of `site` included."""
-OWN_MODULES = {"--version": 8, "--help": 12, "script": 358, "recipe": 371, "explain": 30}
-"""The most modules of speclaunch among them."""
+OTHERS = {"--version": 92, "--help": 153, "script": 132, "recipe": 164, "explain": 92}
+"""The most modules that are not of speclaunch: of the standard library, of `site`, of libraries."""
+PYTHON = (3, 11)
+"""The version that the limits below are of: bytecode differs from version to version."""
+LIMITS = {
+    "--version": (23_100, 45),
+    "--help": (40_700, 91),
+    "explain": (66_900, 158),
+    "script": (1_065_000, 2_065),
+    "recipe": (1_270_000, 2_590),
+}
+"""The most bytes of bytecode of speclaunch that a command loads, and functions that it creates.
+
+A module counts as a whole, however small the part of it that is needed: merged modules that are
+loaded for less cost more.
+"""
 
 READS_OF_A_RECIPE = 8
 READS_OF_A_GROUP = 8
@@ -52,8 +64,22 @@ FILES_BESIDE = 130
 """The most other files that are read for 100 recipes: the index of checkpoints, catalogues."""
 
 _COUNTING = """
-import atexit, os, sys
+import atexit, gc, os, sys, types
 opened, parsed, started = [], [], []
+def size(code):
+    count = len(code.co_code)
+    for one in code.co_consts:
+        if hasattr(one, "co_consts"):
+            count += size(one)
+        elif isinstance(one, (str, bytes)):
+            count += len(one)
+    return count
+def of_ours():
+    own = [name for name in list(sys.modules) if name.partition(".")[0] == "speclaunch"]
+    codes = [sys.modules[name].__spec__.loader.get_code(name) for name in own]
+    functions = [one for one in gc.get_objects() if isinstance(one, types.FunctionType)]
+    made = [one for one in functions if str(one.__module__).partition(".")[0] == "speclaunch"]
+    return {"bytes": sum(map(size, codes)), "functions": len(made)}
 def watch(event, args):
     if event == "open" and isinstance(args[0], (str, bytes)) and not args[2] & os.O_ACCMODE:
         opened.append(os.fsdecode(args[0]))
@@ -68,6 +94,7 @@ def count_parses():
         loader.__init__ = counted
 def tell():
     counted = {"modules": list(sys.modules), "opened": list(opened), "started": started}
+    counted |= of_ours()
     import json
     counted["parsed"] = [text[:2000] for text in parsed]
     with open(os.environ["COUNTED"], "w") as file:
@@ -97,10 +124,14 @@ class Work:
     """The texts that PyYAML parsed, or their beginnings."""
     started: tuple[str, ...]
     """Processes."""
+    bytes: int
+    """Of bytecode and texts, in all modules of speclaunch that were loaded."""
+    functions: int
+    """Functions of speclaunch that exist at the end, generated ones included."""
 
     @property
-    def own(self) -> list[str]:
-        return [one for one in self.modules if one.partition(".")[0] == "speclaunch"]
+    def others(self) -> list[str]:
+        return [one for one in self.modules if one.partition(".")[0] != "speclaunch"]
 
     def loaded(self, names: Sequence[str]) -> list[str]:
         return [one for one in names if one in self.modules]
@@ -125,7 +156,14 @@ def work(tmp_path: Path, *words: str, parses: bool = False, ends: tuple[int, ...
     assert done.returncode in ends, done.stderr
     said = json.loads(counted.read_text())
     data = (one for one in said["opened"] if not one.endswith((".py", ".pyc", ".so", ".pth")))
-    return Work(tuple(said["modules"]), tuple(data), tuple(said["parsed"]), tuple(said["started"]))
+    return Work(
+        tuple(said["modules"]),
+        tuple(data),
+        tuple(said["parsed"]),
+        tuple(said["started"]),
+        said["bytes"],
+        said["functions"],
+    )
 
 
 def recipes(tmp_path: Path) -> Path:
@@ -148,8 +186,11 @@ def test_imports(name: str, tmp_path: Path) -> None:
     }.get(name, [name])
     done = work(tmp_path, *words)
     assert done.loaded(NOT_NEEDED[name]) == []
-    assert len(done.modules) <= MODULES[name]
-    assert len(done.own) <= OWN_MODULES[name]
+    assert len(done.others) <= OTHERS[name]
+    if sys.version_info[:2] == PYTHON:
+        most_bytes, most_functions = LIMITS[name]
+        assert done.bytes <= most_bytes
+        assert done.functions <= most_functions
 
 
 @pytest.mark.thorough
