@@ -87,7 +87,7 @@ class Net:
         after = self.ours.answers(cases, net, jobs)
         found = 0
         for case in cases:
-            lines = list(self._differences(before[case.name], after[case.name]))
+            lines = list(self.differences(before[case.name], after[case.name]))
             found += bool(lines)
             if lines and found <= SHOWN_CASES:
                 print(f"{part}: {case.name}", *lines, sep="\n  ", flush=True)
@@ -107,7 +107,8 @@ class Net:
             _store(part, digest.hexdigest(), known)
         return {case.name: known[repr(case)] for case in cases}
 
-    def _differences(self, before: Answer, after: Answer) -> Iterator[str]:
+    def differences(self, before: Answer, after: Answer) -> Iterator[str]:
+        """Yield what differs, line by line; nothing if the answers are the same."""
         if before.code != after.code:
             yield f"exit code {before.code}, now {after.code}"
         texts = {
