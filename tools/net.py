@@ -43,7 +43,7 @@ FIRST = frozenset({"all", "all once more"})
 """Cases of a part that its others, or another part, rely on."""
 SHOWN_CASES, SHOWN_LINES, SHOWN_WIDTH = 12, 14, 300
 STORED = Path(tempfile.gettempdir()) / f"speclaunch-net-{os.getuid()}"
-FORMAT = 2
+FORMAT = 3
 """Raise this when the same case would be run in another way: what is stored is then asked anew."""
 
 WORDS = frozenset(

@@ -224,11 +224,11 @@ class Side:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return the bytes of all files below a folder, by their names in it."""
+    """Return the bytes of all files below a folder, by their names in it; locks hold a process."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != "lock"
     }
 
 
