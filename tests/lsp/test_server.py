@@ -374,11 +374,12 @@ def test_a_crash_in_one_request_is_logged_and_the_next_is_answered() -> None:
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     from speclaunch.cli import lsp
+    from speclaunch.cli.change_options import LspOptions
     from speclaunch.errors import InputError
 
     monkeypatch.setattr(lsp, "find_spec", lambda name: None)
     with pytest.raises(InputError) as caught:
-        lsp.lsp()
+        lsp.lsp(LspOptions())
     assert caught.value.problems[0].help == "pip install 'speclaunch[lsp]'"
 
 

@@ -7,7 +7,7 @@ from speclaunch.facts.facts import Facts
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
-from speclaunch.rules.interface import Severity, Verdict, rule
+from speclaunch.rules.interface import Rule, Severity, Verdict
 from speclaunch.rules.runner import BUG, judge
 
 PLAN = resolve(
@@ -26,8 +26,8 @@ def telling(plan: Plan) -> Iterator[Verdict]:
 
 def test_a_rule_that_stumbles_hides_nothing() -> None:
     rules = [
-        rule("SPL998", "broken", Severity.ERROR, broken),
-        rule("SPL999", "telling", Severity.ERROR, telling),
+        Rule("SPL998", "broken", Severity.ERROR, "features", broken),
+        Rule("SPL999", "telling", Severity.ERROR, "features", telling),
     ]
     judgement = judge(PLAN, rules)
     assert [f.code for f in judgement.findings] == ["SPL998", "SPL999"]
@@ -36,6 +36,6 @@ def test_a_rule_that_stumbles_hides_nothing() -> None:
 
 
 def test_a_secret_does_not_get_into_a_message() -> None:
-    shown = rule("SPL999", "telling", Severity.ERROR, telling)
+    shown = Rule("SPL999", "telling", Severity.ERROR, "features", telling)
     (finding,) = judge(PLAN, [shown]).findings
     assert finding.message == "the key is ***"
