@@ -13,12 +13,20 @@ def speclaunch_home() -> Path:
     """`SPECLAUNCH_HOME`, else the user's cache directory. Not created here."""
     chosen = os.environ.get("SPECLAUNCH_HOME")
     if chosen:
-        return Path(chosen).expanduser().absolute()
+        return expand_user(chosen).absolute()
     # The XDG base directory specification; platformdirs would say the same, and its import alone
     # takes longer than reading a catalogue.
     cache = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
     return base / "speclaunch"
+
+
+def expand_user(path: str | Path) -> Path:
+    """Return a path with `~` expanded; unchanged, as in a shell, if that user is unknown."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 JUDGE_RECORD = "judge.json"

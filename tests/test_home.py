@@ -16,7 +16,7 @@ from speclaunch.cpu.environment import CpuEngine
 from speclaunch.cpu.manifest import require_own
 from speclaunch.entry_files import EntryFiles
 from speclaunch.errors import InputError
-from speclaunch.home import _distrust_of, distrust, make_private, speclaunch_home
+from speclaunch.home import _distrust_of, distrust, expand_user, make_private, speclaunch_home
 from tests.program import run
 
 
@@ -38,6 +38,12 @@ def test_where_things_are_kept(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert speclaunch_home() == Path(expected)
+
+
+def test_the_home_of_an_unknown_user_is_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert expand_user("~/models") == Path("/home/me/models")
+    assert expand_user("~=0.5.3") == Path("~=0.5.3")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from speclaunch.errors import InputError, Place
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.partial_config import PartialConfig
+from speclaunch.home import expand_user
 from speclaunch.importer.interface import Word
 from speclaunch.judge.interface import Question
 from speclaunch.plan.placement import gpus_needed
@@ -211,7 +212,7 @@ def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 def _is_here(name: str, checkpoint: Checkpoint) -> bool:
     """Whether the name itself is the directory that the facts are of."""
-    return checkpoint.path is not None and Path(name).expanduser() == checkpoint.path
+    return checkpoint.path is not None and expand_user(name) == checkpoint.path
 
 
 def _whole(checkpoint: Checkpoint) -> str:

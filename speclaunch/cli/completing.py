@@ -19,6 +19,7 @@ from speclaunch.engine.about import about
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, load
 from speclaunch.errors import SpeclaunchError
 from speclaunch.facts.declared_gpus import names as hardware_names
+from speclaunch.home import expand_user
 from speclaunch.patterns import lazy
 from speclaunch.plan.suggestions import argument_names, argument_values
 from speclaunch.recipe.find_recipe import SUFFIX, recipe_names
@@ -201,7 +202,7 @@ def config_dirs(words: Sequence[str]) -> list[Path]:
     """Those of `--config-dir` in a command line, as far as they are there."""
     found = [after for word, after in pairwise(words) if word == "--config-dir"]
     found += [word.partition("=")[2] for word in words if word.startswith("--config-dir=")]
-    return [path for one in found if (path := Path(one).expanduser()).is_dir()]
+    return [path for one in found if (path := expand_user(one)).is_dir()]
 
 
 def _recipes(begun: str, dirs: Sequence[Path], prefix: str) -> Iterator[Told]:
@@ -210,7 +211,7 @@ def _recipes(begun: str, dirs: Sequence[Path], prefix: str) -> Iterator[Told]:
             yield f"{prefix}{name}", ""
     head, slash, _ = begun.rpartition("/")
     with contextlib.suppress(OSError):
-        for path in sorted(Path(head + slash).expanduser().iterdir()):
+        for path in sorted(expand_user(head + slash).iterdir()):
             if path.is_dir() and not path.name.startswith("."):
                 yield f"{prefix}{head}{slash}{path.name}/", ""
             elif path.suffix == SUFFIX:

@@ -23,6 +23,8 @@ def canonical(name: str) -> str:
     `cuda_graph_max_bs` is `cuda_graph_max_bs_decode`, `tensor_parallel_size` is `tp_size`. An
     argument that is gone keeps the last name it had.
     """
+    if not isinstance(name, str):  # a key of a broken recipe, which is reported as such
+        return name
     newest = load_catalogue(held_versions()[-1])
     argument = newest.by_name(current_name(name, newest) or name)
     if argument is not None:

@@ -19,7 +19,7 @@ from typing import Any
 from speclaunch import reads
 from speclaunch.engine.argument import Argument, EngineVariable, encode_argument, encode_variable
 from speclaunch.errors import InputError, Problem
-from speclaunch.home import JUDGE_RECORD, judges_home
+from speclaunch.home import JUDGE_RECORD, expand_user, judges_home
 from speclaunch.reads.bounded import read_regular
 
 MARK = "+fork."
@@ -64,7 +64,7 @@ def read_fork(source: Path, directory: Path, base: Base, version: str | None = N
     argument, are taken from that release.  Raises InputError.
     """
     reads.unrepeatable()  # hundreds of files tell what an engine takes
-    source = _package(source.expanduser())
+    source = _package(expand_user(source))
     mark = _signature(source, version)
     kept = sorted((directory / _FOLDER).glob(f"*{MARK}{mark}.json"))
     if kept:

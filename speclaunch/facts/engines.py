@@ -10,6 +10,7 @@ from speclaunch.engine.catalogue import UnknownVersion, add_fork, held_versions,
 from speclaunch.engine.forks import is_path
 from speclaunch.engine.versions import ResolvedVersion
 from speclaunch.errors import InputError, LaunchError, Problem
+from speclaunch.home import expand_user
 
 if TYPE_CHECKING:
     from speclaunch.facts.runtime import Runtime
@@ -67,7 +68,7 @@ def declared(
         from speclaunch.facts.runtime import find_runtime  # noqa: PLC0415
 
         return read_installed(find_runtime(python), version)
-    path = Path(text).expanduser()
+    path = expand_user(text)
     beside = near / path if near is not None else path
     if reads.exists(beside) or reads.exists(path) or is_path(text):
         return add_fork(beside if reads.exists(beside) else path, version=version)

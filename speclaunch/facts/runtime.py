@@ -16,6 +16,7 @@ from speclaunch import children, reads
 from speclaunch.errors import LaunchError
 from speclaunch.facts import installed_packages
 from speclaunch.facts.runtime_reads import note_environment, pyenv_choice, pyenv_environment
+from speclaunch.home import expand_user
 from speclaunch.record import record
 
 _PACKAGES = (
@@ -293,7 +294,7 @@ def download_wheel(version: str, directory: Path) -> Path:
 
 
 def _named(wanted: str) -> Path:
-    path = Path(wanted).expanduser()
+    path = expand_user(wanted)
     if path.is_dir():  # a virtual environment
         path = path / "bin" / "python"
     if "/" in wanted:

@@ -21,7 +21,7 @@ from speclaunch.cpu.artifacts import pip_environment
 from speclaunch.cpu.manifest import REQUIREMENTS
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.facts.runtime import pip_command
-from speclaunch.home import judges_home
+from speclaunch.home import expand_user, judges_home
 
 PINNED = ("transformers", "compressed-tensors", "huggingface-hub", "tokenizers")
 """Of what a release pins, what its validation reads configs with."""
@@ -67,7 +67,7 @@ def fetch(name: str, source: str | None, place: Path, tell: Callable[[str], None
 
         tell(f"fetch SGLang {name}")
         return download_wheel(name, place)
-    path = Path(source).expanduser().absolute()
+    path = expand_user(source).absolute()
     for found in (path, path / "sglang", path / "python" / "sglang"):
         if (found / "srt" / "server_args.py").is_file():
             return found

@@ -24,7 +24,7 @@ from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Prob
 from speclaunch.facts.engines import at_hand, declared, named, overrides_pin
 from speclaunch.facts.runtime import NoEngineError, find_runtime
 from speclaunch.facts.trusted_programs import trust
-from speclaunch.home import make_private, speclaunch_home
+from speclaunch.home import expand_user, make_private, speclaunch_home
 from speclaunch.launch.address import Address
 from speclaunch.launch.notify import without_notification
 from speclaunch.plan.request import Request, from_recipe
@@ -217,7 +217,7 @@ def prepare(
 def new_run_dir(recipe: Recipe) -> Path:
     """A fresh directory for the log of one launch, readable by this user only."""
     base = recipe.deployment.launch.log_dir
-    parent = Path(base).expanduser().absolute() if base else speclaunch_home() / "runs"
+    parent = expand_user(base).absolute() if base else speclaunch_home() / "runs"
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for attempt in range(100):
         suffix = f"-{attempt}" if attempt else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from speclaunch.engine.nearest import suggest
@@ -12,6 +11,7 @@ from speclaunch.errors import InputError, Problem, SpeclaunchError
 from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.engines import listed
 from speclaunch.facts.project_settings import assumption
+from speclaunch.home import expand_user
 from speclaunch.lint.code_selection import codes
 from speclaunch.lint.configuration import Configuration, Given
 from speclaunch.record import record
@@ -47,8 +47,8 @@ class Settings:
         given = Given(
             tuple(dict.fromkeys(version.held for version in versions)),
             self.hardware,
-            tuple(Path(one).expanduser() for one in self.models),
-            tuple(Path(one).expanduser() for one in self.config_dir),
+            tuple(expand_user(one) for one in self.models),
+            tuple(expand_user(one) for one in self.config_dir),
             self.assume,
             codes("select", self.select),
             codes("ignore", self.ignore),
@@ -70,7 +70,7 @@ def read_settings(said: Any) -> tuple[Settings, list[str]]:
         try:
             alone.configuration()
             for path in (*alone.models, *alone.config_dir):
-                if not Path(path).expanduser().is_dir():
+                if not expand_user(path).is_dir():
                     raise InputError(Problem(f"{path}: no such directory"))
         except SpeclaunchError as error:
             problems += [f"{name}: {one.message}" for one in error.problems]

@@ -19,6 +19,7 @@ from speclaunch.facts.hub_name import HUB_NAME
 from speclaunch.facts.record_checkpoint import recorded
 from speclaunch.facts.repository_facts import facts_file, home_of_facts, kept_names
 from speclaunch.facts.write_checkpoint_file import keep
+from speclaunch.home import expand_user
 from speclaunch.reads.safe_json import UnreadableFileError, is_directory, is_file, text
 from speclaunch.recipe.compose import recipe_names
 from speclaunch.recipe.load import Recipe, load
@@ -196,7 +197,7 @@ def _on_disk(words: Sequence[str], called: str, revision: str | None, folder: Pa
         )
     if revision is not None:
         raise InputError(Problem("--revision cannot be combined with --as"))
-    directory = Path(words[0]).expanduser()
+    directory = expand_user(words[0])
     if not is_directory(directory) or not is_file(directory / "config.json"):
         raise InputError(Problem(f"{words[0]}: not a directory with a config.json"))
     return Wanted(called, folder, directory=directory)
@@ -211,7 +212,7 @@ def _on_hub(word: str, revision: str | None, into: Path | None, ours: dict[str, 
 
 
 def _needs_a_name(path: str) -> Problem:
-    if is_directory(Path(path).expanduser()):
+    if is_directory(expand_user(path)):
         command = f"speclaunch models pull {path} --as ORGANISATION/NAME"
         return Problem(f"{path} is a directory: it needs a name", help=command)
     if "/" in path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from speclaunch import reads
 from speclaunch.engine.nearest import nearest, suggest
 from speclaunch.errors import InputError, Problem
+from speclaunch.home import expand_user
 from speclaunch.patterns import lazy
 from speclaunch.resources import recipes_dir
 
@@ -35,7 +36,7 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
         if not reads.is_dir(directory):
             raise InputError(Problem(f"--config-dir {directory}: no such directory"))
     if recipe.endswith((SUFFIX, ".yml")) or "/" in recipe:
-        path = Path(recipe).expanduser()
+        path = expand_user(recipe)
         if path.suffix != SUFFIX:
             with_suffix = path.with_name(path.name + SUFFIX)
             if path.suffix != ".yml" and reads.is_file(with_suffix):
@@ -72,7 +73,7 @@ def no_recipe(words: Sequence[str], usage: str) -> Problem:
 def similar_file(path: str) -> str | None:
     """`did you mean …?`, if the directory of a missing file has one of nearly that name."""
     try:
-        wanted = Path(path).expanduser()
+        wanted = expand_user(path)
         if reads.exists(wanted) or not reads.is_dir(wanted.parent):
             return None
         names = sorted(reads.names(wanted.parent))[:_MOST_NAMES]

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.errors import InputError, LaunchError, Problem
+from speclaunch.home import expand_user
 from speclaunch.launch.atomic_files import read_json, write_json
 from speclaunch.record import record
 from speclaunch.sweep.jobs import Job, JobOptions, Planned, Row
@@ -43,7 +44,7 @@ class Folder:
 
     def absolute(self) -> Folder:
         """The same folder, wherever a job looks from."""
-        return Folder(self.path.expanduser().absolute())
+        return Folder(expand_user(self.path).absolute())
 
     def log(self, key: str) -> Path:
         """What a job said."""

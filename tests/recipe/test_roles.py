@@ -216,6 +216,14 @@ def test_limits_that_contradict_each_other_over_two_places(tmp_path: Path) -> No
     assert found[1] == 17
 
 
+def test_an_argument_whose_name_is_a_number(tmp_path: Path) -> None:
+    text = PD.replace("  tp_size: 8\n", "  1: 2\n")
+    sound, (problem,) = load_sound_part(written(tmp_path, text))
+    assert sound is not None
+    assert problem.message == "args.1: input should be a valid string"
+    assert len(sound.parts) == 2
+
+
 def test_the_sound_part_of_a_recipe(tmp_path: Path) -> None:
     text = PD.replace("{name: h200:8}", "{nam: h200:8}").replace("replicas: 2", "replica: 2")
     sound, problems = load_sound_part(written(tmp_path, text))

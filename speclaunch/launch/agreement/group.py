@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.canonical import value_of
 from speclaunch.errors import LaunchError
+from speclaunch.home import expand_user
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def group_of(
     """The ranks that agree by `launch.agreement`; None where nobody has to. Raises LaunchError."""
     if settings.directory is None:
         return None
-    directory = Path(settings.directory).expanduser()
+    directory = expand_user(settings.directory)
     if not directory.is_absolute():
         raise LaunchError(
             f"launch.agreement.directory: {settings.directory} is not an absolute path",
