@@ -42,7 +42,7 @@ Form = TypeVar("Form", bound=StrEnum)
 
 @record
 class CertificateOutput:
-    """What goes to standard output, and what into files."""
+    """The formats for standard output and for files."""
 
     shown: CertificateFormat
     files: tuple[tuple[Path, CertificateFormat], ...] = ()

@@ -1,4 +1,4 @@
-"""What `bench`, `prove` and `tune` share: their sides, and options with numbers."""
+"""The sides that `bench`, `prove` and `tune` compare, and their options with numbers."""
 
 from __future__ import annotations
 

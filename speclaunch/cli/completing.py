@@ -174,7 +174,7 @@ _RECIPE = "recipe="
 
 
 def overrides(before: Sequence[str], current: str, *, needs_key: bool) -> Iterator[Told]:
-    """What `current` can become behind the words `before` of a verb that takes a recipe.
+    """Yield completions of `current` after the words `before` of a verb that accepts a recipe.
 
     `needs_key`: a recipe is `recipe=NAME` here, and never its name alone.
     """

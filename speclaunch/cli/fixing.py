@@ -39,7 +39,7 @@ from speclaunch.rules.finding import Severity
 _SECRET = lazy(
     r"(?i)key|token|secret|passw|credential|auth|cookie|dsn|webhook|_pat|conn_?str|://|;"
 )
-"""What is in the name of every argument and variable whose value is one."""
+"""Matches the name of every argument and variable whose value is one."""
 
 _FIXES_A_PROCESS = 8
 """With fewer files to fix, another process costs more than it saves."""
@@ -140,7 +140,7 @@ def _show(fixed: FixedFile) -> None:
 
 
 def edits_in(files: Files, report: Report) -> Edits:
-    """What the fix of a finding of a report makes of its file; a file is read when it is asked."""
+    """Return the edits of a finding of a report, on request; each file is read once."""
     versions: dict[str, set[str]] = {}
     for file in report.files:
         versions.setdefault(file.path, set()).add(file.engine)

@@ -162,7 +162,7 @@ def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:
 
 @record
 class Answers:
-    """What was said, on the command line or just now."""
+    """The settings requested, on the command line or interactively."""
 
     hardware: str
     engine: str
@@ -173,7 +173,7 @@ class Answers:
 def ask(
     target: str, hardware: str | None, engine: str | None, output: Path | None, sources: Lookup
 ) -> Answers:
-    """Ask for what was not said. Raises InputError for a target that nobody knows, and
+    """Query missing settings. Raises InputError for an unknown target, and
     NotWrittenError where there is no way to choose."""
     known = find_target(target, sources)
     if hardware is None:

@@ -60,7 +60,7 @@ def launch(options: LaunchOptions) -> ExitCode:
         probe=not options.dry_run,
         cpu=bool(prepared.cpu),
     )
-    # where a dry run's command will run, nobody knows
+    # the machine of a dry run's command is unknown
     absent = [] if options.dry_run else absent_paths(prepared)
     rules = chosen_rules(options.select, options.ignore)
     asker = _asker(options)
@@ -109,7 +109,7 @@ def launch(options: LaunchOptions) -> ExitCode:
 
 
 def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
-    """What a launch of each role would run, one after the other."""
+    """Show the command of each role, one after the other."""
     as_json = options.output_format is OutputFormat.JSON
     if as_json:
         raise InputError(

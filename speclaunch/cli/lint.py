@@ -47,16 +47,16 @@ class LintOutput:
     shown: LintFormat
     files: tuple[tuple[Path, LintFormat], ...] = ()
     annotates: bool = False
-    """Whether GitHub's annotations are written behind the text."""
+    """True if GitHub annotations follow the text."""
 
     @property
     def exits_zero(self) -> bool:
-        """Whether findings leave the exit code at 0, unless asked otherwise."""
+        """True if findings leave the exit code at 0 by default."""
         return format_named(self.shown).exits_zero
 
     @property
     def has_edits(self) -> bool:
-        """Whether a format is asked for that tells the edits of fixes."""
+        """True if a requested format contains the edits of fixes."""
         return not _WITH_EDITS.isdisjoint((self.shown, *(name for _, name in self.files)))
 
     def write(self, told: Told) -> None:
@@ -245,7 +245,7 @@ def _asker(options: LintOptions) -> tuple[Asker | None, tuple[str, ...]]:
 
 
 def _configuration(options: LintOptions) -> Configuration:
-    """What the command line says; it is checked before anything of a file is."""
+    """Return the settings of the command line, checked before any file is read."""
     if options.config is not None and options.no_config:
         raise InputError(Problem("--config and --no-config exclude each other"))
     if options.config is not None and not options.config.is_file():
@@ -292,7 +292,7 @@ def _exit_code(report: Report, *, strict: bool, exit_zero: bool) -> ExitCode:
 def output(
     shown: LintFormat | None, files: Sequence[str], linted: Sequence[str] = ()
 ) -> LintOutput:
-    """What is asked for; on GitHub Actions annotations, too, unless a format is named.
+    """Return the requested output; on GitHub Actions also annotations, unless a format is named.
 
     Raises InputError for a file that says no format, whose directory does not exist, that is
     `linted` itself, or that is named twice.

@@ -114,14 +114,14 @@ class VerbOptions:
 
 
 class OutputFormat(StrEnum):
-    """How results are written."""
+    """Formats of results."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LintFormat(StrEnum):
-    """How `lint` writes what it found: a module each in report/formats/."""
+    """Formats of `lint`, each with a module in report/formats/."""
 
     TEXT = "text"
     CONCISE = "concise"
@@ -135,7 +135,7 @@ class LintFormat(StrEnum):
 
 
 class CertificateFormat(StrEnum):
-    """How `bench` writes a certificate."""
+    """Formats of a certificate of `bench`."""
 
     TEXT = "text"
     JSON = "json"
@@ -144,7 +144,7 @@ class CertificateFormat(StrEnum):
 
 
 class DifferenceFormat(StrEnum):
-    """How `bench compare` writes the difference of two."""
+    """Formats of `bench compare`."""
 
     TEXT = "text"
     JSON = "json"

@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PlainKind:
-    """How `sections.py` reads the plain values of a key, if its type does not tell."""
+    """The kind of plain values that `sections.py` reads for a key, if its type does not tell."""
 
     kind: str
     parameter: str | None = None

@@ -41,7 +41,7 @@ class Verdict:
 
 Check = Callable[["Plan"], Iterator[Verdict]]
 CheckAcross = Callable[[Sequence["Plan"]], Iterator[tuple["Plan", Verdict]]]
-"""A check that needs several deployments: it says which of them each verdict is about."""
+"""A check that compares deployments: each verdict with the plan that it is about."""
 _OF_DEPLOYMENTS = frozenset(f"SPL{number}" for number in FAMILIES["deployments"].numbers)
 
 
@@ -107,8 +107,10 @@ class Rule:
         return page(self.code).summary
 
 
-_CHECKS: dict[str, Any] = {}
-_COMPARED: dict[str, Any] = {}
+CHECKS: dict[str, Any] = {}
+"""The checks of the modules imported so far, by code: `Check` or `CheckAcross`."""
+COMPARED: dict[str, Callable[[Plan], bool]] = {}
+"""`Rule.compares` of those that compare deployments."""
 
 
 def row(
@@ -124,7 +126,7 @@ def row(
     across: bool = False,
 ) -> Rule:
     """Return a rule of the table, with a check that imports its module when first called."""
-    check = _Deferred(module, code, _CHECKS)
+    check = _Deferred(module, code, CHECKS)
     return Rule(
         code,
         name,
@@ -136,7 +138,7 @@ def row(
         check if across else None,
         also or {},
         tuple(says),
-        _Deferred(module, code, _COMPARED) if across else every_plan,
+        _Deferred(module, code, COMPARED) if across else every_plan,
     )
 
 
@@ -144,7 +146,7 @@ def rule(code: str) -> Callable[[Check], Check]:
     """Register a function as the check of a rule of the table."""
 
     def register(check: Check) -> Check:
-        _CHECKS[code] = check
+        CHECKS[code] = check
         return check
 
     return register
@@ -156,8 +158,8 @@ def rule_across(
     """Register a function as the check of a rule that compares deployments: see `Rule.compares`."""
 
     def register(check: CheckAcross) -> CheckAcross:
-        _CHECKS[code] = check
-        _COMPARED[code] = compares
+        CHECKS[code] = check
+        COMPARED[code] = compares
         return check
 
     return register

@@ -182,17 +182,9 @@ def _places(servers: Sequence[Plan], name: str) -> Iterator[Place]:
         yield place_of(server, (name,))
 
 
-def known(plan: Plan, name: str) -> Any:
-    """The effective value of an argument; None where nobody can tell."""
-    try:
-        return plan.value(name)
-    except UnknownValueError:
-        return None
-
-
 def is_of_several(plan: Plan) -> bool:
     """Whether a command is that of one host of several."""
-    nodes = known(plan, NODES)
+    nodes = plan.value_or_none(NODES)
     return isinstance(nodes, int) and nodes > 1
 
 
@@ -252,8 +244,8 @@ def _runs_on_all(nodes: Setting | None) -> bool:
 
 def _begins(plan: Plan, others: Sequence[Plan]) -> bool:
     """Whether a command begins another server than those before it."""
-    last = known(others[-1], RANK)  # same either way: an unknown rank is alone
-    rank = known(plan, RANK)
+    last = others[-1].value_or_none(RANK)  # same either way: an unknown rank is alone
+    rank = plan.value_or_none(RANK)
     return not isinstance(rank, int) or not isinstance(last, int) or rank == 0
 
 
@@ -302,7 +294,7 @@ def _differs(first: Plan, other: Plan, name: str) -> bool:
         return one.known and two.known and bool(one.value != two.value)
     if name == ADDRESS:
         return False
-    return bool(known(first, name) != known(other, name))
+    return bool(first.value_or_none(name) != other.value_or_none(name))
 
 
 def _verdict_of_server_ranks(first: Plan, other: Plan, name: str) -> tuple[Plan, Verdict]:
@@ -318,12 +310,12 @@ def _verdict_of_server_ranks(first: Plan, other: Plan, name: str) -> tuple[Plan,
 
 
 def _shown(plan: Plan, name: str) -> str:
-    value = known(plan, name)
+    value = plan.value_or_none(name)
     return "not set" if value is None else str(value)
 
 
 def _ranks(commands: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    ranks = [known(plan, RANK) for plan in commands]
+    ranks = [plan.value_or_none(RANK) for plan in commands]
     counted = Counter(rank for rank in ranks if rank is not None)
     for rank, count in counted.items():
         if count < 2:

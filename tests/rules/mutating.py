@@ -229,14 +229,14 @@ def statements_of(rule: Rule, *, alone: bool) -> list[ast.stmt]:
     ]
 
 
-def _rows() -> list[ast.Call]:
+def rows() -> list[ast.Call]:
     """The rows of the table, as they are written."""
     return [node for node in ast.walk(tree_of(TABLE)) if isinstance(node, ast.Call)]
 
 
 def row_of(line: int) -> ast.Call:
     """The row of the table at a line."""
-    return next(row for row in _rows() if row.lineno <= line <= (row.end_lineno or 0))
+    return next(row for row in rows() if row.lineno <= line <= (row.end_lineno or 0))
 
 
 @cache
@@ -294,7 +294,7 @@ def changed(mutant: Mutant) -> Iterator[None]:
 def _in_place_of(held: Mapping[str, ModuleType]) -> Iterator[None]:
     """While statements are executed anew, and checks run, they import these."""
     before = {name: importlib.import_module(name) for name in held}
-    checks, compared = dict(interface._CHECKS), dict(interface._COMPARED)
+    checks, compared = dict(interface.CHECKS), dict(interface.COMPARED)
     for name, module in held.items():
         _place(name, module)
     try:
@@ -302,8 +302,8 @@ def _in_place_of(held: Mapping[str, ModuleType]) -> Iterator[None]:
     finally:
         for name, module in before.items():
             _place(name, module)
-        interface._CHECKS.update(checks)
-        interface._COMPARED.update(compared)
+        interface.CHECKS.update(checks)
+        interface.COMPARED.update(compared)
 
 
 def _place(name: str, module: ModuleType) -> None:
@@ -347,7 +347,7 @@ def _noticed(mutant: Mutant) -> str:
     with _in_place_of(held):
         codes = {code for statement in statements for code in _registered(statement)}
         for code in codes:
-            del interface._CHECKS[code]
+            del interface.CHECKS[code]
         for statement in statements:
             try:
                 _execute(statement, held)
@@ -355,7 +355,7 @@ def _noticed(mutant: Mutant) -> str:
                 raise
             except Exception:
                 return "it cannot be imported"
-        if not codes <= interface._CHECKS.keys():
+        if not codes <= interface.CHECKS.keys():
             return "a rule is gone, whose cases are there"
         for code in sorted(codes):
             rule = by_code(code)

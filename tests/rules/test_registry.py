@@ -42,7 +42,7 @@ def test_by_code_or_name() -> None:
 @over(all_rules(), lambda rule: rule.code)
 def test_a_rule_of_the_table_has_its_check(rule: Rule) -> None:
     import_module(f"speclaunch.rules.{rule.module}")
-    check = interface._CHECKS[rule.code]
+    check = interface.CHECKS[rule.code]
     if not isinstance(check, partial):
         assert check.__name__.removesuffix("_check") == rule.name.replace("-", "_")
         assert check.__module__ == f"speclaunch.rules.{rule.module}"
@@ -50,9 +50,9 @@ def test_a_rule_of_the_table_has_its_check(rule: Rule) -> None:
 
 def test_a_check_has_its_row() -> None:
     import_checks()
-    assert interface._CHECKS.keys() == {rule.code for rule in all_rules()}
+    assert interface.CHECKS.keys() == {rule.code for rule in all_rules()}
     across = {rule.code for rule in all_rules() if rule.check_across is not None}
-    assert interface._COMPARED.keys() == across
+    assert interface.COMPARED.keys() == across
 
 
 @over(all_rules(), lambda rule: rule.code)
