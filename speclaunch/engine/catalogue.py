@@ -45,6 +45,8 @@ from speclaunch.home import make_private, speclaunch_home
 from speclaunch.record import record
 
 __all__ = [
+    "FALSE_TEXTS",
+    "TRUE_TEXTS",
     "Ambiguous",
     "Argument",
     "ArgumentKind",
@@ -68,6 +70,8 @@ __all__ = [
 #: The files made by ``tools/catalogue.py``.
 DATA = Path(__file__).resolve().parent / "data"
 _HELP = Argument("--help", "help", ArgumentKind.HELP, type="bool", aliases=("-h",))
+TRUE_TEXTS, FALSE_TEXTS = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
+"""What the engine takes for a switch among its variables, in any case (environ.py EnvBool)."""
 
 
 @record

@@ -19,6 +19,8 @@ from speclaunch.record import record
 if TYPE_CHECKING:
     from speclaunch.facts.tensors import TensorFacts
 
+SHORT_DTYPES = {"half": "float16", "float": "float32"}
+"""Other names of data types, of configs and of the engine's argument."""
 _TRANSFORMERS_5 = ">=0.5.10"
 """The first release that needs transformers 5, which reads the scaling of positions otherwise."""
 

@@ -29,7 +29,9 @@ from speclaunch.record import record
 T = TypeVar("T")
 
 MAIN = "main"
-_TRUE = frozenset({"1", "on", "yes", "true"})
+TRUE = frozenset({"1", "on", "yes", "true"})
+"""What the hub's library takes for true (huggingface_hub constants.py)."""
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _COMMIT = lazy(r"[0-9a-f]{40}\Z")
 _MAX_API_BYTES = 16 << 20
 _CHUNK = 1 << 16
@@ -57,10 +59,10 @@ class Listing:
 def offline() -> str | None:
     """The variable that forbids the network; the library asks the second where the first is
     empty (huggingface_hub constants.py)."""
-    for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+    for variable in OFFLINE:
         value = os.environ.get(variable)
         if value:
-            return variable if value.lower() in _TRUE else None
+            return variable if value.lower() in TRUE else None
     return None
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.checkpoint import Checkpoint, PartlyReadCheckpoint
+from speclaunch.facts.checkpoint import SHORT_DTYPES, Checkpoint, PartlyReadCheckpoint
 from speclaunch.facts.context import context_lengths
 from speclaunch.facts.facts import checkpoint_fact
 from speclaunch.facts.origin import Origin, Provenance
@@ -43,7 +43,6 @@ _MTP_KEYS = (
 _EXPERT_KEYS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _MULTIMODAL_KEYS = ("vision_config", "audio_config", "thinker_config", "visual", "vit_config")
 _DTYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
-_SHORT = {"half": "float16", "float": "float32"}
 
 
 def read_checkpoint(
@@ -187,7 +186,7 @@ def _dtype(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str | None:
         said = text(part.get("dtype")) or text(part.get("torch_dtype"))
         if said is not None:
             name = said.removeprefix("torch.").lower()
-            name = _SHORT.get(name, name)
+            name = SHORT_DTYPES.get(name, name)
             return name if name in _DTYPES else None
     return None
 

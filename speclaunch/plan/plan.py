@@ -8,7 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.canonical import current_name
-from speclaunch.engine.catalogue import Catalogue, is_released_variable, released_names
+from speclaunch.engine.catalogue import (
+    FALSE_TEXTS,
+    TRUE_TEXTS,
+    Catalogue,
+    is_released_variable,
+    released_names,
+)
 from speclaunch.engine.renames import forwarded_variable, other_names
 from speclaunch.engine.versions import within
 from speclaunch.errors import Place
@@ -183,12 +189,10 @@ class Plan:
             raise NoSuchArgumentError(name)
 
     def env_flag(self, name: str, default: bool = False) -> bool:
-        """A switch among the variables, read as the engine reads one (environ.py EnvBool:
-        true, 1, yes, y / false, 0, no, n; anything else, nothing included, is the default)."""
+        """A switch among the variables, read as the engine reads one: anything but `TRUE_TEXTS`
+        and `FALSE_TEXTS`, nothing included, is the default."""
         text = (self.env(name) or "").lower()
-        if text in ("true", "1", "yes", "y"):
-            return True
-        return default and text not in ("false", "0", "no", "n")
+        return text in TRUE_TEXTS or (default and text not in FALSE_TEXTS)
 
     @property
     def algorithm(self) -> str | None:

@@ -24,7 +24,7 @@ from speclaunch.errors import Place, Problem
 from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.refusals.rows import refusals
-from speclaunch.plan.request import Origin
+from speclaunch.plan.request import ENGINE_VARIABLES, Origin
 from speclaunch.plan.topics import spec_v2
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.secrets import KEYS_OF_A_COMMAND, written_secrets
@@ -320,15 +320,12 @@ def variable_without_effect(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-_OURS = ("SGLANG_", "SGL_")
-
-
 @rule("SPL008")
 def unknown_variable(plan: Plan) -> Iterator[Verdict]:
     """A variable looks like the engine's own, and this version has no such variable."""
     known = plan.catalogue.variables
     for name in plan.request.env:
-        if not name.startswith(_OURS) or name in known:
+        if not name.startswith(ENGINE_VARIABLES) or name in known:
             continue
         if dead_variable(name, plan.request.version) is not None:
             continue

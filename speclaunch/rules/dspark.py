@@ -14,10 +14,9 @@ from speclaunch.plan.topics.dp_attention import (
     CONTEXT,
     DSPARK_CONTEXT,
     DSPARK_HEAD,
-    HEAD,
     dspark_is_spread,
 )
-from speclaunch.plan.topics.parallel import attention_ranks
+from speclaunch.plan.topics.parallel import HEAD, attention_ranks
 from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.model_values import known_drafts
 

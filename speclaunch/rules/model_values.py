@@ -28,7 +28,7 @@ LLAMA_LIKE = (
 release."""
 _DRAFT_MARKS = ("eagle", "mtp", "nextn", "assistant")
 """Parts of the names of classes that are drafts (in any case)."""
-_DELEGATING = ("MiniCPMV", "Mistral3ForConditionalGeneration")
+DELEGATING = ("MiniCPMV", "Mistral3ForConditionalGeneration")
 """How the names of classes begin that hand over what they lack to the model inside
 (`__getattr__`)."""
 
@@ -52,7 +52,7 @@ def is_draft_class(architecture: str) -> bool:
 def lacks_eagle3(architecture: str, plan: Plan) -> bool:
     """Whether a target's class is known to have no hook for EAGLE-3 in this version."""
     known = architectures(plan.request.version)
-    if architecture.startswith(_DELEGATING):
+    if architecture.startswith(DELEGATING):
         return False
     return architecture in known.registered and architecture not in known.eagle3_hooks
 
@@ -60,7 +60,7 @@ def lacks_eagle3(architecture: str, plan: Plan) -> bool:
 def lacks_shared_embedding(architecture: str, plan: Plan) -> bool:
     """Whether a target's class is known to have no `get_embed_and_head` in this version."""
     known = architectures(plan.request.version)
-    if architecture.startswith(_DELEGATING):
+    if architecture.startswith(DELEGATING):
         return False
     return architecture in known.registered and architecture not in known.shares_embedding
 

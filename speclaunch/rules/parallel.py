@@ -9,9 +9,10 @@ from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import dp_attention
-from speclaunch.plan.topics.dp_attention import HEAD, HEAD_ALONE, NO_RANKS, NODES, REPLICAS_TOO
+from speclaunch.plan.topics.dp_attention import HEAD_ALONE, NO_RANKS, NODES, REPLICAS_TOO
 from speclaunch.plan.topics.parallel import (
     ATTENTION_RANKS,
+    HEAD,
     OWN_ARGUMENT,
     REPLICAS,
     SWITCH,

@@ -14,7 +14,6 @@ from speclaunch.plan.topics import (
     deterministic,
     dp_attention,
     drafts,
-    dtype,
     graphs,
     hybrid,
     lora,
@@ -22,6 +21,7 @@ from speclaunch.plan.topics import (
 )
 from speclaunch.plan.topics.concurrency import LIMITED
 from speclaunch.plan.topics.refusal import Refusal, beginning
+from speclaunch.plan.topics.target import halved
 from tests.plan.resolving import CPU, LLAMA, model, plan
 
 DRAFT = "--speculative-draft-model-path d"
@@ -214,8 +214,8 @@ def test_experts_and_adapters() -> None:
 
 
 def test_dtypes_states_and_limits() -> None:
-    assert dtype.halved(LLAMA) == "float16"
-    assert dtype.halved(model(model_type="gemma3")) == "bfloat16"
+    assert halved(LLAMA) == "float16"
+    assert halved(model(model_type="gemma3")) == "bfloat16"
     assert not hybrid.has_states(model("GraniteMoeHybridForCausalLM", layer_types=["attention"]))
     assert hybrid.has_states(model("GraniteMoeHybridForCausalLM", layer_types=["mamba"]))
     assert hybrid.has_states(model("FalconH1ForCausalLM"))

@@ -24,6 +24,7 @@ from speclaunch.plan.memory.pool import Pool
 from speclaunch.plan.memory.terms import Gathered, gather, weights_least
 from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.topics import memory_reserve as memory
 
 _ELSEWHERE = (
     "cpu_offload_gb",
@@ -183,10 +184,10 @@ def _unbalanced(plan: Plan, found: Gathered) -> PredictedFailure | None:
     least = min(one.free for one in devices)
     most = max(one.free for one in devices)
     if plan.in_versions(">=0.5.7"):
-        checked = plan.env_flag("SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK", True)
+        checked = plan.env_flag(memory.BALANCE_CHECK, True)
     else:
-        checked = not plan.env_flag("SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK")
-    if not checked or least >= 0.9 * most:
+        checked = not plan.env_flag(memory.NO_BALANCE_CHECK)
+    if not checked or least >= memory.BALANCED * most:
         return None
     why = (
         f"one GPU has {in_gib(least)} free and another {in_gib(most)}: the engine refuses ranks "

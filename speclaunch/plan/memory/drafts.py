@@ -13,7 +13,8 @@ from speclaunch.record import record
 
 _ONE_AT_A_TIME = ("MiMoV2MTP", "Step3p5MTP", "InklingForConditionalGenerationMTP")
 """A model of one layer each; multi-layer EAGLE runs several."""
-_MTP_ENDS = ("NextN", "MTP")
+MTP_ENDS = ("NextN", "MTP")
+"""How the names of classes end that are multi-token-prediction layers alone."""
 
 
 @record
@@ -70,7 +71,7 @@ def draft_of(plan: Plan) -> Draft | None:
     models = 1
     if plan.value("enable_multi_layer_eagle"):
         models = max(1, int(plan.value("speculative_num_steps") or 1))
-    return Draft(checkpoint, config, loaded_as.endswith(_MTP_ENDS), loaded_as, models)
+    return Draft(checkpoint, config, loaded_as.endswith(MTP_ENDS), loaded_as, models)
 
 
 def counted_layers(plan: Plan, draft: Draft) -> int:

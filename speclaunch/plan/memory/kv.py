@@ -10,7 +10,7 @@ from __future__ import annotations
 from speclaunch.plan.budget import Size
 from speclaunch.plan.memory.cell import KvCell, cell_of, element_of, is_sparse, skips_index
 from speclaunch.plan.memory.drafts import Draft, counted_layers, draft_of
-from speclaunch.plan.memory.layers import Layers, layers_of
+from speclaunch.plan.memory.layers import WINDOW_DRAFTS, Layers, layers_of
 from speclaunch.plan.memory.model_config import ModelConfig
 from speclaunch.plan.memory.ranks import Ranks, ranks_of
 from speclaunch.plan.memory.states import state_bytes
@@ -21,7 +21,6 @@ from speclaunch.record import record
 
 _OWN_CELL = ">=0.5.18"
 """DFLASH drafts are counted with their own cell; before, as if they had the target's layers."""
-_WINDOW_DRAFTS = ("MiMoV2MTP", "Step3p5MTP")
 
 
 @record
@@ -43,7 +42,7 @@ def draft_size(plan: Plan, draft: Draft) -> Size:
         return Size(0, "the draft reads the target's KV cache")
     cell, exact = _cell(plan, draft)
     layers = draft.layers
-    windows = draft.loaded_as in _WINDOW_DRAFTS
+    windows = draft.loaded_as in WINDOW_DRAFTS
     each = cell.sliding if windows else cell.full + cell.index
     return Size(layers * each, f"{layers} draft layers * {cell.why}", exact and not windows)
 
@@ -102,7 +101,7 @@ def _cell(plan: Plan, draft: Draft) -> tuple[KvCell, bool]:
 
 def _windows(plan: Plan, draft: Draft) -> int:
     """`eagle_draft_swa_num_layers`: of a draft that has windows itself."""
-    if draft.loaded_as in _WINDOW_DRAFTS:
+    if draft.loaded_as in WINDOW_DRAFTS:
         return 1
     return 0 if draft.is_mtp else len(layers_of(plan, draft.config).sliding)
 

@@ -20,6 +20,8 @@ _PATTERNS = ("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")
 _WINDOWED_MODELS = ("GptOss", "Gemma2", "Gemma3", "Olmo2", "Olmo3")
 """Those before 0.5.7 whose attention has windows in some layers
 (`get_attention_sliding_window_size` in srt/models)."""
+WINDOW_DRAFTS = ("MiMoV2MTP", "Step3p5MTP")
+"""Drafts of one layer, which has a window."""
 _FULL = ("full_attention", "attention")
 _DEFAULT_WINDOW_PATTERN = {"gpt_oss": 2, "gemma2": 2, "gemma3": 6, "gemma3_text": 6}
 """Every so many layers a full one where the config lists none: the defaults of transformers."""
@@ -143,7 +145,7 @@ def sliding_layers(config: ModelConfig, count: int) -> tuple[int, ...]:
     name = config.architecture
     if name.startswith("Llama4"):
         return tuple(i for i in range(count) if (i + 1) % 4)
-    if name in ("MiMoV2MTP", "Step3p5MTP"):
+    if name in WINDOW_DRAFTS:
         return (0,)
     if name.startswith("UnlimitedOCR"):
         return tuple(range(count))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from speclaunch.plan.memory.families import ModelFamily, QkNorm
-from speclaunch.plan.memory.model_config import ModelConfig
+from speclaunch.plan.memory.model_config import ROUTED_EXPERTS, ModelConfig
 from speclaunch.plan.memory.ranks import Ranks
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.record import record
@@ -214,7 +214,7 @@ def experts(config: ModelConfig, family: ModelFamily, name: str) -> Iterator[Mat
 
 def expert_count(config: ModelConfig) -> int:
     """Routed experts of a layer."""
-    return config.count("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+    return config.count(*ROUTED_EXPERTS)
 
 
 def _shared_size(config: ModelConfig, family: ModelFamily, size: int) -> int:

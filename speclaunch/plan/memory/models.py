@@ -20,7 +20,7 @@ from speclaunch.plan.memory.matrices import (
     mlp,
     vector,
 )
-from speclaunch.plan.memory.model_config import MOST_LAYERS, ModelConfig
+from speclaunch.plan.memory.model_config import MOST_LAYERS, ROUTED_EXPERTS, ModelConfig
 from speclaunch.plan.plan import UnknownValueError
 
 _PADDED_VOCABULARY = 64
@@ -105,8 +105,7 @@ def feed_forward(
 
 def is_mixture(config: ModelConfig) -> bool:
     """Whether some layers have experts."""
-    keys = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-    found = config.optional(*keys, least=0)
+    found = config.optional(*ROUTED_EXPERTS, least=0)
     return found is not None and found > 1
 
 

@@ -15,6 +15,7 @@ from speclaunch.plan.memory.estimate import GIB, Estimate
 from speclaunch.plan.memory.free import Device
 from speclaunch.plan.memory.pool import Pool, PoolSettings, pool
 from speclaunch.plan.plan import Plan
+from speclaunch.plan.topics.hybrid import NEEDS_A_STATE
 from speclaunch.record import record
 
 EXPECTED = 0.75
@@ -243,7 +244,7 @@ def _refusal(
     """Why the engine does not take the pool, in the order in which it looks."""
     text = None
     settings, states = terms.pool, found.states
-    new = plan.in_versions(">=0.5.13")
+    new = plan.in_versions(NEEDS_A_STATE)
     if settings.states is not None and states.slots <= 0 and new:
         text = engine_messages.no_states(states.slots, rest / GIB, settings.states.each)
     elif terms.draft_first and rest - states.bytes <= 0:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.budget import Size
-from speclaunch.plan.memory.drafts import Draft, draft_of
+from speclaunch.plan.memory.drafts import MTP_ENDS, Draft, draft_of
 from speclaunch.plan.memory.files_ratio import ratio_to_files
 from speclaunch.plan.memory.matrices import Matrix, Shard, WeightRole
 from speclaunch.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
@@ -363,7 +363,7 @@ def _files(checkpoint: Checkpoint) -> str:
 
 
 def _is_mtp_alone(checkpoint: Checkpoint) -> bool:
-    return (checkpoint.architecture or "").endswith(("NextN", "MTP"))
+    return (checkpoint.architecture or "").endswith(MTP_ENDS)
 
 
 def _peak(plan: Plan, draft: Draft, kept: frozenset[WeightRole]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from speclaunch.engine.catalogue import FALSE_TEXTS, TRUE_TEXTS
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.facts.unknown import UnknownValueError
 from speclaunch.plan.plan import Plan
@@ -42,7 +43,6 @@ class Unknown:
 
 UNKNOWN: Final = Unknown()
 
-_TRUE, _FALSE = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
 _ABSENT_IS_NONE = frozenset({"quantization_config", "index_topk"})
 """Keys that no class of configs has a value of its own for (facts.py of the reader)."""
 
@@ -67,7 +67,7 @@ def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
         return text if kind == "raw" else default
     if kind == "bool":
         lowered = text.lower()
-        return True if lowered in _TRUE else False if lowered in _FALSE else default
+        return True if lowered in TRUE_TEXTS else False if lowered in FALSE_TEXTS else default
     try:
         return {"int": int, "float": float, "str": str}[kind](text)
     except ValueError:

@@ -6,7 +6,7 @@ from typing import Any
 
 from speclaunch.plan.changes import ChangeKind
 from speclaunch.plan.plan import UnknownValueError
-from speclaunch.plan.resolution.attention_models import by_model
+from speclaunch.plan.resolution.attention_models import by_model, drafts_chains
 from speclaunch.plan.resolution.pages import resolve_pages
 from speclaunch.plan.resolution.working import Working
 from speclaunch.plan.topics import deterministic
@@ -220,7 +220,7 @@ def _trtllm_is_default(working: Working, major: int) -> bool:
     algorithm = working.given("speculative_algorithm")
     if algorithm is None or working.given("speculative_eagle_topk") is not None:
         return True
-    return working.in_versions(">=0.5.23") and str(algorithm).upper() == "DFLASH"
+    return drafts_chains(working)
 
 
 def _asymmetric(working: Working) -> bool:

@@ -14,6 +14,7 @@ from speclaunch.plan.resolution.models import (
 from speclaunch.plan.resolution.pages import force_page
 from speclaunch.plan.resolution.working import Working
 from speclaunch.plan.topics.attention import BACKENDS, BOTH, DECODE, PREFILL
+from speclaunch.plan.topics.hybrid import BUFFERED, STRATEGY
 
 _Choose = Callable[[Working, str], None]
 """What a model chooses, and where the engine does."""
@@ -249,18 +250,23 @@ def _trtllm_has_its_pages(working: Working) -> bool:
     page = working.given("page_size")
     if topk is not None and not (topk == 1 and page in (None, 1)):
         return False
-    dflash = working.in_versions(">=0.5.23") and str(algorithm).upper() == "DFLASH"
-    if algorithm is not None and topk is None and not dflash:
+    if algorithm is not None and topk is None and not drafts_chains(working):
         return False
     if working.value("disable_radix_cache") or algorithm is not None:
         return True
     return _extra_buffer(working)
 
 
+def drafts_chains(working: Working) -> bool:
+    """Whether the algorithm counts as drafting chains without a word on topk: DFLASH, from 0.5.23
+    on."""
+    algorithm = working.given("speculative_algorithm")
+    return working.in_versions(">=0.5.23") and str(algorithm).upper() == "DFLASH"
+
+
 def _extra_buffer(working: Working) -> bool:
     """Whether states of linear attention have a buffer beside the cache."""
-    strategy = working.value("mamba_radix_cache_strategy")  # `auto` is not decided yet
-    return bool(strategy in ("extra_buffer", "extra_buffer_lazy"))
+    return bool(working.value(STRATEGY) in BUFFERED)  # `auto` is not decided yet
 
 
 def _nothing(_: Working, __: str) -> None:

@@ -87,7 +87,7 @@ def _without_buffer(working: Working) -> None:
             _overlap_off(working)
     elif working.in_versions("<0.5.10"):
         _radix_off(working, "speculation does not work with cached states in this version")
-    elif working.in_versions(">=0.5.11"):
+    elif working.in_versions(hybrid.AMD_DROPS_CACHE):
         with working.deciding(RADIX):
             if working.is_hip:  # with others it refuses
                 why = "speculation does not work with cached states on AMD GPUs in this version"

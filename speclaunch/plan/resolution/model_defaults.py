@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from speclaunch.facts.checkpoint import SHORT_DTYPES
 from speclaunch.plan.resolution.models import of_config
 from speclaunch.plan.resolution.working import Working
-from speclaunch.plan.topics.dtype import SHORT, halved
+from speclaunch.plan.topics.target import halved
 
 CONTEXT = "context_length"
 DTYPE = "dtype"
@@ -77,9 +78,9 @@ def _dtype(working: Working) -> None:
     asked = str(working.value(DTYPE) or "auto").lower()
     source = "sglang 0.5.23 configs/model_config.py:2284, 0.4.6 configs/model_config.py:455"
     if asked != "auto":
-        if asked in SHORT:
+        if asked in SHORT_DTYPES:
             why = f"{asked} is another name of it"
-            working.set(DTYPE, SHORT[asked], why, source)
+            working.set(DTYPE, SHORT_DTYPES[asked], why, source)
         return
     target = working.target
     own = target.dtype

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from speclaunch.plan.changes import ChangeKind
 from speclaunch.plan.resolution.working import Working
-from speclaunch.plan.topics.parallel import ATTENTION_RANKS, OWN_ARGUMENT, REPLICAS, SWITCH
+from speclaunch.plan.topics.parallel import (
+    ATTENTION_RANKS,
+    HEAD,
+    HEAD_RESET,
+    OWN_ARGUMENT,
+    REPLICAS,
+    RESET,
+    SWITCH,
+)
 
 
 def resolve_data_parallelism(working: Working) -> None:
     """What becomes of `enable_dp_attention`, `dp_size` and `attn_dp_size`."""
     if working.in_versions(OWN_ARGUMENT):
         _rewrite(working)
-    elif working.in_versions(">=0.5.2"):
+    elif working.in_versions(RESET):
         _reset(working)
 
 
@@ -29,13 +37,13 @@ def resolve_all_to_all(working: Working) -> None:
 
 def _reset(working: Working) -> None:
     """One rank is none (0.5.2 and later)."""
-    with working.deciding(SWITCH, "enable_dp_lm_head"):
+    with working.deciding(SWITCH, HEAD):
         if working.number(REPLICAS, 1) != 1:
             return
-        for name in (SWITCH, "enable_dp_lm_head"):
+        for name in (SWITCH, HEAD):
             if not working.value(name):
                 continue
-            if name == "enable_dp_lm_head" and working.in_versions("<0.5.3"):
+            if name == HEAD and not working.in_versions(HEAD_RESET):
                 continue
             working.change(
                 ChangeKind.DP_ATTENTION,
@@ -50,13 +58,13 @@ def _reset(working: Working) -> None:
 def _rewrite(working: Working) -> None:
     """Attention ranks under their new name, and no LM head of its own for one rank (0.5.22+)."""
     _renamed(working)
-    with working.deciding("enable_dp_lm_head"):
+    with working.deciding(HEAD):
         ranks = working.number(REPLICAS, 1) * working.number(ATTENTION_RANKS, 1)
-        head = working.value("enable_dp_lm_head")
+        head = working.value(HEAD)
         if ranks == 1 and head and working.value("ep_join_mode") != "scale":
             working.change(
                 ChangeKind.DP_ATTENTION,
-                "enable_dp_lm_head",
+                HEAD,
                 False,
                 "there is one data-parallel rank",
                 "sglang 0.5.23 arg_groups/overrides.py:1369",

@@ -16,7 +16,7 @@ from speclaunch.plan.resolution.models import (
 )
 from speclaunch.plan.resolution.working import Working
 from speclaunch.plan.topics import lora, parallel
-from speclaunch.plan.topics.graphs import BACKENDS_BY_PHASE, PIECEWISE
+from speclaunch.plan.topics.graphs import BACKENDS_BY_PHASE, PIECEWISE, PREFILL_BY_DEFAULT
 from speclaunch.plan.topics.graphs import PREFILL_BACKEND as BACKEND
 
 _VALIDATED_A2A = ("none", "deepep", "megamoe", "flashinfer")
@@ -29,7 +29,7 @@ def resolve_prefill_graphs(working: Working) -> None:
             backend, why = _backend(working)
             source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:32, 0.5.14 server_args.py:2920"
             working.set(BACKEND, backend, why, source)
-    elif working.in_versions(">=0.5.10"):
+    elif working.in_versions(PREFILL_BY_DEFAULT):
         with working.deciding(PIECEWISE):
             _piecewise(working)
 

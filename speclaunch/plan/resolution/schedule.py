@@ -5,7 +5,7 @@ from __future__ import annotations
 from speclaunch.plan.changes import ChangeKind
 from speclaunch.plan.resolution.working import Working
 from speclaunch.plan.topics import adaptive, spec_v2
-from speclaunch.plan.topics.algorithms import EAGLE_HANDLER
+from speclaunch.plan.topics.algorithms import EAGLE_HANDLER, REJECTION, blocks_need_rejection
 from speclaunch.plan.topics.concurrency import LIMITED, RUNNING, WHEN_SPECULATING
 from speclaunch.plan.topics.spec_v2 import OVERLAP
 from speclaunch.plan.topics.target import is_one_of
@@ -196,16 +196,11 @@ def resolve_adaptive(working: Working) -> None:
 
 def resolve_verification(working: Working) -> None:
     """Block verification switches rejection sampling on (0.5.22 and later)."""
-    name = "speculative_use_rejection_sampling"
-    with working.deciding(name):
-        if working.in_versions("<0.5.22") or working.value(name):
-            return
-        if not working.value("speculative_use_block_verification"):
-            return
-        if working.algorithm in ("EAGLE", "EAGLE3"):
+    with working.deciding(REJECTION):
+        if not working.value(REJECTION) and blocks_need_rejection(working):
             working.change(
                 ChangeKind.REJECTION_SAMPLING_ON,
-                name,
+                REJECTION,
                 True,
                 "block verification compares sampled drafts with their distributions",
                 "sglang 0.5.23 arg_groups/speculative_hook.py:173",

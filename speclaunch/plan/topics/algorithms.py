@@ -31,6 +31,15 @@ _ADDED = (
 FIRST_WITH = {name: since for since, names in _ADDED for name in names}
 """The first release with a name; `0`: all that are known have it."""
 
+REJECTION = "speculative_use_rejection_sampling"
+BLOCKS = "speculative_use_block_verification"
+
+
+def blocks_need_rejection(settings: Settings) -> bool:
+    """True if block verification switches rejection sampling on: of EAGLE and EAGLE3 (0.5.23
+    arg_groups/speculative_hook.py:173). Raises UnknownValueError."""
+    return bool(settings.value(BLOCKS)) and settings.algorithm in ("EAGLE", "EAGLE3")
+
 
 def algorithm_names(settings: Settings) -> frozenset[str]:
     """The speculative algorithms that this version knows, plugins aside."""

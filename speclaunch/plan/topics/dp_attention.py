@@ -6,10 +6,16 @@ Where a release switches DP attention off for a single rank, it does so before i
 from __future__ import annotations
 
 from speclaunch.plan.settings import Settings
-from speclaunch.plan.topics.parallel import OWN_ARGUMENT, REPLICAS, SWITCH, attention_ranks
+from speclaunch.plan.topics.parallel import (
+    HEAD,
+    HEAD_RESET,
+    OWN_ARGUMENT,
+    REPLICAS,
+    SWITCH,
+    attention_ranks,
+)
 from speclaunch.plan.topics.refusal import Refusal
 
-HEAD = "enable_dp_lm_head"
 CONTEXT = "attn_cp_size"
 _DFLASH_SINCE = "0.5.23"
 """DFLASH goes with DP attention from here on, with what it needs; on an NPU from 0.5.20."""
@@ -118,8 +124,8 @@ REPLICAS_TOO = Refusal(
 
 
 def _keeps_head(settings: Settings) -> bool:
-    """From 0.5.3 a single rank switches it off before it is looked at."""
-    return settings.in_versions("<0.5.3") or int(settings.given(REPLICAS) or 1) > 1
+    """Whether no single rank switches it off before it is looked at."""
+    return not settings.in_versions(HEAD_RESET) or int(settings.given(REPLICAS) or 1) > 1
 
 
 HEAD_ALONE = Refusal(

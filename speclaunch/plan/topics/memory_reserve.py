@@ -6,6 +6,13 @@ It means to be on the safe side.
 
 from __future__ import annotations
 
+BALANCED = 0.9
+"""Ranks are refused whose free memory is a smaller share of another's (0.5.23
+distributed/bootstrap.py:445, 0.5.7 model_runner.py:788), ..."""
+BALANCE_CHECK = "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK"
+"""... unless this variable is false (0.5.7 and later), ..."""
+NO_BALANCE_CHECK = "SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK"
+"""... or this one is true (up to 0.5.17)."""
 OWN = 512
 """Metadata of attention backends."""
 TOKEN = 1.5

@@ -14,6 +14,11 @@ REPLICAS = "dp_size"
 SWITCH = "enable_dp_attention"
 OWN_ARGUMENT = ">=0.5.22"
 """Attention ranks have an argument of their own."""
+HEAD = "enable_dp_lm_head"
+RESET = ">=0.5.2"
+"""A single rank switches DP attention off (0.5.2 server_args.py:509), ..."""
+HEAD_RESET = ">=0.5.3"
+"""... and `HEAD`."""
 _MOST = 1 << 16
 """No deployment has more ranks."""
 
