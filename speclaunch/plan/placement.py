@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Origin
+from speclaunch.plan.topics import parallel
 
 _MOST = 1 << 12
 """No machine has more ranks."""
@@ -27,7 +28,7 @@ def local_gpus(plan: Plan) -> tuple[int, ...]:
     if plan.value("ep_join_mode") is not None:
         raise UnknownValueError("ranks that join later are placed by themselves")
     tp, pp = _number(plan, "tp_size"), _number(plan, "pp_size")
-    nodes, replicas = _number(plan, "nnodes"), plan.derived.replicas
+    nodes, replicas = _number(plan, "nnodes"), parallel.replicas(plan)
     base, step = _number(plan, "base_gpu_id", 0), _number(plan, "gpu_id_step")
     stages = max(pp // nodes, 1)
     tensor = max(tp // max(nodes // pp, 1), 1)
@@ -100,7 +101,7 @@ def _terms(plan: Plan) -> str:
         value = _number(plan, name, usual)
         if value != usual:
             said.append(f"{name}={value}")
-    replicas = plan.derived.replicas
+    replicas = parallel.replicas(plan)
     if replicas > 1:
         said.insert(1, f"dp_size={replicas}")
     return " with ".join(said[:1] + ([" and ".join(said[1:])] if said[1:] else []))

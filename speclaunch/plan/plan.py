@@ -21,7 +21,6 @@ from speclaunch.errors import Place
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.changes import Change, Reason
-from speclaunch.plan.derived import Derived
 from speclaunch.plan.request import Given, Request
 from speclaunch.plan.settings import NoSuchArgumentError, UnknownValueError
 from speclaunch.record import record
@@ -65,11 +64,6 @@ class Plan:
     def catalogue(self) -> Catalogue:
         """The arguments of that version."""
         return self.request.catalogue
-
-    @property
-    def derived(self) -> Derived:
-        """What the engine works out and has no argument for."""
-        return Derived(self)
 
     @cached_property
     def memory(self) -> Budget:

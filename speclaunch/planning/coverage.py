@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
+from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.record import record
 from speclaunch.rules.performance import decodes_without_graphs, on_cpu
 
@@ -117,7 +118,7 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
         sizes = tuple(sorted(captured_sizes(plan)))
         asked = plan.value("max_running_requests")
         pads = not plan.value("disable_cuda_graph_padding")
-        ranks = plan.derived.attention_ranks
+        ranks = attention_ranks(plan)
     except UnknownValueError as error:
         return NoCoverage(str(error), unknown=True)
     if not sizes:

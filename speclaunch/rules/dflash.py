@@ -10,8 +10,14 @@ from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics import drafts
 from speclaunch.plan.topics.algorithms import algorithm_names
-from speclaunch.plan.topics.dp_attention import CONTEXT, DFLASH, DFLASH_CONTEXT, DFLASH_HEAD
-from speclaunch.plan.topics.parallel import HEAD, attention_ranks
+from speclaunch.plan.topics.parallel import (
+    CONTEXT,
+    DFLASH,
+    DFLASH_CONTEXT,
+    DFLASH_HEAD,
+    HEAD,
+    attention_ranks,
+)
 from speclaunch.reads.safe_json import mapping
 from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.model_values import DELEGATING, known_drafts

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import graphs
-from speclaunch.plan.topics.concurrency import RUNNING, WHEN_SPECULATING
+from speclaunch.plan.topics.algorithms import RUNNING, WHEN_SPECULATING
 from speclaunch.plan.topics.graphs import DECODE_BACKEND, DECODE_SWITCH, SWITCH
 from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule

@@ -11,7 +11,7 @@ from speclaunch.engine.catalogue import FALSE_TEXTS, TRUE_TEXTS
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess
 from speclaunch.facts.packages import Packages
-from speclaunch.plan.topics import memory_reserve as memory
+from speclaunch.plan.topics import memory
 
 _MINIMUM = {11: 450, 12: 525, 13: 580}
 """CUDA's major version to the first driver branch that runs all its minor versions ("minor version

@@ -9,7 +9,8 @@ from speclaunch.errors import SpeclaunchError
 from speclaunch.plan.budget import Fit, MemoryUse, RankBudget
 from speclaunch.plan.fit.predict import Predictor, tightest
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.topics import dp_attention
+from speclaunch.plan.topics import parallel
+from speclaunch.plan.topics.memory import draft_in_pool
 from speclaunch.record import record
 
 _GIB = 1 << 30
@@ -78,7 +79,7 @@ def _on_gpus(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _refuses_ngram(plan: Plan) -> bool:
     try:
-        return dp_attention.NGRAM.holds(plan)
+        return parallel.NGRAM.holds(plan)
     except UnknownValueError:
         return True
 
@@ -123,7 +124,7 @@ def binding(predictor: Predictor, changes: Mapping[str, Any]) -> str:
     if bounds is None or rank is None:
         return predictor.budget(changes).why
     plan = predictor.plan(changes)
-    charged = plan.derived.draft_in_pool
+    charged = draft_in_pool(plan)
     one, beside = ("the machine", "") if plan.device == "cpu" else ("a GPU", " beside CUDA")
     kept = [
         f"{s.use} {s.size.bytes / _GIB:.1f} GiB" for s in rank.shares if _static(s.use, charged)

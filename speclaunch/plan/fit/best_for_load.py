@@ -17,6 +17,7 @@ from speclaunch.plan.memory.terms import context_length
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.graphs import MOST, SIZES
+from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.record import record
 
 RUNNING = "max_running_requests"
@@ -98,7 +99,7 @@ def best_for(load: Load, plan_with: PlanWith, budget: BudgetOf = work_out) -> Be
     """
     predictor = Predictor(plan_with, budget)
     try:
-        ranks = predictor.plan({}).derived.attention_ranks
+        ranks = attention_ranks(predictor.plan({}))
         running = _least_running(predictor.plan({}), load)
         while True:
             changes = _changes(predictor.plan({}), running, ranks)

@@ -9,6 +9,7 @@ from speclaunch.plan.budget import Budget, Fit, MemoryUse, RankBudget
 from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import Plan
+from speclaunch.plan.topics.memory import draft_in_pool
 from speclaunch.record import record
 
 PlanWith = Callable[[Mapping[str, Any]], Plan]
@@ -97,11 +98,7 @@ class Predictor:
         left = _sum(rank, {MemoryUse.FREE}) - rank.short_bytes
         grows = 1.0  # bytes that go for each byte of the static part
         target, draft = at.target_kv, at.draft_kv
-        if (
-            target is not None
-            and draft is not None
-            and not self.plan(changes).derived.draft_in_pool
-        ):
+        if target is not None and draft is not None and not draft_in_pool(self.plan(changes)):
             grows += draft.bytes / max(1, target.bytes)
         return round(working[0] + left / start / grows, 4)
 
@@ -110,7 +107,7 @@ class Predictor:
         start = memory_at_start(budget)
         if start is None:
             return None
-        charged = self.plan(changes).derived.draft_in_pool
+        charged = draft_in_pool(self.plan(changes))
         weights = {MemoryUse.TARGET_WEIGHTS, MemoryUse.STATE, MemoryUse.REQUEST_SLOTS}
         static = weights | ({MemoryUse.DRAFT_WEIGHTS} if charged else set())
         rest = _GUESSED | (set() if charged else {MemoryUse.DRAFT_WEIGHTS})

@@ -15,6 +15,7 @@ from speclaunch.plan.fit.cost import largest_graph
 from speclaunch.plan.fit.knobs import STEPS, TOKENS
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.graphs import MOST, SIZES
+from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.record import record
 
 RUNNING, CHUNK = "max_running_requests", "chunked_prefill_size"
@@ -56,7 +57,7 @@ class Prices:
         """Return the prices against a plan."""
         numbers = (_number(plan, name) for name in (RUNNING, STEPS, TOKENS, CHUNK))
         running, steps, tokens, chunk = numbers
-        ranks = max(1, plan.derived.attention_ranks)
+        ranks = max(1, attention_ranks(plan))
         return cls(running, largest_graph(plan), steps, tokens, chunk, ranks)
 
     def settings(self, changes: Mapping[str, Any]) -> float:

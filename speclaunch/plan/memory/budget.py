@@ -24,7 +24,8 @@ from speclaunch.plan.memory.pool import Pool
 from speclaunch.plan.memory.terms import Gathered, gather, weights_least
 from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.topics import memory_reserve as memory
+from speclaunch.plan.topics import memory
+from speclaunch.plan.topics.memory import draft_in_pool
 
 _ELSEWHERE = (
     "cpu_offload_gb",
@@ -79,7 +80,7 @@ def is_impossible(plan: Plan, found: Gathered) -> bool:
         return False
     least = weights_least(target).least
     draft = found.draft_weights
-    if plan.derived.draft_in_pool and draft is not None and draft.counted:
+    if draft_in_pool(plan) and draft is not None and draft.counted:
         least += weights_least(draft).least
     return all(least > one.memory_bytes - one.runtime.least for one in found.device)
 
@@ -159,7 +160,7 @@ def _too_large(plan: Plan, found: Gathered, base: dict[str, Any]) -> Budget | No
         return None
     most = min(one.most_free for one in found.device)
     weights = [(MemoryPhase.TARGET_WEIGHTS, "target", found.target_weights)]
-    if plan.derived.draft_in_pool:
+    if draft_in_pool(plan):
         weights.append((MemoryPhase.DRAFT_WEIGHTS, "draft", found.draft_weights))
     for phase, whose, size in weights:
         if size is None:

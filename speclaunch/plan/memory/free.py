@@ -14,6 +14,7 @@ from speclaunch.plan.budget import Size
 from speclaunch.plan.memory.estimate import MIB, Estimate, in_gib
 from speclaunch.plan.placement import local_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.topics import parallel
 from speclaunch.record import record
 
 _CONTEXT = 1126 * MIB
@@ -71,7 +72,7 @@ def devices(plan: Plan) -> tuple[Device, ...]:
         if hardware.memory_mib is None:
             raise UnknownValueError("the memory of the GPU is not known")
         others = Size(0, "none are assumed: the hardware is declared, not probed")
-        replicas = plan.derived.replicas
+        replicas = parallel.replicas(plan)
         ranks = range(max(1, shard * replicas // max(1, number(plan, "nnodes"))))
         return (Device(tuple(ranks), hardware.memory_mib * MIB, others, runtime),)
     alike: dict[tuple[int, int, str], list[int]] = {}

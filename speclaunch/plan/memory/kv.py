@@ -16,6 +16,7 @@ from speclaunch.plan.memory.ranks import Ranks, ranks_of
 from speclaunch.plan.memory.states import state_bytes
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.algorithms import BLOCK_FAMILY, EAGLE_FAMILY
+from speclaunch.plan.topics.memory import draft_in_pool
 from speclaunch.plan.topics.target import target_of
 from speclaunch.record import record
 
@@ -55,7 +56,7 @@ def added_by_draft(plan: Plan, target: CountedLayers, draft: Draft) -> float:
     """
     if plan.algorithm in BLOCK_FAMILY:
         return _added_by_dflash(plan, target, draft)
-    if not plan.derived.draft_in_pool or plan.algorithm not in EAGLE_FAMILY:
+    if not draft_in_pool(plan) or plan.algorithm not in EAGLE_FAMILY:
         return 0
     layers = counted_layers(plan, draft)
     if target.windows:

@@ -1,6 +1,6 @@
 """The engine's start, phase by phase, and which values of `mem_fraction_static` work.
 
-Whether the draft is loaded before the pool or after it: `topics/draft_memory.py`.
+Whether the draft is loaded before the pool or after it: `topics/memory.py`.
 """
 
 from __future__ import annotations

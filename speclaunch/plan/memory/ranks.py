@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import parallel
+from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.record import record
 
 _MOST = 1 << 16
@@ -50,7 +51,7 @@ def ranks_of(plan: Plan) -> Ranks:
     tensor = _number(plan, "tp_size")
     if _number(plan, "dcp_size") > 1:
         raise UnknownValueError("sizes with decode context parallelism are not modelled")
-    spread_over = plan.derived.attention_ranks
+    spread_over = attention_ranks(plan)
     attention = max(1, tensor // spread_over // _number(plan, "attn_cp_size"))
     dense = plan.value("moe_dense_tp_size")
     spread = spread_over > 1

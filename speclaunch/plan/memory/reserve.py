@@ -1,5 +1,5 @@
 """What graphs and activations take: estimates, by the engine's own rules of thumb
-(`topics/memory_reserve.py`), which mean to be on the safe side; the least is what the tensors of
+(`topics/memory.py`), which mean to be on the safe side; the least is what the tensors of
 one layer need.
 """
 
@@ -15,16 +15,17 @@ from speclaunch.plan.memory.free import number
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics import graphs as graphs_topic
-from speclaunch.plan.topics import memory_reserve
+from speclaunch.plan.topics import memory
+from speclaunch.plan.topics.parallel import attention_ranks
 
-_TOKEN = int(memory_reserve.TOKEN * MIB)
-_CONSTANT = memory_reserve.OWN * MIB
+_TOKEN = int(memory.TOKEN * MIB)
+_CONSTANT = memory.OWN * MIB
 _WORKSPACE = 256 * MIB
 """The least of it: the workspace of one backend (flashinfer's is 384 MiB, fa3's smaller)."""
-_FEWEST_TOKENS = memory_reserve.FEWEST_TOKENS
-_DECODE = memory_reserve.DECODE_GRAPH * MIB
-_PREFILL = memory_reserve.PREFILL_GRAPH * MIB
-_PREFILL_LATENT = memory_reserve.PREFILL_GRAPHS_LATENT * MIB
+_FEWEST_TOKENS = memory.FEWEST_TOKENS
+_DECODE = memory.DECODE_GRAPH * MIB
+_PREFILL = memory.PREFILL_GRAPH * MIB
+_PREFILL_LATENT = memory.PREFILL_GRAPHS_LATENT * MIB
 _LOWEST = 2
 """Graphs take at least half of the rule of thumb."""
 
@@ -44,9 +45,9 @@ def graphs(plan: Plan, *, draft: bool = False) -> Estimate:
     why = f"2 MiB for each of {most} requests in the largest graph"
     if draft:
         return _estimate(size, f"{why} of the draft")
-    ranks = plan.derived.attention_ranks
+    ranks = attention_ranks(plan)
     if ranks > 1:
-        size += most * ranks * memory_reserve.DECODE_GRAPH_RANK * MIB
+        size += most * ranks * memory.DECODE_GRAPH_RANK * MIB
         why += f", 3 MiB more for each of {ranks} attention ranks"
     prefill, text = _prefill(plan)
     return _estimate(size + prefill, why + text)
@@ -99,7 +100,7 @@ def _layer(plan: Plan) -> int:
     target = plan.facts.target
     if target is None or target.hidden_size is None:
         return 0
-    shard = max(1, number(plan, "tp_size") // plan.derived.attention_ranks)
+    shard = max(1, number(plan, "tp_size") // attention_ranks(plan))
     return 2 * (4 * target.hidden_size + 3 * _width(target) // shard)
 
 

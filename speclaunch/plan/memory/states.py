@@ -13,6 +13,7 @@ from speclaunch.plan.memory.free import number
 from speclaunch.plan.memory.model_config import ELEMENT_BYTES, ModelConfig
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.hybrid import STRATEGY
+from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.record import record
 
 
@@ -170,7 +171,7 @@ def state_settings(plan: Plan, each: int) -> StateSettings:
         raise UnknownValueError("the states of linear attention before 0.5.3 are not modelled")
     if plan.algorithm is not None and plan.value("enable_linear_replayssm_spec"):
         raise UnknownValueError("replayed states are not modelled")
-    ranks = plan.derived.attention_ranks
+    ranks = attention_ranks(plan)
     running = plan.value("max_running_requests")
     part = None
     if running is not None:

@@ -18,6 +18,7 @@ from speclaunch.plan.memory.weights import weight_size
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.models import is_multimodal
 from speclaunch.plan.resolution.working import Working
+from speclaunch.plan.topics.memory import draft_in_pool
 from speclaunch.record import record
 
 _T = TypeVar("_T")
@@ -110,7 +111,7 @@ def gather(plan: Plan) -> Gathered:
         reserved,
         settings,
         *estimates,
-        draft_first=plan.derived.draft_in_pool,
+        draft_first=draft_in_pool(plan),
     )
     return found
 

@@ -11,8 +11,10 @@ from speclaunch.plan.resolution.prefill_sizes import LIST
 from speclaunch.plan.resolution.prefill_sizes import MOST as PREFILL_MOST
 from speclaunch.plan.resolution.working import Working, counted
 from speclaunch.plan.topics import graphs, parallel
-from speclaunch.plan.topics import memory_reserve as thumb
+from speclaunch.plan.topics import memory as thumb
 from speclaunch.plan.topics.graphs import MOST
+from speclaunch.plan.topics.memory import draft_in_pool
+from speclaunch.plan.topics.parallel import attention_ranks
 
 FRACTION = "mem_fraction_static"
 CHUNK = "chunked_prefill_size"
@@ -130,7 +132,7 @@ def _reserve(working: Working, memory: int | None) -> Reserve:
     _for_graphs(working, reserve)
     if memory is not None and memory > 60 * _GIB:
         reserve.at_least(10 * _GIB, "for GPUs above 60 GiB")
-    if not working.derived.draft_in_pool:
+    if not draft_in_pool(working):
         _for_speculation(working, reserve)
     deepep = working.in_versions(">=0.5.15") and working.value("moe_a2a_backend") == "deepep"
     if deepep and _decodes_in_graphs(working):
@@ -181,7 +183,7 @@ def _for_graphs(working: Working, reserve: Reserve) -> None:
 
 def _memory_ranks(working: Working) -> int:
     """DP ranks as the memory step sees them; 0 without DP attention."""
-    return working.derived.attention_ranks if parallel.is_on(working) else 0
+    return attention_ranks(working) if parallel.is_on(working) else 0
 
 
 def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolution.working import Working, counted
 from speclaunch.plan.topics.graphs import MOST, SIZES, span
+from speclaunch.plan.topics.parallel import attention_ranks
 
 
 def resolve_sizes(working: Working) -> None:
@@ -122,7 +123,7 @@ def captured_sizes(plan: Plan) -> tuple[int, ...]:
     running = plan.value("max_running_requests")
     if not sizes or running is None:
         return tuple(sizes)
-    ranks = working.derived.attention_ranks
+    ranks = attention_ranks(working)
     most = max(1, int(running) // ranks)
     base, width = _alignment(working, ranks)
     if working.in_versions(">=0.5.10"):

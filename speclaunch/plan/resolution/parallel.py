@@ -12,6 +12,7 @@ from speclaunch.plan.topics.parallel import (
     REPLICAS,
     RESET,
     SWITCH,
+    attention_ranks,
 )
 
 
@@ -95,7 +96,7 @@ def divide_chunks(working: Working) -> None:
     """Each rank of DP attention prefills its share of a chunk (`_handle_data_parallelism`)."""
     name = "chunked_prefill_size"
     with working.deciding(name):
-        ranks = working.derived.attention_ranks
+        ranks = attention_ranks(working)
         if ranks > 1:
             chunk = working.number(name)
             working.set(

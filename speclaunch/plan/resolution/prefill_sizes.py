@@ -6,6 +6,7 @@ from speclaunch.plan.resolution.prefill_graphs import given_backend
 from speclaunch.plan.resolution.working import Working, counted
 from speclaunch.plan.topics.graphs import BACKENDS_BY_PHASE, EAGER, span
 from speclaunch.plan.topics.graphs import PREFILL_BACKEND as BACKEND
+from speclaunch.plan.topics.parallel import attention_ranks
 
 LIST = "cuda_graph_bs_prefill"
 MOST = "cuda_graph_max_bs_prefill"
@@ -45,7 +46,7 @@ def settle_prefill_graphs(working: Working) -> None:
             source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:279, 0.5.18 server_args.py:4732"
             working.set(BACKEND, "disabled", why, source)
     with working.deciding(LIST, MOST):
-        if working.in_versions(_NOT_CLAMPED) or working.derived.attention_ranks == 1:
+        if working.in_versions(_NOT_CLAMPED) or attention_ranks(working) == 1:
             return
         chunk = working.number(_CHUNK)
         if working.value(BACKEND) == "disabled" or working.given(MOST) is not None:

@@ -5,8 +5,14 @@ from __future__ import annotations
 from speclaunch.plan.changes import ChangeKind
 from speclaunch.plan.resolution.working import Working
 from speclaunch.plan.topics import adaptive, spec_v2
-from speclaunch.plan.topics.algorithms import EAGLE_HANDLER, REJECTION, blocks_need_rejection
-from speclaunch.plan.topics.concurrency import LIMITED, RUNNING, WHEN_SPECULATING
+from speclaunch.plan.topics.algorithms import (
+    EAGLE_HANDLER,
+    LIMITED,
+    REJECTION,
+    RUNNING,
+    WHEN_SPECULATING,
+    blocks_need_rejection,
+)
 from speclaunch.plan.topics.spec_v2 import OVERLAP
 from speclaunch.plan.topics.target import is_one_of
 

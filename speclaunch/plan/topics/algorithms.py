@@ -1,10 +1,12 @@
-"""The names of speculative algorithms, the releases that have them, and who handles them."""
+"""The names of speculative algorithms, the releases that have them, who handles them, and how many
+requests run with them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # the table of rules is read without a plan
+if TYPE_CHECKING:
     from speclaunch.plan.settings import Settings
 
 EAGLE_HANDLER = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
@@ -46,3 +48,10 @@ def algorithm_names(settings: Settings) -> frozenset[str]:
     return frozenset(
         name for since, names in _ADDED if settings.in_versions(f">={since}") for name in names
     )
+
+
+RUNNING = "max_running_requests"
+LIMITED = SPECULATIVE | EAGLE_FAMILY
+"""The algorithms that set a limit where none is given."""
+WHEN_SPECULATING = 48
+"""That limit (0.5.23 arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384)."""

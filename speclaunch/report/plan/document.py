@@ -6,12 +6,14 @@ shape there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.errors import COMMAND_LINE
 from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.topics import parallel, spec_v2
+from speclaunch.plan.topics.memory import draft_in_pool
 from speclaunch.planning.comparison import Comparison
 from speclaunch.planning.coverage import Coverage, NoCoverage
 from speclaunch.planning.planned_deployment import PlannedDeployment
@@ -149,12 +151,21 @@ def _argument(row: EffectiveArgument) -> dict[str, Any]:
     }
 
 
+_DERIVED: Mapping[str, Callable[[Plan], Any]] = {
+    "attention_ranks": parallel.attention_ranks,
+    "replicas": parallel.replicas,
+    "spec_v2": spec_v2.runs,
+    "draft_in_pool": draft_in_pool,
+}
+"""What the engine works out without an argument for it: the fields of `schema.DerivedRecord`."""
+
+
 def _derived(plan: Plan) -> dict[str, Any]:
-    """What the engine works out without an argument for it; None where a fact is missing."""
+    """The derived facts; None where one is not known."""
     found: dict[str, Any] = {}
-    for name in schema.DerivedRecord.model_fields:
+    for name, ask in _DERIVED.items():
         try:
-            found[name] = getattr(plan.derived, name)
+            found[name] = ask(plan)
         except UnknownValueError:
             found[name] = None
     return found

@@ -8,8 +8,8 @@ from speclaunch.launch.diagnosis.causes.oom import Stage, during
 from speclaunch.launch.diagnosis.interface import Cause, Direction
 from speclaunch.launch.diagnosis.signature import Known, LogFailure, raised
 from speclaunch.launch.log.marks import Phase
-from speclaunch.plan.topics.draft_memory import FIRST_IN_POOL, IN_POOL
 from speclaunch.plan.topics.hybrid import NEEDS_A_STATE
+from speclaunch.plan.topics.memory import FIRST_IN_POOL, IN_POOL
 
 _RAISE = {"mem_fraction_static": Direction.RAISE}
 
