@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from speclaunch.errors import SpeclaunchError
 from speclaunch.launch.attempt import Rung
 from speclaunch.plan.budget import Budget, Fit
-from speclaunch.plan.fit.cost import say_all
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith
+from speclaunch.plan.fit.price import say_all
 from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import UnknownValueError

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Vendor
 from speclaunch.plan.divided_models import GROUPED, LATENT, OTHER_HEADS
-from speclaunch.plan.gpu_ranks import gpu_ranks
-from speclaunch.plan.memory.drafts import draft_of
+from speclaunch.plan.memory.layers import draft_of
 from speclaunch.plan.memory.model_config import ROUTED_EXPERTS, ModelConfig
-from speclaunch.plan.memory.ranks import Ranks
+from speclaunch.plan.placement import Ranks, gpu_ranks
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.target import target_of
 from speclaunch.reads.safe_json import mapping, sizes

@@ -2,29 +2,33 @@
 
 A recipe and a found command both come down to words of a command line; the engine's parser (ours,
 built from the catalogue) types their values, so that nothing here depends on the spelling.
+
+What was written for a flag that the parser did not understand is lost, and no default stands in for
+it: the value of the argument that it was plausibly meant for is unknown to every rule, to the
+resolution and to the memory budget.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
-from speclaunch.engine.catalogue import Catalogue
+from speclaunch.engine.catalogue import Ambiguous, Catalogue, history, name_of
 from speclaunch.engine.command import Spelling
 from speclaunch.engine.environment import FromEnvironment, unset_in
+from speclaunch.engine.renames import conversion, other_names
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.importer.effective_words import EffectiveWords, effective
 from speclaunch.importer.follow import config_file
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.importer.slime_own import GPUS, MODEL, OWN
-from speclaunch.plan.unread_flags import is_exact, meant_by
 from speclaunch.record import record
 
-if TYPE_CHECKING:  # linting a script needs no Hydra
+if TYPE_CHECKING:
     from speclaunch.recipe.load import Recipe
     from speclaunch.surroundings import Surroundings
 
@@ -367,3 +371,46 @@ def _problems(
         for problem in found
         if problem.index is not None or not skip_missing
     )
+
+
+_NEAR = 2
+"""As many similar flags as the parser's problem asks about: did you mean … or …?"""
+
+
+def meant_by(flag: str, catalogue: Catalogue) -> tuple[str, ...]:
+    """The destinations of the arguments that `flag` was meant for, as far as it can be told.
+
+    A flag that the version knows is meant (its value was refused), of a shortened one all that
+    begin with it, of an older or newer name the argument itself; else similar flags. Empty where
+    the version has nothing of the kind.
+    """
+    return tuple(dict.fromkeys(_destinations(flag.partition("=")[0], catalogue)))
+
+
+def is_exact(flag: str, catalogue: Catalogue) -> bool:
+    """Whether the parser knows the flag, so that only its value can have been refused."""
+    return isinstance(catalogue.spelling(flag), str)
+
+
+def _destinations(flag: str, catalogue: Catalogue) -> Iterator[str]:
+    spelling = catalogue.spelling(flag)
+    if isinstance(spelling, str):
+        yield from _of(spelling, catalogue)
+    elif isinstance(spelling, Ambiguous):
+        for candidate in spelling.candidates:
+            yield from _of(candidate, catalogue)
+    else:
+        name = name_of(flag)
+        became = conversion(name)
+        same = [*other_names(name), *([became.new] if became is not None else [])]
+        known = [found for one in same for found in _of(one, catalogue)]
+        yield from known
+        if not known and history(name) is None:  # what another release has is not misspelled
+            for near in catalogue.close(flag, _NEAR):
+                yield from _of(near, catalogue)
+
+
+def _of(name: str, catalogue: Catalogue) -> Iterator[str]:
+    argument = catalogue.by_name(name)
+    if argument is not None:
+        yield argument.dest

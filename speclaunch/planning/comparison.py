@@ -6,8 +6,13 @@ import difflib
 from collections.abc import Sequence
 from itertools import pairwise
 
-from speclaunch.plan.compare import BudgetNumber, PlanDifference, compare_budgets, compare_rows
-from speclaunch.plan.features import is_idle
+from speclaunch.plan.effective_arguments import (
+    BudgetNumber,
+    PlanDifference,
+    compare_budgets,
+    compare_rows,
+    is_idle,
+)
 from speclaunch.planning.planned_deployment import PlannedDeployment
 from speclaunch.record import record
 from speclaunch.rules.finding import Finding

@@ -10,13 +10,11 @@ from typing import Any
 from speclaunch.errors import SpeclaunchError
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.plan.budget import Budget, Fit
-from speclaunch.plan.fit.alternatives import needs
-from speclaunch.plan.fit.cost import WHY
 from speclaunch.plan.fit.knobs import FRACTION
-from speclaunch.plan.fit.predict import Predictor, tightest
+from speclaunch.plan.fit.predict import Predictor, margins, tightest
+from speclaunch.plan.fit.price import WHY
 from speclaunch.plan.fit.search import Candidate
-from speclaunch.plan.fit.suggestion import SETTINGS, cheapest
-from speclaunch.plan.memory.margins import margins
+from speclaunch.plan.fit.suggestion import SETTINGS, cheapest, needs
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
 from speclaunch.planning.settling import Settled, request_of, settle

@@ -14,7 +14,7 @@ from speclaunch.launch.prepare import Prepared
 from speclaunch.lint.ignores import unsilenced
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.effective_arguments import EffectiveArgument, effective_arguments
-from speclaunch.plan.memory.margins import Margins, margins
+from speclaunch.plan.fit.predict import Margins, margins
 from speclaunch.plan.placement import beyond_the_gpus, gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.planning.coverage import Coverage, NoCoverage, coverage

@@ -23,7 +23,7 @@ from speclaunch.engine.versions import precedes
 from speclaunch.errors import Place, Problem
 from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.refusals.rows import refusals
+from speclaunch.plan.refusals import refusals
 from speclaunch.plan.request import ENGINE_VARIABLES, Origin
 from speclaunch.plan.topics import spec_v2
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule

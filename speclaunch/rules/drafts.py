@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.resolution.model_defaults import dtype_of_both
+from speclaunch.plan.resolution.models import dtype_of_both
 from speclaunch.plan.resolution.working import Working
 from speclaunch.plan.topics.drafts import COMPARES_VOCABULARIES, own_path
 from speclaunch.plan.topics.target import halved

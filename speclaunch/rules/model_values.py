@@ -76,7 +76,7 @@ def has_no_class(checkpoint: Checkpoint, plan: Plan) -> bool:
     is_held = known.asked == known.version  # a later release, or a fork, may have it
     if not names or not is_held or not known.registered.isdisjoint(names):
         return False
-    from speclaunch.plan.transformers_classes import in_transformers  # noqa: PLC0415  (rarely)
+    from speclaunch.plan.architectures import in_transformers  # noqa: PLC0415  (rarely)
 
     brought = checkpoint.config.get("auto_map")
     if isinstance(brought, dict) and "AutoModel" in brought:

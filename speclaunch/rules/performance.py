@@ -300,7 +300,7 @@ def _fix_of_does_not_fit(plan: Plan, found: Budget) -> Fix:
             "use more GPUs (a larger tp_size), larger ones, or a quantised model; `speclaunch "
             "plan --fit` shows what would fit"
         )
-    from speclaunch.plan.memory.margins import margins  # noqa: PLC0415
+    from speclaunch.plan.fit.predict import margins  # noqa: PLC0415
 
     choices = margins(plan)
     if choices is None:
@@ -335,7 +335,7 @@ def tight_memory(plan: Plan) -> Iterator[Verdict]:
 
 
 def _fix_of_tight_memory(plan: Plan) -> Fix:
-    from speclaunch.plan.memory.margins import margins  # noqa: PLC0415
+    from speclaunch.plan.fit.predict import margins  # noqa: PLC0415
 
     choices = margins(plan)
     if choices is None or choices.likely is None:

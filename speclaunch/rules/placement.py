@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from speclaunch.plan.gpu_ranks import gpu_ranks
-from speclaunch.plan.placement import beyond_the_gpus, visible_gpus
+from speclaunch.plan.placement import beyond_the_gpus, gpu_ranks, visible_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.parallel import replicas
 from speclaunch.rules.interface import Fix, Verdict, rule

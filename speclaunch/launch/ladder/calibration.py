@@ -16,13 +16,7 @@ from speclaunch.launch.ladder.observations import Observation
 from speclaunch.launch.log.marks import Phase
 from speclaunch.plan.budget import MemoryUse
 from speclaunch.plan.fit.knobs import TOKENS
-from speclaunch.plan.fit.predict import (
-    Bounds,
-    Predictor,
-    key,
-    memory_at_start,
-    shares,
-)
+from speclaunch.plan.fit.predict import Bounds, Predictor, key, memory_at_start, shares
 from speclaunch.plan.memory.phases import EXPECTED
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes

@@ -9,9 +9,9 @@ from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.diagnosis.interface import Direction
 from speclaunch.launch.ladder.observations import Observation
 from speclaunch.plan.budget import Budget, Fit
-from speclaunch.plan.fit.cost import cost, say
 from speclaunch.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK
 from speclaunch.plan.fit.predict import Predictor
+from speclaunch.plan.fit.price import cost, say
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.graphs import MOST, SIZES
 

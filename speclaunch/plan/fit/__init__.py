@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from speclaunch.plan.fit.alternatives import Alternative
 from speclaunch.plan.fit.best_for_load import Best, Load, best_for, load_of
-from speclaunch.plan.fit.suggestion import Suggested, Suggestion, suggest
+from speclaunch.plan.fit.suggestion import Alternative, Suggested, Suggestion, suggest
 
 __all__ = [
     "Alternative",

@@ -7,12 +7,11 @@ from dataclasses import field
 from typing import Any
 
 from speclaunch.plan.budget import Fit
-from speclaunch.plan.fit.alternatives import Alternative, alternatives
 from speclaunch.plan.fit.knobs import FRACTION, TOKENS, graphs_can_shrink
-from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor
+from speclaunch.plan.fit.predict import BudgetOf, Choice, Margins, PlanWith, Predictor, margins
+from speclaunch.plan.fit.suggestion import Alternative, alternatives
 from speclaunch.plan.memory.budget import budget as work_out
-from speclaunch.plan.memory.free import number
-from speclaunch.plan.memory.margins import Choice, Margins, margins
+from speclaunch.plan.memory.estimates import number
 from speclaunch.plan.memory.terms import context_length
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes

@@ -1,13 +1,20 @@
-"""The memory verdict of a plan: its budget, and whether a deployment fits."""
+"""The memory verdict of a plan: its budget by use, and whether a deployment fits."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from speclaunch.plan.budget import Budget, Fit, MemoryPhase
-from speclaunch.plan.memory import engine_messages, shares
-from speclaunch.plan.memory.estimate import in_gib
-from speclaunch.plan.memory.free import Device
+from speclaunch.plan.budget import (
+    Budget,
+    Fit,
+    MemoryPhase,
+    MemoryShare,
+    MemoryUse,
+    RankBudget,
+    Size,
+)
+from speclaunch.plan.memory import phases
+from speclaunch.plan.memory.estimates import Device, SizeEstimate, in_gib
 from speclaunch.plan.memory.phases import (
     FractionDirection,
     FractionOutcome,
@@ -26,6 +33,104 @@ from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import memory
 from speclaunch.plan.topics.memory import draft_in_pool
+
+_ELASTIC = (MemoryUse.ACTIVATIONS, MemoryUse.GRAPHS, MemoryUse.RUNTIME)
+"""Estimates that give way, in this order, where the likely sizes do not fit and the least do."""
+
+
+def _rank_budgets(
+    found: Gathered, terms: Terms, outcome: FractionOutcome
+) -> tuple[RankBudget, ...]:
+    """The budget of each group of ranks. Where a phase fails, it goes up to that phase, with all
+    estimates at their least: what is missing then is missing for certain."""
+    return tuple(_rank_budget(device, terms, outcome) for device in found.device or ())
+
+
+def _rank_budget(device: Device, terms: Terms, outcome: FractionOutcome) -> RankBudget:
+    fails = outcome.best.failure is not None
+    course = outcome.best if fails else outcome.likely
+    taken = course.taken
+    runtime = device.runtime.least if fails else device.runtime.size.bytes
+    why = device.runtime.size.why
+    if terms.corpus.size.bytes:
+        runtime += taken.get(MemoryUse.RUNTIME, 0)
+        why += f"; {terms.corpus.size.why}"
+    sizes = {MemoryUse.OTHERS: device.others, MemoryUse.RUNTIME: Size(runtime, why, exact=False)}
+    whys = _whys(terms, course.pool)
+    for use in MemoryUse:
+        if use in taken and use is not MemoryUse.RUNTIME:
+            why, exact = whys.get(use, ("", True))
+            sizes[use] = Size(taken[use], why, exact)
+    left = device.memory_bytes - sum(size.bytes for size in sizes.values())
+    if left < 0 and not fails:
+        left = _give_way(sizes, _leasts(device, terms), left)
+    shares = [
+        MemoryShare(use, sizes[use]) for use in MemoryUse if use in sizes and sizes[use].bytes
+    ]
+    shares.append(MemoryShare(MemoryUse.FREE, Size(max(0, left), "what remains", exact=False)))
+    return RankBudget(device.ranks, device.memory_bytes, tuple(shares), max(0, -left))
+
+
+def _leasts(device: Device, terms: Terms) -> dict[MemoryUse, int]:
+    return {
+        MemoryUse.ACTIVATIONS: terms.activations.least,
+        MemoryUse.GRAPHS: terms.target_graphs.least + terms.draft_graphs.least,
+        MemoryUse.RUNTIME: device.runtime.least + terms.corpus.least,
+    }
+
+
+def _give_way(sizes: dict[MemoryUse, Size], leasts: dict[MemoryUse, int], left: int) -> int:
+    for use in _ELASTIC:
+        size = sizes.get(use)
+        if size is None or left >= 0:
+            continue
+        less = min(max(0, size.bytes - leasts[use]), -left)
+        if less:
+            why = f"{size.why}: {in_gib(size.bytes)}, of which {in_gib(size.bytes - less)} are left"
+            sizes[use] = Size(size.bytes - less, why, exact=False)
+            left += less
+    return left
+
+
+def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
+    """How each size comes about, and whether it is exact."""
+    graphs = [one.size for one in (terms.target_graphs, terms.draft_graphs) if one.size.bytes]
+    whys = {
+        MemoryUse.TARGET_WEIGHTS: (terms.target_weights.size.why, terms.target_weights.size.exact),
+        MemoryUse.DRAFT_WEIGHTS: (terms.draft_weights.size.why, terms.draft_weights.size.exact),
+        MemoryUse.GRAPHS: ("; ".join(one.why for one in graphs), False),
+        MemoryUse.ACTIVATIONS: (terms.activations.size.why, terms.activations.size.exact),
+    }
+    if pool is None:
+        return whys
+    layout, page = terms.pool.layout, terms.pool.page
+    rows = f"{pool.tokens:,} tokens and a page of {page}"
+    text = f"{rows}, {layout.full_token_bytes:,} bytes each"
+    if pool.window_tokens:
+        text += (
+            f"; {pool.window_tokens:,} tokens of layers with a window, "
+            f"{layout.swa_token_bytes:,} bytes each"
+        )
+    slots = terms.pool.slots
+    whys |= {
+        MemoryUse.TARGET_KV: (text, False),
+        MemoryUse.DRAFT_KV: (f"{rows}, {terms.pool.draft_token:,} bytes each", False),
+        MemoryUse.STATE: (
+            f"{pool.states.slots:,} states of {in_gib(layout.state_request_bytes)}",
+            False,
+        ),
+        MemoryUse.REQUEST_SLOTS: (
+            f"a row for each request, of {slots.context + slots.extra:,} tokens, 4 bytes each",
+            True,
+        ),
+    }
+    return whys
+
+
+def _likely_size(estimate: SizeEstimate) -> str:
+    """An estimate in a sentence."""
+    return f"about {in_gib(estimate.size.bytes)} (at least {in_gib(estimate.least)})"
+
 
 _ELSEWHERE = (
     "cpu_offload_gb",
@@ -132,7 +237,7 @@ def budget(plan: Plan) -> Budget:
     if found.fraction is None:
         return _unknown(found, base)
     outcome = start(plan, terms, found.fraction)
-    base["ranks"] = shares.ranks(found, terms, outcome)
+    base["ranks"] = _rank_budgets(found, terms, outcome)
     if found.unknown:
         return _unknown(found, base)
     if outcome.best.failure is not None:
@@ -171,7 +276,7 @@ def _too_large(plan: Plan, found: Gathered, base: dict[str, Any]) -> Budget | No
                 f"the {whose}'s weights take {in_gib(size.bytes)} of a rank, {in_gib(-most)} more "
                 "than is available"
             )
-            message = engine_messages.allocation(plan)
+            message = phases.allocation_message(plan)
             return Budget(Fit.FAILS, why, phase, message, unknown=tuple(found.unknown), **base)
     return None
 
@@ -194,7 +299,7 @@ def _unbalanced(plan: Plan, found: Gathered) -> PredictedFailure | None:
         f"one GPU has {in_gib(least)} free and another {in_gib(most)}: the engine refuses ranks "
         "that differ by more than a tenth"
     )
-    message = engine_messages.unbalanced(most, least)
+    message = phases.unbalanced_message(most, least)
     return PredictedFailure(
         MemoryPhase.TARGET_WEIGHTS, FractionDirection.NEITHER, message, why, most - least
     )
@@ -273,10 +378,10 @@ def _small_pool(terms: Terms, doubt: PredictedFailure | None) -> str:
     what = "the KV cache" if doubt is None else doubt.what
     reason = (
         f"{what} fits only in the best case: it depends on CUDA's own memory, "
-        f"{shares.likely_size(terms.device.runtime)}"
+        f"{_likely_size(terms.device.runtime)}"
     )
     if not terms.target_weights.size.exact:
-        reason += f", and on the weights, {shares.likely_size(terms.target_weights)}"
+        reason += f", and on the weights, {_likely_size(terms.target_weights)}"
     return reason
 
 
@@ -288,7 +393,7 @@ def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
         at = f"mem_fraction_static up to {safe[1]:.3f} leaves it"
     return (
         f"{in_gib(doubt.short)} are missing of the engine's own reserve, a rule of thumb on the "
-        f"safe side (activations {shares.likely_size(terms.activations)}): if the start fails, it "
+        f"safe side (activations {_likely_size(terms.activations)}): if the start fails, it "
         f"fails in the phase '{doubt.phase.value}'; {at}"
     )
 

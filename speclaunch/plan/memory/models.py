@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.plan.memory.cell import skips_index
-from speclaunch.plan.memory.families import ModelFamily, QkNorm, family_of
-from speclaunch.plan.memory.layers import recurrent_layers, sliding_layers
+from speclaunch.plan.memory.layers import recurrent_layers, skips_index, sliding_layers
 from speclaunch.plan.memory.matrices import (
     Matrix,
+    ModelFamily,
+    QkNorm,
     Shard,
     WeightRole,
     attention,
     experts,
+    family_of,
     latent_attention,
     linear_attention,
     mlp,

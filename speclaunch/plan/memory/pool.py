@@ -7,9 +7,8 @@ sglang 0.5.23 model_executor/pool_configurator.py and mem_cache/kv_cache_configu
 
 from __future__ import annotations
 
-from speclaunch.plan.memory.free import number
-from speclaunch.plan.memory.kv import PoolLayout
-from speclaunch.plan.memory.states import States, StateSettings, room
+from speclaunch.plan.memory.estimates import number
+from speclaunch.plan.memory.kv import PoolLayout, States, StateSettings, room
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.algorithms import EAGLE_FAMILY
 from speclaunch.plan.topics.parallel import attention_ranks

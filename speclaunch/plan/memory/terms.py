@@ -7,13 +7,11 @@ from dataclasses import field
 from typing import TypeVar
 
 from speclaunch.plan.budget import Size
-from speclaunch.plan.memory import kv, reserve
-from speclaunch.plan.memory.estimate import MIB, NOTHING, Estimate
-from speclaunch.plan.memory.free import Device, devices, number
-from speclaunch.plan.memory.kv import PoolLayout
+from speclaunch.plan.memory import estimates, kv
+from speclaunch.plan.memory.estimates import MIB, NOTHING, Device, SizeEstimate, devices, number
+from speclaunch.plan.memory.kv import PoolLayout, state_settings
 from speclaunch.plan.memory.phases import Terms
 from speclaunch.plan.memory.pool import PoolSettings, draft_headroom, slot_settings
-from speclaunch.plan.memory.states import state_settings
 from speclaunch.plan.memory.weights import weight_size
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.models import is_multimodal
@@ -116,9 +114,9 @@ def gather(plan: Plan) -> Gathered:
     return found
 
 
-def weights_least(size: Size) -> Estimate:
+def weights_least(size: Size) -> SizeEstimate:
     """Weights, and the least that they take."""
-    return Estimate(size, size.bytes if size.exact else int(size.bytes * _WEIGHTS_LEAST))
+    return SizeEstimate(size, size.bytes if size.exact else int(size.bytes * _WEIGHTS_LEAST))
 
 
 def _fraction(plan: Plan) -> float:
@@ -149,11 +147,11 @@ def _other_ways(plan: Plan) -> None:
             raise UnknownValueError(f"{why} ({plan.spelling(name)})")
 
 
-def _estimates(plan: Plan, draft: bool) -> tuple[Estimate, Estimate, Estimate]:
+def _estimates(plan: Plan, draft: bool) -> tuple[SizeEstimate, SizeEstimate, SizeEstimate]:
     return (
-        reserve.graphs(plan),
-        reserve.graphs(plan, draft=True) if draft else NOTHING,
-        reserve.activations(plan),
+        estimates.graphs(plan),
+        estimates.graphs(plan, draft=True) if draft else NOTHING,
+        estimates.activations(plan),
     )
 
 
@@ -190,14 +188,14 @@ def _split(plan: Plan) -> int | None:
     return max(1, number(plan, "page_size")) if plan.in_versions("<0.5.11") else None
 
 
-def _corpus(plan: Plan) -> Estimate:
+def _corpus(plan: Plan) -> SizeEstimate:
     """NGRAM's trie is the host's memory, which is what the CPU engine shares out."""
     if plan.algorithm != "NGRAM" or not plan.device.startswith("cpu"):
         return NOTHING
     nodes = number(plan, "speculative_ngram_capacity", _NODES)
     why = f"{nodes:,} nodes of NGRAM's trie, {_NODE} bytes each"
     least = nodes * _NODE
-    return Estimate(Size(least + _NGRAM_REST, why, exact=False), least)
+    return SizeEstimate(Size(least + _NGRAM_REST, why, exact=False), least)
 
 
 def _for_images(plan: Plan) -> int:

@@ -10,11 +10,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import product
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.budget import Size
-from speclaunch.plan.memory.drafts import MTP_ENDS, Draft, draft_of
-from speclaunch.plan.memory.files_ratio import ratio_to_files
+from speclaunch.plan.memory.layers import MTP_ENDS, Draft, draft_of
 from speclaunch.plan.memory.matrices import Matrix, Shard, WeightRole
 from speclaunch.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
 from speclaunch.plan.memory.models import (
@@ -34,11 +34,46 @@ from speclaunch.plan.memory.quantized import (
     online,
     quantised,
 )
-from speclaunch.plan.memory.ranks import Ranks, ranks_of
+from speclaunch.plan.placement import Ranks, ranks_of
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.algorithms import BLOCK_FAMILY
 from speclaunch.plan.topics.target import target_of
 from speclaunch.record import record
+
+_FAR = 0.25
+"""Where count and files differ by more, the config does not describe the files."""
+
+
+def ratio_to_files(
+    checkpoint: Checkpoint, counted: Mapping[WeightRole, int], head: int, *, is_draft: bool
+) -> float | None:
+    """The files' bytes by the config's; 1 without files, None where they are of something else.
+
+    Files may lack or repeat what the config does not tell: a head that is tied (`head`: its bytes,
+    0 where it is counted), the embedding of a draft, MTP layers and their copies. The nearest of
+    these is what they hold.
+    """
+    total = checkpoint.weight_bytes
+    if total is None:
+        return 1.0
+    sizes = dict(counted)
+    sizes[WeightRole.BODY] += sizes.pop(WeightRole.VISION)
+    optional = [sizes[WeightRole.MTP_COPY], head]
+    if checkpoint.mtp_weights is None:
+        optional.append(sizes[WeightRole.MTP])
+    if is_draft:
+        optional += [sizes[WeightRole.EMBEDDING], sizes[WeightRole.HEAD]]
+    fixed = sum(sizes.values()) + head - sum(optional)
+    choices = [
+        fixed + sum(size for size, taken in zip(optional, chosen, strict=True) if taken)
+        for chosen in product((True, False), repeat=len(optional))
+    ]
+    nearest = min(choices, key=lambda size: abs(size - total))
+    if nearest <= 0:
+        return None
+    ratio = total / nearest
+    return ratio if abs(ratio - 1) <= _FAR else None
+
 
 _PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 _USUAL = 2
@@ -286,7 +321,7 @@ def _size(plan: Plan, checkpoint: Checkpoint, roles: frozenset[WeightRole], meth
     loaded = loaded_in(plan, stored, element, ranks)
     config = ModelConfig.of(checkpoint)
     most, all_ranks = _loaded_bytes(plan, config, found, roles, loaded)
-    ratio = _ratio_to_files(checkpoint, config, found)
+    ratio = _files_ratio(checkpoint, config, found)
     if ratio is None:
         return _evenly(checkpoint, ranks, roles, "the config does not describe the files")
     exact = stored is NOT_QUANTISED and abs(ratio - 1) < _CLOSE and not _has_vision(found)
@@ -332,7 +367,7 @@ _MOST_SUMS = 256
 """Sums that are remembered of one model: one a way to place it."""
 
 
-def _ratio_to_files(
+def _files_ratio(
     checkpoint: Checkpoint, config: ModelConfig, found: CountedWeights
 ) -> float | None:
     """The files' bytes by the config's; see `ratio_to_files`."""

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from speclaunch.plan.compare import BudgetNumber, PlanDifference
-from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
+from speclaunch.plan.effective_arguments import (
+    ArgumentOutcome,
+    BudgetNumber,
+    EffectiveArgument,
+    PlanDifference,
+)
 from speclaunch.planning.comparison import Comparison
 from speclaunch.report.findings import render
 from speclaunch.report.plan import formatting

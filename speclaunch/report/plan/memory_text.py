@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speclaunch.plan.budget import Budget, Fit, MemoryUse, RankBudget
-from speclaunch.plan.memory.margins import Choice, Margins
+from speclaunch.plan.fit.predict import Choice, Margins
 from speclaunch.planning.coverage import Coverage, Covered, NoCoverage
 from speclaunch.report.plan import formatting
 from speclaunch.report.plan.bar import COLORS, LETTERS, cells, ink, used

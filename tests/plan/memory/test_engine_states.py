@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from speclaunch.errors import Place
+from speclaunch.plan.memory.kv import room, state_settings
 from speclaunch.plan.memory.pool import running_requests, slot_settings
-from speclaunch.plan.memory.states import room, state_settings
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Given
 from tests.plan.memory.deployments import PLAIN, SPECULATING, plan

@@ -11,8 +11,8 @@ from speclaunch.errors import InputError
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.fit import Load
+from speclaunch.plan.fit.predict import margins
 from speclaunch.plan.memory.budget import budget
-from speclaunch.plan.memory.margins import margins
 from speclaunch.plan.resolve import resolve
 from speclaunch.planning.advice import Advice, advice, fitting
 from speclaunch.planning.planned_deployment import PlannedDeployment, Wish
