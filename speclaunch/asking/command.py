@@ -20,7 +20,7 @@ from speclaunch.importer.interface import Word
 from speclaunch.judge.interface import Question
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import ENGINE_VARIABLES, Origin, Request
+from speclaunch.plan.request import ENGINE_VARIABLES, Request, RequestOrigin
 from speclaunch.record import record
 from speclaunch.redaction import is_secret_variable
 
@@ -110,7 +110,7 @@ def asked_command(plan: Plan) -> AskedCommand | NotAsked:
 
 def _asked(plan: Plan) -> AskedCommand:
     request = plan.request
-    if request.origin is Origin.SLIME:
+    if request.origin is RequestOrigin.SLIME:
         raise _CannotAskError("slime starts the engine with arguments of its own")
     if request.unseen is not None:
         raise _CannotAskError(request.unseen)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from speclaunch.engine.argument import is_negation
-from speclaunch.engine.catalogue import Ambiguous, Argument, ArgumentKind, Catalogue, Unknown
+from speclaunch.engine.catalogue import Ambiguous, Argument, ArgumentKind, Catalogue, UnknownFlag
 from speclaunch.engine.plain_flags import (
     ANY_NUMBER,
     NOT_PLAIN,
@@ -243,8 +243,8 @@ class _Stored:
 
 def _stored(
     chunk: _Chunk,
-    argument: Argument | Ambiguous | Unknown,
-    spelling: str | Ambiguous | Unknown,
+    argument: Argument | Ambiguous | UnknownFlag,
+    spelling: str | Ambiguous | UnknownFlag,
     catalogue: Catalogue,
 ) -> _Stored | ArgvProblem:
     written, values = chunk.words[0], chunk.words[1:]
@@ -268,17 +268,17 @@ def _several(found: Ambiguous) -> str:
 
 
 def _by_argparse(
-    chunk: _Chunk, argument: Argument | Ambiguous | Unknown, catalogue: Catalogue
+    chunk: _Chunk, argument: Argument | Ambiguous | UnknownFlag, catalogue: Catalogue
 ) -> _Stored | ArgvProblem:
     from argparse import Namespace  # noqa: PLC0415  most command lines need none of it
 
-    from speclaunch.engine.parser import RefusedError, parser_of  # noqa: PLC0415
+    from speclaunch.engine.parser import ArgumentsRefusedError, parser_of  # noqa: PLC0415
 
     parser = parser_of(catalogue, checked=not chunk.opaque, piece=True)
     namespace = Namespace()
     try:
         extras = parser.run_piece(chunk.words, namespace)
-    except RefusedError as error:
+    except ArgumentsRefusedError as error:
         hint = _hint(chunk.words[0], catalogue, str(error))
         return ArgvProblem(chunk.index, str(error), hint)
     if extras:
@@ -356,11 +356,11 @@ def _missing(catalogue: Catalogue, parsed: Sequence[ParsedArgument]) -> ArgvProb
 
 
 def _whole(words: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, Any], str | None]:
-    from speclaunch.engine.parser import RefusedError, parser_of  # noqa: PLC0415
+    from speclaunch.engine.parser import ArgumentsRefusedError, parser_of  # noqa: PLC0415
 
     try:
         return vars(parser_of(catalogue).run(words)), None
-    except RefusedError as error:
+    except ArgumentsRefusedError as error:
         return {}, str(error)
 
 

@@ -54,7 +54,7 @@ __all__ = [
     "EngineVariable",
     "History",
     "ResolvedVersion",
-    "Unknown",
+    "UnknownFlag",
     "UnknownVersion",
     "add_fork",
     "add_from_package",
@@ -83,7 +83,7 @@ class Ambiguous:
 
 
 @record
-class Unknown:
+class UnknownFlag:
     """A flag that the engine does not know; :meth:`Catalogue.close` finds similar ones."""
 
     token: str
@@ -189,7 +189,7 @@ class Catalogue:
         """The argument that has this option string, exactly as spelled."""
         return self._spellings.get(flag)
 
-    def resolve_flag(self, token: str) -> Argument | Ambiguous | Unknown:
+    def resolve_flag(self, token: str) -> Argument | Ambiguous | UnknownFlag:
         """The argument that the engine's parser takes ``--token`` or ``--token=value`` for.
 
         As argparse does it: an exact spelling first, then the only one that begins so.
@@ -197,7 +197,7 @@ class Catalogue:
         found = self.spelling(token)
         return self._spellings[found] if isinstance(found, str) else found
 
-    def spelling(self, token: str) -> str | Ambiguous | Unknown:
+    def spelling(self, token: str) -> str | Ambiguous | UnknownFlag:
         """The full option string that argparse reads ``token`` as (it may be a ``--no-x``)."""
         if token in self._spellings:
             return token
@@ -212,7 +212,7 @@ class Catalogue:
                 return found[0]
             if found:
                 return Ambiguous(token, found)
-        return Unknown(token)
+        return UnknownFlag(token)
 
     def close(self, name: str, count: int = 3) -> tuple[str, ...]:
         """Flags that ``name`` may be a misspelling of, the likeliest first."""

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 
 from speclaunch.engine.catalogue import Catalogue
-from speclaunch.engine.command import SpelledArgument, Spelling
+from speclaunch.engine.command import RenderedArgs, SpelledArgument
 from speclaunch.engine.environment import unset_in
 
 Algorithm = str | None
@@ -72,7 +72,9 @@ def is_local(value: str) -> bool:
     return value.startswith(_BEGINNINGS) or value in (".", "..")
 
 
-def local_paths(spelling: Spelling, catalogue: Catalogue) -> Iterator[tuple[SpelledArgument, str]]:
+def local_paths(
+    spelling: RenderedArgs, catalogue: Catalogue
+) -> Iterator[tuple[SpelledArgument, str]]:
     """Every path that the engine of this version will read, with its argument."""
     given = spelling.value("speculative_algorithm")
     algorithm = given.upper() if given is not None else None

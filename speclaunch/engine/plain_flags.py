@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from speclaunch.engine.argument import Argument, ArgumentKind, is_negation
-from speclaunch.engine.catalogue import Ambiguous, Catalogue, Unknown
+from speclaunch.engine.catalogue import Ambiguous, Catalogue, UnknownFlag
 from speclaunch.engine.conversions import converter
 
 ANY_NUMBER = 1 << 30
@@ -25,7 +25,7 @@ NOT_PLAIN = object()
 """Stands for a value that is argparse's to say, or to refuse."""
 
 
-def flag_of(word: str, catalogue: Catalogue) -> Argument | Ambiguous | Unknown | None:
+def flag_of(word: str, catalogue: Catalogue) -> Argument | Ambiguous | UnknownFlag | None:
     """What argparse takes a word for; None for one that is no flag."""
     if not word.startswith("-"):
         return None
@@ -42,7 +42,7 @@ def is_plain(word: str) -> bool:
     return word.startswith("--") and " " not in word and word[2:3] not in ("", "=")
 
 
-def _by_argparse(word: str, catalogue: Catalogue) -> Argument | Ambiguous | Unknown | None:
+def _by_argparse(word: str, catalogue: Catalogue) -> Argument | Ambiguous | UnknownFlag | None:
     from speclaunch.engine.parser import parser_of  # noqa: PLC0415  most command lines need none
 
     found = parser_of(catalogue, required=False).option_of(word)
@@ -50,8 +50,8 @@ def _by_argparse(word: str, catalogue: Catalogue) -> Argument | Ambiguous | Unkn
         return None
     if isinstance(found, bool) or found is None:
         meant = catalogue.resolve_flag(word)
-        return Unknown(word) if isinstance(meant, Argument) else meant
-    return catalogue.by_flag(found.option_strings[0]) or Unknown(word)
+        return UnknownFlag(word) if isinstance(meant, Argument) else meant
+    return catalogue.by_flag(found.option_strings[0]) or UnknownFlag(word)
 
 
 def most_values(argument: Argument) -> int:

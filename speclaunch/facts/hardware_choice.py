@@ -14,7 +14,7 @@ Machine = Callable[[], Hardware | UnknownFact]
 
 
 @record
-class Chosen:
+class ChosenHardware:
     """The hardware; None where nobody named any. `unknown`: why this machine's is not known."""
 
     hardware: Hardware | None
@@ -28,7 +28,7 @@ def choose_hardware(
     *,
     cpu: bool = False,
     here_first: bool = False,
-) -> Chosen:
+) -> ChosenHardware:
     """The hardware of a recipe that says `hardware.name: named`.
 
     `given` is that of `--hardware`. `machine` is asked where the recipe leaves it to this machine;
@@ -36,16 +36,16 @@ def choose_hardware(
     is the question, so that this machine counts before what the recipe names (`doctor`).
     """
     if given is not None:
-        return Chosen(given)
+        return ChosenHardware(given)
     if cpu:
         if machine is None:
-            return Chosen(declare("cpu"))
+            return ChosenHardware(declare("cpu"))
         from speclaunch.facts.hardware_probe import probe_host  # noqa: PLC0415
 
-        return Chosen(probe_host())
+        return ChosenHardware(probe_host())
     found = machine() if machine is not None and (named == AUTO or here_first) else None
     if isinstance(found, Hardware):
-        return Chosen(found)
+        return ChosenHardware(found)
     if named != AUTO:
-        return Chosen(declare(named))
-    return Chosen(None, found)
+        return ChosenHardware(declare(named))
+    return ChosenHardware(None, found)

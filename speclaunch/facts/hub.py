@@ -12,7 +12,7 @@ from speclaunch.facts import quantization, tokenizer, weights
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact, checkpoint_fact
-from speclaunch.facts.hub_client import MAIN, HubClient, Listing, RefusedError, in_time
+from speclaunch.facts.hub_client import MAIN, HubClient, HubListing, HubRefusedError, in_time
 from speclaunch.facts.hub_tensors import fetch_header
 from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.read_checkpoint import read_checkpoint
@@ -65,12 +65,12 @@ def fetch_checkpoint(
 
     try:
         return in_time(ask, _MOST_SECONDS)
-    except RefusedError as error:
+    except HubRefusedError as error:
         return UnknownFact(checkpoint_fact(name), str(error), error.help)
 
 
 def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFile:
-    """Everything that is kept of a model on the hub. Raises RefusedError.
+    """Everything that is kept of a model on the hub. Raises HubRefusedError.
 
     Its config, the totals and names of its index (else the headers of a few weight files, by range
     requests), its tokenizer's vocabulary, its commit, its sizes, whether it is gated.
@@ -107,7 +107,7 @@ def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFi
     try:
         return in_time(ask, _MOST_SECONDS_OF_PULL)
     except UnreadableFileError as error:
-        raise RefusedError(str(error)) from None
+        raise HubRefusedError(str(error)) from None
 
 
 def hub_source(revision: str) -> str:
@@ -125,7 +125,7 @@ def _fetch(hub: HubClient, directory: Path, files: Mapping[str, int]) -> None:
     """The config, which must be there, and those of the other files that are."""
     config = hub.file("config.json", MAX_CONFIG_BYTES)
     if config is None:
-        raise RefusedError(
+        raise HubRefusedError(
             f"it has no config.json on the hub, or one of more than {MAX_CONFIG_BYTES} bytes"
         )
     (directory / "config.json").write_bytes(config)
@@ -139,7 +139,7 @@ def _fetch_into(hub: HubClient, directory: Path, files: Mapping[str, int]) -> No
             (directory / file).write_bytes(data)
 
 
-def _fetch_tensors(hub: HubClient, listing: Listing) -> dict[str, TensorHeader]:
+def _fetch_tensors(hub: HubClient, listing: HubListing) -> dict[str, TensorHeader]:
     """The tensors of a model without an index, by the headers of its few weight files."""
     files = _weight_files(listing) or ([] if listing.sizes else [_SINGLE])
     found: dict[str, TensorHeader] = {}
@@ -150,7 +150,7 @@ def _fetch_tensors(hub: HubClient, listing: Listing) -> dict[str, TensorHeader]:
     return found
 
 
-def _total(directory: Path, listing: Listing) -> tuple[int | None, bool, str | None]:
+def _total(directory: Path, listing: HubListing) -> tuple[int | None, bool, str | None]:
     """Bytes of the weights, whether exact, and by what.
 
     The index's total counts as long as the sizes of its files can be true beside it.
@@ -172,5 +172,5 @@ def _total(directory: Path, listing: Listing) -> tuple[int | None, bool, str | N
     return files, said is None, "size of the files" + ("; the index differs" if said else "")
 
 
-def _weight_files(listing: Listing) -> list[str]:
+def _weight_files(listing: HubListing) -> list[str]:
     return sorted(f for f in listing.sizes if f.endswith(".safetensors") and "/" not in f)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from speclaunch.facts.hub_client import MAIN, HubClient, RefusedError, in_time
+from speclaunch.facts.hub_client import MAIN, HubClient, HubRefusedError, in_time
 from speclaunch.facts.kept_tensors import KeptTensors
 from speclaunch.facts.safetensors_header import (
     BrokenHeaderError,
@@ -37,7 +37,7 @@ _FILE = lazy(r"(?:[\w.-]{1,200}/){0,4}[\w.-]{1,200}\.safetensors\Z", re.ASCII)
 
 
 def fetch_tensors(name: str, revision: str = MAIN) -> KeptTensors:
-    """The tensors of a model on the hub, in two minutes at most. Raises RefusedError."""
+    """The tensors of a model on the hub, in two minutes at most. Raises HubRefusedError."""
     return in_time(lambda deadline: _fetch(HubClient(name, revision, deadline)), _SECONDS)
 
 
@@ -51,7 +51,7 @@ def _fetch(hub: HubClient) -> KeptTensors:
         except BrokenHeaderError as error:
             broken.append(str(error))
         except UnreadableFileError as error:
-            raise RefusedError(str(error)) from None
+            raise HubRefusedError(str(error)) from None
     return KeptTensors(Headers(tensors, tuple(broken)))
 
 
@@ -62,24 +62,24 @@ def _files(hub: HubClient) -> list[str]:
     try:
         named = mapping(parse_object(index, INDEX).get("weight_map")).values()
     except UnreadableFileError as error:
-        raise RefusedError(str(error)) from None
+        raise HubRefusedError(str(error)) from None
     files = sorted({one for one in named if isinstance(one, str)})
     if len(files) > _MOST_FILES:
-        raise RefusedError(f"its index names {len(files)} files")
+        raise HubRefusedError(f"its index names {len(files)} files")
     for file in files:
         if not _FILE.match(file) or ".." in PurePosixPath(file).parts:
-            raise RefusedError(f"its index names {file[:80]!r}: not a file of weights")
+            raise HubRefusedError(f"its index names {file[:80]!r}: not a file of weights")
     return files
 
 
 def fetch_header(hub: HubClient, file: str, whole: int | None) -> dict[str, TensorHeader]:
     """The header of a weight file of `whole` bytes (None: the hub does not say).
 
-    Raises RefusedError, UnreadableFileError, BrokenHeaderError.
+    Raises HubRefusedError, UnreadableFileError, BrokenHeaderError.
     """
     start = hub.start(file, _FIRST_BYTES)
     if start is None:
-        raise RefusedError(f"it has no {file} on the hub")
+        raise HubRefusedError(f"it has no {file} on the hub")
     length = header_bytes(start[:8], whole if whole is not None else 1 << 50, file)
     if len(start) < 8 + length:
         start = hub.start(file, 8 + length) or b""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from speclaunch.engine.catalogue import Catalogue
-from speclaunch.engine.command import Spelling
+from speclaunch.engine.command import RenderedArgs
 from speclaunch.engine.paths import local_paths
 from speclaunch.record import record
 
@@ -31,7 +31,7 @@ class MissingPath:
 
 
 def missing_paths(
-    spelling: Spelling, catalogue: Catalogue, *, made: Iterable[Path] = ()
+    spelling: RenderedArgs, catalogue: Catalogue, *, made: Iterable[Path] = ()
 ) -> tuple[MissingPath, ...]:
     """What is not there, seen from the current directory, in which the engine is started, too.
 

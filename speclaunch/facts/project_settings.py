@@ -63,7 +63,7 @@ class Override:
 
 
 @record
-class Excluded:
+class ExcludedPatterns:
     """Patterns of what is left out below `folder`."""
 
     folder: Path
@@ -82,7 +82,7 @@ class ProjectSettings:
     config_dirs: tuple[Said, ...] = ()
     select: tuple[Said, ...] = ()
     ignore: tuple[Said, ...] = ()
-    exclude: Excluded | None = None
+    exclude: ExcludedPatterns | None = None
     overrides: tuple[Override, ...] = ()
     baseline: Said | None = None
     ask: Said | None = None
@@ -204,7 +204,10 @@ class _Checked:
             "baseline": ("baseline", lambda: self._path(self._text(("baseline",)))),
             "config-dir": ("config_dirs", lambda: self._paths(("config-dir",))),
             "engine": ("engine", lambda: self._engine(())),
-            "exclude": ("exclude", lambda: Excluded(file.path.parent, self._texts(("exclude",)))),
+            "exclude": (
+                "exclude",
+                lambda: ExcludedPatterns(file.path.parent, self._texts(("exclude",))),
+            ),
             "extend": ("", lambda: self._text(("extend",))),
             "hardware": ("hardware", lambda: self._text(("hardware",))),
             "ignore": ("ignore", lambda: self._split(("ignore",))),
@@ -333,7 +336,7 @@ class _Checked:
 __all__ = [
     "FILE",
     "Assumptions",
-    "Excluded",
+    "ExcludedPatterns",
     "Override",
     "ProjectSettings",
     "Said",

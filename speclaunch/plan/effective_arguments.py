@@ -15,7 +15,7 @@ from speclaunch.engine.argument import ArgumentKind
 from speclaunch.engine.canonical import current_name
 from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import Place
-from speclaunch.plan.budget import Budget, MemoryUse
+from speclaunch.plan.budget import MemoryBudget, MemoryUse
 from speclaunch.plan.changes import Change, Reason
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import canonical
@@ -320,7 +320,7 @@ def _row_state(row: EffectiveArgument | None) -> tuple[object, ...]:
     return ("known", list(value) if isinstance(value, list | tuple) else value)
 
 
-def compare_budgets(before: Budget, after: Budget) -> tuple[BudgetNumber, ...]:
+def compare_budgets(before: MemoryBudget, after: MemoryBudget) -> tuple[BudgetNumber, ...]:
     """The numbers of two budgets: whether they fit, what is left, and where the memory goes.
 
     Bytes are those of the first ranks, which have the embedding, and are the first to fill up.
@@ -328,7 +328,7 @@ def compare_budgets(before: Budget, after: Budget) -> tuple[BudgetNumber, ...]:
     return tuple(_budget_numbers(before, after))
 
 
-def _budget_numbers(before: Budget, after: Budget) -> Iterator[BudgetNumber]:
+def _budget_numbers(before: MemoryBudget, after: MemoryBudget) -> Iterator[BudgetNumber]:
     yield BudgetNumber("fit", "", before.fit.value, after.fit.value)
     yield BudgetNumber("tokens in the KV cache", "tokens", before.tokens, after.tokens)
     running = before.running_requests, after.running_requests
@@ -352,7 +352,7 @@ def _budget_numbers(before: Budget, after: Budget) -> Iterator[BudgetNumber]:
             yield BudgetNumber(use.value, "bytes", before_bytes, new.get(use, 0) if new else None)
 
 
-def _shares(budget: Budget) -> dict[MemoryUse, int]:
+def _shares(budget: MemoryBudget) -> dict[MemoryUse, int]:
     if not budget.ranks:
         return {}
     return {share.use: share.size.bytes for share in budget.ranks[0].shares}

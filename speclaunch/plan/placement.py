@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import Origin
+from speclaunch.plan.request import RequestOrigin
 from speclaunch.plan.topics import parallel
 from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.record import record
@@ -117,7 +117,7 @@ def local_gpus(plan: Plan) -> tuple[int, ...]:
     managers/data_parallel_controller.py:445). A stage begins `tp_size` further on, whatever
     `gpu_id_step` is. Raises UnknownValueError.
     """
-    if plan.request.origin is Origin.SLIME:
+    if plan.request.origin is RequestOrigin.SLIME:
         raise UnknownValueError("slime places the ranks of its engines itself")
     if plan.value("use_ray"):
         raise UnknownValueError("Ray places the ranks")

@@ -21,14 +21,14 @@ from speclaunch.errors import Place
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.changes import Change, Reason
-from speclaunch.plan.request import Given, Request
+from speclaunch.plan.request import Request, RequestedValue
 from speclaunch.plan.settings import NoSuchArgumentError, UnknownValueError
 from speclaunch.record import record
 
 if TYPE_CHECKING:
     from packaging.version import Version
 
-    from speclaunch.plan.budget import Budget
+    from speclaunch.plan.budget import MemoryBudget
 
 __all__ = ["NoSuchArgumentError", "Plan", "UnknownValueError"]
 
@@ -66,7 +66,7 @@ class Plan:
         return self.request.catalogue
 
     @cached_property
-    def memory(self) -> Budget:
+    def memory(self) -> MemoryBudget:
         """The memory verdict, with its budget: what every verb repeats."""
         from speclaunch.plan.memory.budget import memory_verdict  # noqa: PLC0415  all of memory/
 
@@ -210,7 +210,7 @@ class Plan:
 
     def place(self, name: str) -> Place:
         """Where an argument or variable was written, else the place of the whole deployment."""
-        found: Given | None = self.request.given.get(name) or self.request.env.get(name)
+        found: RequestedValue | None = self.request.given.get(name) or self.request.env.get(name)
         found = found or self.request.extras.get(name)
         found = found or next((one for one in self.request.ignored if one.name == name), None)
         return found.place if found is not None else self.request.place

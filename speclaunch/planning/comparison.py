@@ -19,7 +19,7 @@ from speclaunch.rules.finding import Finding
 
 
 @record
-class Comparison:
+class PlanComparison:
     """What changes from one plan to another."""
 
     before: PlannedDeployment
@@ -87,7 +87,7 @@ class Comparison:
 _RENAMED = "SPL005"
 
 
-def compared(before: PlannedDeployment, after: PlannedDeployment) -> Comparison:
+def compared(before: PlannedDeployment, after: PlannedDeployment) -> PlanComparison:
     """The difference of two plans."""
     # That a name is another one in another version is told where the arguments are.
     versions = before.version != after.version
@@ -97,7 +97,7 @@ def compared(before: PlannedDeployment, after: PlannedDeployment) -> Comparison:
     ]
     old = {_key(finding, before): finding for finding in said[0]}
     new = {_key(finding, after): finding for finding in said[1]}
-    return Comparison(
+    return PlanComparison(
         before,
         after,
         compare_rows(before.rows, after.rows),
@@ -108,7 +108,7 @@ def compared(before: PlannedDeployment, after: PlannedDeployment) -> Comparison:
     )
 
 
-def compared_in_turn(plans: Sequence[PlannedDeployment]) -> tuple[Comparison, ...]:
+def compared_in_turn(plans: Sequence[PlannedDeployment]) -> tuple[PlanComparison, ...]:
     """Each plan with the next one."""
     return tuple(compared(before, after) for before, after in pairwise(plans))
 

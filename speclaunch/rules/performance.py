@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.plan.budget import Budget, Fit
+from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import graphs
 from speclaunch.plan.topics.algorithms import RUNNING, WHEN_SPECULATING
@@ -294,7 +294,7 @@ def does_not_fit(plan: Plan) -> Iterator[Verdict]:
     )
 
 
-def _fix_of_does_not_fit(plan: Plan, found: Budget) -> Fix:
+def _fix_of_does_not_fit(plan: Plan, found: MemoryBudget) -> Fix:
     if found.impossible:
         return Fix(
             "use more GPUs (a larger tp_size), larger ones, or a quantised model; `speclaunch "

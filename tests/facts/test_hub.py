@@ -23,7 +23,7 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hub import fetch_checkpoint, fetch_facts, hub_source, revision_of
-from speclaunch.facts.hub_client import RefusedError
+from speclaunch.facts.hub_client import HubRefusedError
 from speclaunch.facts.origin import Provenance
 from tests.hub_server import COMMIT, Answer, Handler, HubServer, serving
 
@@ -140,7 +140,7 @@ def test_why_there_is_nothing(
     assert why in found.why
     assert found.help == help_
     if not answer.body:
-        with pytest.raises(RefusedError) as told:
+        with pytest.raises(HubRefusedError) as told:
             facts()
         assert (str(told.value), told.value.help) == (found.why, help_)
 
@@ -388,7 +388,7 @@ LYING = {
 def test_a_hub_that_lies(name: str, hub: HubServer) -> None:
     answers, why = LYING[name]
     hub.answers |= answers
-    with pytest.raises(RefusedError, match=why):
+    with pytest.raises(HubRefusedError, match=why):
         facts()
 
 

@@ -22,7 +22,7 @@ from speclaunch.facts.record_checkpoint import publishable
 from speclaunch.facts.record_checkpoint import recorded as facts_of
 from speclaunch.facts.repository_facts import FOLDER
 from speclaunch.facts.write_checkpoint_file import keep, text_of
-from speclaunch.planning.known_checkpoint import FACTS, told
+from speclaunch.planning.kept_facts import FACTS, told
 from speclaunch.reads.safe_json import UnreadableFileError, parse_object
 from speclaunch.resources import models_dir
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from speclaunch.engine.extraction.evaluate import Evaluator
+from speclaunch.engine.extraction.evaluate import SourceEvaluator
 from speclaunch.engine.extraction.objects import bind_parameters
 from speclaunch.engine.extraction.values import SUPPRESS, ClassValue, ExpressionScope, OpaqueValue
 from speclaunch.patterns import lazy
@@ -50,7 +50,7 @@ class Declared:
 
 
 def declare(
-    evaluator: Evaluator, names: list[str], keywords: Mapping[str, Any], src: str
+    evaluator: SourceEvaluator, names: list[str], keywords: Mapping[str, Any], src: str
 ) -> Declared:
     """What ``parser.add_argument(*names, **keywords)`` registers."""
     settled = dict(keywords)
@@ -111,7 +111,7 @@ def _type_name(given: Any, action: str, nargs: Any) -> str:
     return {"loads": "json"}.get(name, name)
 
 
-def _choices(evaluator: Evaluator, given: Any) -> tuple[Any, ...] | None:
+def _choices(evaluator: SourceEvaluator, given: Any) -> tuple[Any, ...] | None:
     if given is None or isinstance(given, OpaqueValue):
         return None
     members = evaluator.items(given)
@@ -134,7 +134,7 @@ def _replacement(new_flag: Any, words: str, primary: str) -> str | None:
 
 
 def _constructed(
-    evaluator: Evaluator, action: ClassValue, keywords: Mapping[str, Any]
+    evaluator: SourceEvaluator, action: ClassValue, keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What an action class of the engine hands to ``argparse.Action`` for these keywords."""
     init = evaluator.method(action, "__init__")
@@ -167,7 +167,7 @@ def _is_super_init(node: ast.expr) -> bool:
 
 
 def _behaviour(
-    evaluator: Evaluator, action: ClassValue, keywords: Mapping[str, Any]
+    evaluator: SourceEvaluator, action: ClassValue, keywords: Mapping[str, Any]
 ) -> tuple[bool, bool]:
     """Whether using the action stops the engine, and whether it stores anything."""
     call = evaluator.method(action, "__call__")

@@ -47,7 +47,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 _DEPTH = 60
 
 
-class Evaluator(Objects):
+class SourceEvaluator(Objects):
     """Evaluates expressions and statements of one package."""
 
     def block(self, body: list[ast.stmt], scope: ExpressionScope) -> tuple[Any] | None:

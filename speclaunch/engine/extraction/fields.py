@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from speclaunch.engine.extraction.declared import Declared, declare
-from speclaunch.engine.extraction.evaluate import Evaluator
+from speclaunch.engine.extraction.evaluate import SourceEvaluator
 from speclaunch.engine.extraction.objects import default_of
 from speclaunch.engine.extraction.values import ClassValue, ExpressionScope, Instance, OpaqueValue
 from speclaunch.record import record
@@ -29,7 +29,7 @@ class FieldNode:
     name: str
 
 
-def record_fields(evaluator: Evaluator, owner: ClassValue) -> list[FieldNode]:
+def record_fields(evaluator: SourceEvaluator, owner: ClassValue) -> list[FieldNode]:
     """The fields of a record: inherited, collected from namespace classes, and its own."""
     found: dict[str, FieldNode] = {}
     for part in [*_namespaces(evaluator, owner), *evaluator.bases(owner)]:
@@ -41,7 +41,7 @@ def record_fields(evaluator: Evaluator, owner: ClassValue) -> list[FieldNode]:
     return list(found.values())
 
 
-def _namespaces(evaluator: Evaluator, owner: ClassValue) -> Iterator[Any]:
+def _namespaces(evaluator: SourceEvaluator, owner: ClassValue) -> Iterator[Any]:
     """The classes handed to ``collect_input_fields`` beside the class that they make up."""
     tree = evaluator.source.tree(owner.file)
     for node in [] if tree is None else tree.body:
@@ -53,7 +53,7 @@ def _namespaces(evaluator: Evaluator, owner: ClassValue) -> Iterator[Any]:
                 )
 
 
-def field_default(evaluator: Evaluator, owner: ClassValue, name: str) -> Any:
+def field_default(evaluator: SourceEvaluator, owner: ClassValue, name: str) -> Any:
     """The default of a field by its name."""
     for field in record_fields(evaluator, owner):
         if field.name == name:
@@ -61,14 +61,14 @@ def field_default(evaluator: Evaluator, owner: ClassValue, name: str) -> Any:
     return OpaqueValue(f"{owner.name}.{name}")
 
 
-def _default(evaluator: Evaluator, field: FieldNode) -> Any:
+def _default(evaluator: SourceEvaluator, field: FieldNode) -> Any:
     if field.node.value is None:
         return _MISSING
     scope = ExpressionScope(field.file)
     return default_of(evaluator, evaluator.value(field.node.value, scope), scope)
 
 
-def declared_fields(evaluator: Evaluator, owner: ClassValue) -> Iterator[Declared]:
+def declared_fields(evaluator: SourceEvaluator, owner: ClassValue) -> Iterator[Declared]:
     """Every argument that the fields of ``owner`` declare."""
     for field in record_fields(evaluator, owner):
         made = _declared_field(evaluator, field)
@@ -76,7 +76,7 @@ def declared_fields(evaluator: Evaluator, owner: ClassValue) -> Iterator[Declare
             yield made
 
 
-def _declared_field(evaluator: Evaluator, field: FieldNode) -> Declared | None:
+def _declared_field(evaluator: SourceEvaluator, field: FieldNode) -> Declared | None:
     unwrapped = _unwrap_annotated(evaluator, field)
     if unwrapped is None:
         return None
@@ -100,7 +100,11 @@ def _declared_field(evaluator: Evaluator, field: FieldNode) -> Declared | None:
 
 
 def _typed(
-    evaluator: Evaluator, field: FieldNode, inner: ast.expr, meta: dict[str, Any], missing: bool
+    evaluator: SourceEvaluator,
+    field: FieldNode,
+    inner: ast.expr,
+    meta: dict[str, Any],
+    missing: bool,
 ) -> dict[str, Any]:
     """The keywords that follow from the annotated type."""
     parser, choices, const = meta.get("type_parser"), meta.get("choices"), meta.get("const")
@@ -138,7 +142,7 @@ def _typed(
 
 
 def _unwrap_annotated(
-    evaluator: Evaluator, field: FieldNode
+    evaluator: SourceEvaluator, field: FieldNode
 ) -> tuple[ast.expr, dict[str, Any]] | None:
     """The type inside ``A[T, …]`` and what its ``Arg`` or help text says; None without one."""
     node = field.node.annotation
@@ -157,7 +161,7 @@ def _unwrap_annotated(
     return None
 
 
-def _alias(evaluator: Evaluator, file: str, node: ast.expr) -> ast.expr:
+def _alias(evaluator: SourceEvaluator, file: str, node: ast.expr) -> ast.expr:
     """The type that a module-level alias (``Mode = Literal["a", "b"]``) stands for."""
     if isinstance(node, ast.Name) and node.id not in (*_SCALARS, "bool"):
         found = evaluator.module_expression(file, node.id)

@@ -12,12 +12,12 @@ from speclaunch.engine.extraction.names import Names, assignments
 from speclaunch.engine.extraction.source import PACKAGE
 from speclaunch.engine.extraction.values import (
     SUPPRESS,
+    BoundMethod,
     ClassValue,
     EnumMember,
     ExpressionScope,
     FunctionValue,
     Instance,
-    Method,
     OpaqueValue,
 )
 
@@ -100,11 +100,11 @@ class Objects(Names):
             case ClassValue():
                 return self._class_attribute(value, name)
             case _:
-                return Method(value, name)
+                return BoundMethod(value, name)
 
     def _instance_attribute(self, value: Instance, name: str) -> Any:
         made = self._class_attribute(value.of, name)
-        return Method(value, name) if isinstance(made, FunctionValue | OpaqueValue) else made
+        return BoundMethod(value, name) if isinstance(made, FunctionValue | OpaqueValue) else made
 
     def _class_attribute(self, owner: ClassValue, name: str) -> Any:
         given = assignments(owner).get(name)
@@ -150,7 +150,7 @@ class Objects(Names):
                 return Instance(function, tuple(positional), tuple(keywords.items()))
             case FunctionValue():
                 return self.run(function, positional, keywords)
-            case Method():
+            case BoundMethod():
                 return self._call_method(function, positional, keywords)
             case _:
                 return OpaqueValue("call")
@@ -161,7 +161,9 @@ class Objects(Names):
         listed = [self.items(item) if isinstance(item, ClassValue) else item for item in positional]
         return _BUILTINS[name](*listed, **keywords)
 
-    def _call_method(self, bound: Method, positional: list[Any], keywords: dict[str, Any]) -> Any:
+    def _call_method(
+        self, bound: BoundMethod, positional: list[Any], keywords: dict[str, Any]
+    ) -> Any:
         receiver = bound.receiver
         if isinstance(receiver, Instance):
             if bound.name == "get" and receiver.of.name.startswith("Env"):

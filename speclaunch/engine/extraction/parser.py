@@ -6,10 +6,10 @@ import ast
 from typing import Any
 
 from speclaunch.engine.extraction.declared import Declared, declare
-from speclaunch.engine.extraction.evaluate import Evaluator
+from speclaunch.engine.extraction.evaluate import SourceEvaluator
 from speclaunch.engine.extraction.fields import declared_fields, field_default
 from speclaunch.engine.extraction.source import ExtractError, PackageSource
-from speclaunch.engine.extraction.values import ClassValue, FunctionValue, Method, OpaqueValue
+from speclaunch.engine.extraction.values import BoundMethod, ClassValue, FunctionValue, OpaqueValue
 
 #: Where the server's arguments are declared, and the method that declares them.
 SERVER_ARGS = "sglang/srt/server_args.py"
@@ -20,7 +20,7 @@ class _Parser:
     """Stands in for the argument parser; groups of a parser are the parser itself."""
 
 
-class ArgumentReader(Evaluator):
+class ArgumentReader(SourceEvaluator):
     """An evaluator that knows what it means to be given a parser."""
 
     def __init__(self, source: PackageSource) -> None:
@@ -54,7 +54,7 @@ class ArgumentReader(Evaluator):
     def attribute(self, value: Any, name: str) -> Any:
         """``ServerArgs.name`` is the default of a field, wherever the field is declared."""
         if isinstance(value, _Parser):
-            return Method(value, name)
+            return BoundMethod(value, name)
         made = super().attribute(value, name)
         if (
             isinstance(value, ClassValue)
@@ -68,7 +68,7 @@ class ArgumentReader(Evaluator):
         self, function: Any, positional: list[Any], keywords: dict[str, Any], src: str = ""
     ) -> Any:
         """Record what is done with the parser; evaluate everything else."""
-        if isinstance(function, Method) and isinstance(function.receiver, _Parser):
+        if isinstance(function, BoundMethod) and isinstance(function.receiver, _Parser):
             if function.name == "add_argument":
                 return self._add(positional, keywords, src)
             if function.name in ("add_argument_group", "add_mutually_exclusive_group"):

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
-from speclaunch.engine.extraction.evaluate import Evaluator
+from speclaunch.engine.extraction.evaluate import SourceEvaluator
 from speclaunch.engine.extraction.parser import SERVER_ARGS
 from speclaunch.engine.extraction.variables import (
     ENVIRON,
@@ -49,7 +49,7 @@ class Usage:
     speculative: set[str] = field(default_factory=set)
 
 
-def scan(evaluator: Evaluator, names: Iterable[str]) -> Usage:
+def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
     """Which of ``names`` (destinations) are read, and every variable with its readers."""
     source = evaluator.source
     texts = {file: source.read(file) or "" for file in source.server_files()}
@@ -92,7 +92,7 @@ def scan(evaluator: Evaluator, names: Iterable[str]) -> Usage:
 
 
 def _scan_variables(
-    evaluator: Evaluator, file: str, tree: ast.Module, usage: Usage, *, direct: bool
+    evaluator: SourceEvaluator, file: str, tree: ast.Module, usage: Usage, *, direct: bool
 ) -> None:
     """Add what one file reads; ``direct``: it may look variables up without a descriptor."""
     nodes = list(ast.walk(tree))
@@ -209,7 +209,7 @@ def _reads(tree: ast.Module, skipped: frozenset[ast.AST]) -> set[str]:
     return found
 
 
-def _fields_of_carrier(evaluator: Evaluator) -> frozenset[str]:
+def _fields_of_carrier(evaluator: SourceEvaluator) -> frozenset[str]:
     """The fields of the record that carries ports and endpoints to the engine's processes."""
     tree = evaluator.source.tree(SERVER_ARGS)
     for node in [] if tree is None else tree.body:
@@ -223,7 +223,7 @@ def _fields_of_carrier(evaluator: Evaluator) -> frozenset[str]:
 
 
 def _loaded(
-    evaluator: Evaluator, words: dict[str, frozenset[str]], names: frozenset[str]
+    evaluator: SourceEvaluator, words: dict[str, frozenset[str]], names: frozenset[str]
 ) -> frozenset[str]:
     """Which of ``names`` some file loads as an attribute."""
     found: set[str] = set()

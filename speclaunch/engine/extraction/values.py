@@ -70,7 +70,7 @@ class EnumMember:
 
 
 @record
-class Method:
+class BoundMethod:
     """A method looked up on a value and not called yet."""
 
     receiver: Any

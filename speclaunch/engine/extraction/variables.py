@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from speclaunch.engine.extraction.evaluate import Evaluator
+from speclaunch.engine.extraction.evaluate import SourceEvaluator
 from speclaunch.engine.extraction.names import assignments
 from speclaunch.engine.extraction.values import (
     ClassValue,
@@ -59,7 +59,7 @@ def is_speculative_file(file: str) -> bool:
     return bool(_SPECULATIVE_FILE.search(file))
 
 
-def declared_variables(evaluator: Evaluator) -> Iterator[DeclaredVariable]:
+def declared_variables(evaluator: SourceEvaluator) -> Iterator[DeclaredVariable]:
     """The descriptors of ``class Envs`` and the registry of deprecated names."""
     tree = evaluator.source.tree(ENVIRON)
     for node in [] if tree is None else tree.body:
@@ -69,7 +69,7 @@ def declared_variables(evaluator: Evaluator) -> Iterator[DeclaredVariable]:
             yield from _retired(evaluator, node.value)
 
 
-def _descriptors(evaluator: Evaluator, owner: ClassValue) -> Iterator[DeclaredVariable]:
+def _descriptors(evaluator: SourceEvaluator, owner: ClassValue) -> Iterator[DeclaredVariable]:
     scope = ExpressionScope(ENVIRON, owner=owner)
     for name, node in assignments(owner).items():
         made = evaluator.value(node, scope)
@@ -89,7 +89,7 @@ def _descriptors(evaluator: Evaluator, owner: ClassValue) -> Iterator[DeclaredVa
             yield DeclaredVariable(old, kind, None, src, deprecated=True, replacement=name)
 
 
-def _retired(evaluator: Evaluator, node: ast.Dict) -> Iterator[DeclaredVariable]:
+def _retired(evaluator: SourceEvaluator, node: ast.Dict) -> Iterator[DeclaredVariable]:
     for key, value in zip(node.keys, node.values, strict=True):
         made = evaluator.value(value, ExpressionScope(ENVIRON))
         if (
@@ -106,7 +106,7 @@ def _retired(evaluator: Evaluator, node: ast.Dict) -> Iterator[DeclaredVariable]
 
 
 def read_variables(
-    evaluator: Evaluator, file: str, nodes: Iterable[ast.AST]
+    evaluator: SourceEvaluator, file: str, nodes: Iterable[ast.AST]
 ) -> Iterator[tuple[DeclaredVariable, ast.Call]]:
     """Variables that a file reads by name, with the default that stands at the place."""
     scope = ExpressionScope(file)
@@ -132,7 +132,7 @@ def read_variables(
 
 
 def _old_style(
-    evaluator: Evaluator, node: ast.Call, function: str, file: str
+    evaluator: SourceEvaluator, node: ast.Call, function: str, file: str
 ) -> Iterator[tuple[DeclaredVariable, ast.Call]]:
     words = [evaluator.value(part, ExpressionScope(file)) for part in node.args]
     if function == "_print_deprecated_env" and len(words) > 1:
@@ -162,7 +162,7 @@ def _getter(node: ast.Call, function: str) -> str | None:
     return None
 
 
-def _default_argument(evaluator: Evaluator, node: ast.Call, scope: ExpressionScope) -> Any:
+def _default_argument(evaluator: SourceEvaluator, node: ast.Call, scope: ExpressionScope) -> Any:
     given = [word.value for word in node.keywords if word.arg == "default"] or node.args[1:2]
     if given:
         return evaluator.value(given[0], scope)

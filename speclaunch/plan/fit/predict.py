@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from speclaunch.plan.budget import Budget, Fit, MemoryUse, RankBudget
+from speclaunch.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
 from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.memory.phases import FractionOutcome, Terms, likely_range, start, working_range
-from speclaunch.plan.memory.terms import Gathered, gather
+from speclaunch.plan.memory.terms import GatheredSizes, gather
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.memory import draft_in_pool
 from speclaunch.record import record
@@ -95,7 +95,7 @@ def margins(plan: Plan) -> Margins | None:
     )
 
 
-def _choice(plan: Plan, terms: Terms, found: Gathered, fraction: float) -> Choice | None:
+def _choice(plan: Plan, terms: Terms, found: GatheredSizes, fraction: float) -> Choice | None:
     outcome: FractionOutcome = start(plan, terms, fraction)
     pool = outcome.likely.pool
     if pool is None:
@@ -109,7 +109,7 @@ def _choice(plan: Plan, terms: Terms, found: Gathered, fraction: float) -> Choic
 PlanWith = Callable[[Mapping[str, Any]], Plan]
 """Resolves the deployment with arguments changed, by the newest engine's names. None leaves an
 argument to the engine."""
-BudgetOf = Callable[[Plan], Budget]
+BudgetOf = Callable[[Plan], MemoryBudget]
 
 _GUESSED = frozenset({MemoryUse.GRAPHS, MemoryUse.ACTIVATIONS})
 _BEFORE = frozenset({MemoryUse.OTHERS, MemoryUse.RUNTIME})
@@ -144,7 +144,7 @@ class Predictor:
         self._plan_with = plan_with
         self._budget_of = budget_of
         self._plans: dict[str, Plan] = {}
-        self._budgets: dict[str, Budget] = {}
+        self._budgets: dict[str, MemoryBudget] = {}
 
     def plan(self, changes: Mapping[str, Any]) -> Plan:
         """The deployment with these changes."""
@@ -153,7 +153,7 @@ class Predictor:
             self._plans[name] = self._plan_with(changes)
         return self._plans[name]
 
-    def budget(self, changes: Mapping[str, Any]) -> Budget:
+    def budget(self, changes: Mapping[str, Any]) -> MemoryBudget:
         """Its memory."""
         name = key(changes)
         if name not in self._budgets:
@@ -196,7 +196,7 @@ class Predictor:
             grows += draft.bytes / max(1, target.bytes)
         return round(working[0] + left / start / grows, 4)
 
-    def _apart(self, changes: Mapping[str, Any], budget: Budget) -> Bounds | None:
+    def _apart(self, changes: Mapping[str, Any], budget: MemoryBudget) -> Bounds | None:
         """Where no fraction works: what each side asks for, with the smallest pool."""
         start = memory_at_start(budget)
         if start is None:
@@ -211,7 +211,9 @@ class Predictor:
         beyond = self._beyond_the_pool(changes, budget, low)
         return Bounds(round(low, 4), round(1 - _sum(tightest(beyond), rest) / start, 4))
 
-    def _beyond_the_pool(self, changes: Mapping[str, Any], budget: Budget, low: float) -> Budget:
+    def _beyond_the_pool(
+        self, changes: Mapping[str, Any], budget: MemoryBudget, low: float
+    ) -> MemoryBudget:
         """A budget ends where it fails: so it is asked at a fraction that leaves a small pool."""
         if any(share.use in _GUESSED for rank in budget.ranks for share in rank.shares):
             return budget
@@ -236,14 +238,14 @@ def _bounds(ends: tuple[float, float] | None) -> Bounds | None:
     return None if ends is None else Bounds(*ends)
 
 
-def tightest(budget: Budget) -> RankBudget | None:
+def tightest(budget: MemoryBudget) -> RankBudget | None:
     """The rank with the least room."""
     if not budget.ranks:
         return None
     return min(budget.ranks, key=lambda rank: _sum(rank, {MemoryUse.FREE}) - rank.short_bytes)
 
 
-def memory_at_start(budget: Budget) -> int | None:
+def memory_at_start(budget: MemoryBudget) -> int | None:
     """Bytes that are free when the engine first looks: what the fraction is a fraction of."""
     rank = tightest(budget)
     if rank is None:
@@ -256,7 +258,7 @@ def _sum(rank: RankBudget | None, uses: frozenset[MemoryUse] | set[MemoryUse]) -
     return sum(s.size.bytes for s in rank.shares if s.use in uses) if rank is not None else 0
 
 
-def shares(budget: Budget, *uses: MemoryUse) -> float:
+def shares(budget: MemoryBudget, *uses: MemoryUse) -> float:
     """What these uses take of the memory at the start, as a fraction."""
     start = memory_at_start(budget)
     return 0.0 if start is None else _sum(tightest(budget), set(uses)) / start

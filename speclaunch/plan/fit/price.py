@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import log2
 from typing import Any
 
-from speclaunch.plan.budget import Budget
+from speclaunch.plan.budget import MemoryBudget
 from speclaunch.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
@@ -19,7 +19,7 @@ from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.record import record
 
 
-def cost(before: Plan, after: Plan, was: Budget | None, now: Budget | None) -> str:
+def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget | None) -> str:
     """What is lost on the way from one plan to the other; budgets where they are known."""
     lost = [
         _lost_requests(before, after),
@@ -52,7 +52,7 @@ def _lost_requests(before: Plan, after: Plan) -> str | None:
     return f"{was} → {now} running requests"
 
 
-def _lost_tokens(was: Budget | None, now: Budget | None) -> str | None:
+def _lost_tokens(was: MemoryBudget | None, now: MemoryBudget | None) -> str | None:
     if now is None or now.tokens is None:
         return None
     if was is None or not was.tokens:
@@ -70,7 +70,7 @@ def _unknown_tokens(before: Plan, after: Plan) -> str | None:
     return "a smaller KV cache (by an unknown amount)"
 
 
-def _lost_context(now: Budget | None) -> str | None:
+def _lost_context(now: MemoryBudget | None) -> str | None:
     if now is None or now.requests_at_context is None or now.requests_at_context >= 1:
         return None
     return f"no request of {now.context_length:,} tokens has room"
@@ -190,7 +190,7 @@ class Prices:
         return log2(1 + min(largest, self.largest_graph, each)) / log2(1 + each)
 
 
-def pool_price(budget: Budget, enough: float | None) -> float:
+def pool_price(budget: MemoryBudget, enough: float | None) -> float:
     """Return the price of a KV cache; `enough`: tokens that cost nothing, None if unknown."""
     tokens = float(budget.tokens or 1)
     price = 0.0 if enough is None else _POOL * _halvings(enough, tokens)

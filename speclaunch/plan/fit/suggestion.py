@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from speclaunch.errors import SpeclaunchError
-from speclaunch.plan.budget import Budget, Fit, MemoryUse, RankBudget
+from speclaunch.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
 from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.fit.predict import (
     BudgetOf,
@@ -20,7 +20,7 @@ from speclaunch.plan.fit.predict import (
     tightest,
 )
 from speclaunch.plan.fit.price import LEAST_EACH, WHY, cost
-from speclaunch.plan.fit.search import OBJECTIVE, Candidate, Search, best, levels
+from speclaunch.plan.fit.search import OBJECTIVE, FitCandidate, Search, best, levels
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import parallel
@@ -199,9 +199,9 @@ class Suggestion:
     fit: Fit
     why: str
     objective: str
-    before: Budget
+    before: MemoryBudget
     changes: tuple[Suggested, ...] = ()
-    after: Budget | None = None
+    after: MemoryBudget | None = None
     cost: str = ""
     """Of all changes together."""
     alternatives: tuple[Alternative, ...] = ()
@@ -247,7 +247,7 @@ def cheapest(
     fit: Fit = Fit.FITS,
     asked: int | None = None,
     least_tokens: int = 0,
-) -> Candidate | None:
+) -> FitCandidate | None:
     """Return the cheapest settings with a verdict, FITS or TIGHT, at their largest fraction.
 
     `asked`: the KV tokens of the recipe, if known; `least_tokens`: fewer are of no use.
@@ -257,14 +257,14 @@ def cheapest(
     return best(search, levels(predictor, {}, settings))
 
 
-def _nothing(predictor: Predictor, before: Budget, settings: Recovery) -> Suggestion:
+def _nothing(predictor: Predictor, before: MemoryBudget, settings: Recovery) -> Suggestion:
     smallest = levels(predictor, {}, settings).smallest()
     others = alternatives(predictor, smallest)
     why = binding(predictor, smallest)
     return Suggestion(Fit.FAILS, why, OBJECTIVE, before, alternatives=others)
 
 
-def _improved(predictor: Predictor, before: Budget, settings: Recovery) -> Suggestion:
+def _improved(predictor: Predictor, before: MemoryBudget, settings: Recovery) -> Suggestion:
     """What fits as it is, and would be of more use at another fraction."""
     plan = predictor.plan({})
     found = margins(plan)
@@ -289,14 +289,14 @@ def _improved(predictor: Predictor, before: Budget, settings: Recovery) -> Sugge
     )
 
 
-def _more(before: Budget, best: Choice | None) -> str:
+def _more(before: MemoryBudget, best: Choice | None) -> str:
     """What the likely fraction would give beyond that."""
     if best is None or before.tokens is None or best.tokens <= before.tokens * _WORTH_IT:
         return ""
     return f"; {FRACTION}={best.fraction:.3f} is likely to work too, with {best.tokens:,} KV tokens"
 
 
-def _doubt(before: Budget) -> str | None:
+def _doubt(before: MemoryBudget) -> str | None:
     """What is wrong with settings that fit: the pool is of little use."""
     tokens, running = before.tokens, before.running_requests
     if tokens is None or not running or tokens >= running * LEAST_EACH:
@@ -309,7 +309,7 @@ def _doubt(before: Budget) -> str | None:
     )
 
 
-def _each(budget: Budget) -> str:
+def _each(budget: MemoryBudget) -> str:
     """How many requests of the whole context that is."""
     number, context = budget.requests_at_context, budget.context_length
     if number is None or context is None:
@@ -318,7 +318,9 @@ def _each(budget: Budget) -> str:
     return f"; {many} of the full context ({context:,} tokens) at once"
 
 
-def _suggestion(predictor: Predictor, before: Budget, found: Candidate, fit: Fit) -> Suggestion:
+def _suggestion(
+    predictor: Predictor, before: MemoryBudget, found: FitCandidate, fit: Fit
+) -> Suggestion:
     plan = predictor.plan({})
     changes = []
     for name, value in found.changes.items():

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from speclaunch.plan.budget import (
-    Budget,
     Fit,
+    MemoryBudget,
     MemoryPhase,
     MemoryShare,
+    MemorySize,
     MemoryUse,
     RankBudget,
-    Size,
 )
 from speclaunch.plan.memory import phases
 from speclaunch.plan.memory.estimates import Device, SizeEstimate, in_gib
@@ -28,7 +28,7 @@ from speclaunch.plan.memory.phases import (
     working_range,
 )
 from speclaunch.plan.memory.pool import Pool
-from speclaunch.plan.memory.terms import Gathered, gather, weights_least
+from speclaunch.plan.memory.terms import GatheredSizes, gather, weights_least
 from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import memory
@@ -39,7 +39,7 @@ _ELASTIC = (MemoryUse.ACTIVATIONS, MemoryUse.GRAPHS, MemoryUse.RUNTIME)
 
 
 def _rank_budgets(
-    found: Gathered, terms: Terms, outcome: FractionOutcome
+    found: GatheredSizes, terms: Terms, outcome: FractionOutcome
 ) -> tuple[RankBudget, ...]:
     """The budget of each group of ranks. Where a phase fails, it goes up to that phase, with all
     estimates at their least: what is missing then is missing for certain."""
@@ -55,19 +55,24 @@ def _rank_budget(device: Device, terms: Terms, outcome: FractionOutcome) -> Rank
     if terms.corpus.size.bytes:
         runtime += taken.get(MemoryUse.RUNTIME, 0)
         why += f"; {terms.corpus.size.why}"
-    sizes = {MemoryUse.OTHERS: device.others, MemoryUse.RUNTIME: Size(runtime, why, exact=False)}
+    sizes = {
+        MemoryUse.OTHERS: device.others,
+        MemoryUse.RUNTIME: MemorySize(runtime, why, exact=False),
+    }
     whys = _whys(terms, course.pool)
     for use in MemoryUse:
         if use in taken and use is not MemoryUse.RUNTIME:
             why, exact = whys.get(use, ("", True))
-            sizes[use] = Size(taken[use], why, exact)
+            sizes[use] = MemorySize(taken[use], why, exact)
     left = device.memory_bytes - sum(size.bytes for size in sizes.values())
     if left < 0 and not fails:
         left = _give_way(sizes, _leasts(device, terms), left)
     shares = [
         MemoryShare(use, sizes[use]) for use in MemoryUse if use in sizes and sizes[use].bytes
     ]
-    shares.append(MemoryShare(MemoryUse.FREE, Size(max(0, left), "what remains", exact=False)))
+    shares.append(
+        MemoryShare(MemoryUse.FREE, MemorySize(max(0, left), "what remains", exact=False))
+    )
     return RankBudget(device.ranks, device.memory_bytes, tuple(shares), max(0, -left))
 
 
@@ -79,7 +84,7 @@ def _leasts(device: Device, terms: Terms) -> dict[MemoryUse, int]:
     }
 
 
-def _give_way(sizes: dict[MemoryUse, Size], leasts: dict[MemoryUse, int], left: int) -> int:
+def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], left: int) -> int:
     for use in _ELASTIC:
         size = sizes.get(use)
         if size is None or left >= 0:
@@ -87,7 +92,7 @@ def _give_way(sizes: dict[MemoryUse, Size], leasts: dict[MemoryUse, int], left: 
         less = min(max(0, size.bytes - leasts[use]), -left)
         if less:
             why = f"{size.why}: {in_gib(size.bytes)}, of which {in_gib(size.bytes - less)} are left"
-            sizes[use] = Size(size.bytes - less, why, exact=False)
+            sizes[use] = MemorySize(size.bytes - less, why, exact=False)
             left += less
     return left
 
@@ -149,7 +154,7 @@ _FORMATS = frozenset({"gguf", "bitsandbytes", "layered", "sharded_state"})
 """`load_format` whose files are not what the config describes."""
 
 
-def memory_verdict(plan: Plan) -> Budget:
+def memory_verdict(plan: Plan) -> MemoryBudget:
     """Return the memory budget with its verdict. Never raises.
 
     Ranks without a GPU do not fit. A defect of the budget gives UNKNOWN: it must neither hide what
@@ -157,15 +162,15 @@ def memory_verdict(plan: Plan) -> Budget:
     """
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
-        return Budget(Fit.FAILS, beyond)
+        return MemoryBudget(Fit.FAILS, beyond)
     try:
         return budget(plan)
     except Exception as error:
         why = f"of a bug in the memory budget, please report it: {type(error).__name__}: {error}"
-        return Budget(Fit.UNKNOWN, f"not known, because {why}", unknown=(why,))
+        return MemoryBudget(Fit.UNKNOWN, f"not known, because {why}", unknown=(why,))
 
 
-def is_impossible(plan: Plan, found: Gathered) -> bool:
+def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
     """Whether the weights of one rank, counted one by one and at their least, are more than its
     GPU has for them when nobody else uses it.
 
@@ -205,7 +210,7 @@ _CLOSE = 0.03
 """Of the memory that is free at the start: what is left over counts as close below that."""
 
 
-def budget(plan: Plan) -> Budget:
+def budget(plan: Plan) -> MemoryBudget:
     """Where the memory goes and whether it is enough, by the accounting of the plan's version.
 
     Never raises for a fact that is missing: the budget is then unknown, and says because of what.
@@ -233,7 +238,7 @@ def budget(plan: Plan) -> Budget:
     except UnknownValueError:
         unequal = None
     if unequal is not None:
-        return Budget(Fit.FAILS, unequal.what, unequal.phase, unequal.message, **base)
+        return MemoryBudget(Fit.FAILS, unequal.what, unequal.phase, unequal.message, **base)
     if found.fraction is None:
         return _unknown(found, base)
     outcome = start(plan, terms, found.fraction)
@@ -254,12 +259,12 @@ def _within(
     return (low, high) if low <= high else None
 
 
-def _unknown(found: Gathered, base: dict[str, Any]) -> Budget:
+def _unknown(found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget:
     reasons = tuple(found.unknown)
-    return Budget(Fit.UNKNOWN, "; ".join(reasons), unknown=reasons, **base)
+    return MemoryBudget(Fit.UNKNOWN, "; ".join(reasons), unknown=reasons, **base)
 
 
-def _too_large(plan: Plan, found: Gathered, base: dict[str, Any]) -> Budget | None:
+def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget | None:
     """What is known of the weights alone is more than there is."""
     if not found.device or kept_elsewhere(plan):
         return None
@@ -277,11 +282,13 @@ def _too_large(plan: Plan, found: Gathered, base: dict[str, Any]) -> Budget | No
                 "than is available"
             )
             message = phases.allocation_message(plan)
-            return Budget(Fit.FAILS, why, phase, message, unknown=tuple(found.unknown), **base)
+            return MemoryBudget(
+                Fit.FAILS, why, phase, message, unknown=tuple(found.unknown), **base
+            )
     return None
 
 
-def _unbalanced(plan: Plan, found: Gathered) -> PredictedFailure | None:
+def _unbalanced(plan: Plan, found: GatheredSizes) -> PredictedFailure | None:
     """Ranks of a tensor-parallel group with very different memory free (0.5.7
     model_runner.py:788; before, the same with another name of the variable)."""
     devices: tuple[Device, ...] = found.device or ()
@@ -314,7 +321,7 @@ _ADVICE = {
 
 def _fails(
     outcome: FractionOutcome, failure: PredictedFailure, terms: Terms, base: dict[str, Any]
-) -> Budget:
+) -> MemoryBudget:
     why = (
         f"{failure.what}: at least {in_gib(failure.short)} are missing of "
         f"{in_gib(terms.device.free)} free at the start; {_ADVICE[failure.turn]}"
@@ -329,7 +336,7 @@ def _fails(
     pool = outcome.best.pool
     if pool is not None:
         base |= _counts(outcome, base["context_length"])
-    return Budget(Fit.FAILS, why, failure.phase, message, notes=notes, **base)
+    return MemoryBudget(Fit.FAILS, why, failure.phase, message, notes=notes, **base)
 
 
 def _counts(outcome: FractionOutcome, context: int | None) -> dict[str, Any]:
@@ -345,14 +352,14 @@ def _counts(outcome: FractionOutcome, context: int | None) -> dict[str, Any]:
 
 
 def _holds(
-    plan: Plan, outcome: FractionOutcome, terms: Terms, found: Gathered, base: dict[str, Any]
-) -> Budget:
+    plan: Plan, outcome: FractionOutcome, terms: Terms, found: GatheredSizes, base: dict[str, Any]
+) -> MemoryBudget:
     """FITS or TIGHT: every estimate at its least leaves room; it depends on the likely bound."""
     context, doubt = found.context, outcome.likely.failure
     base |= _counts(outcome, context)
     pool = outcome.likely.pool
     if pool is None:  # none with the likely sizes, one in the best case
-        return Budget(Fit.TIGHT, _small_pool(terms, doubt), **base)
+        return MemoryBudget(Fit.TIGHT, _small_pool(terms, doubt), **base)
     notes = _limits(pool, terms, context)
     if doubt is not None:
         notes.append(_doubt(plan, terms, doubt))
@@ -366,12 +373,12 @@ def _holds(
     )
     missing = None if found.fraction is None else expected(plan, terms, found.fraction).failure
     if missing is None:
-        return Budget(Fit.FITS, why, notes=tuple(notes), **base)
+        return MemoryBudget(Fit.FITS, why, notes=tuple(notes), **base)
     why += (
         f", but only in the best case: {in_gib(missing.short)} are missing of what "
         f"'{missing.phase.value}' is expected to need"
     )
-    return Budget(Fit.TIGHT, why, notes=tuple(notes), **base)
+    return MemoryBudget(Fit.TIGHT, why, notes=tuple(notes), **base)
 
 
 def _small_pool(terms: Terms, doubt: PredictedFailure | None) -> str:

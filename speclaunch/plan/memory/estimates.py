@@ -15,7 +15,7 @@ from typing import Any
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.facts.unknown import UNKNOWN_HARDWARE
-from speclaunch.plan.budget import Size
+from speclaunch.plan.budget import MemorySize
 from speclaunch.plan.placement import local_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
@@ -33,16 +33,16 @@ class SizeEstimate:
     """A size as far as it can be told. `least` is what it takes at the very least: a deployment
     is only said to fail where it fails with all estimates at their least."""
 
-    size: Size
+    size: MemorySize
     least: int
 
     @classmethod
-    def exactly(cls, size: Size) -> SizeEstimate:
+    def exactly(cls, size: MemorySize) -> SizeEstimate:
         """A size that is known."""
         return cls(size, size.bytes)
 
 
-NOTHING = SizeEstimate.exactly(Size(0, "none"))
+NOTHING = SizeEstimate.exactly(MemorySize(0, "none"))
 
 
 def in_gib(number: float) -> str:
@@ -71,7 +71,7 @@ class Device:
 
     ranks: tuple[int, ...]
     memory_bytes: int
-    others: Size
+    others: MemorySize
     runtime: SizeEstimate
 
     @property
@@ -105,7 +105,7 @@ def devices(plan: Plan) -> tuple[Device, ...]:
     if not hardware.gpus:
         if hardware.memory_mib is None:
             raise UnknownValueError("the memory of the GPU is not known")
-        others = Size(0, "none are assumed: the hardware is declared, not probed")
+        others = MemorySize(0, "none are assumed: the hardware is declared, not probed")
         replicas = parallel.replicas(plan)
         ranks = range(max(1, shard * replicas // max(1, number(plan, "nnodes"))))
         return (Device(tuple(ranks), hardware.memory_mib * MIB, others, runtime),)
@@ -115,22 +115,22 @@ def devices(plan: Plan) -> tuple[Device, ...]:
         others = _others(gpu)
         alike.setdefault((gpu.memory_bytes, others.bytes, others.why), []).append(rank)
     return tuple(
-        Device(tuple(found), memory, Size(taken, why), runtime)
+        Device(tuple(found), memory, MemorySize(taken, why), runtime)
         for (memory, taken, why), found in alike.items()
     )
 
 
-def _others(gpu: Gpu) -> Size:
+def _others(gpu: Gpu) -> MemorySize:
     """What other processes hold. The driver counts a part of its own as used on an idle GPU: that
     is in the estimate of the runtime already."""
     named = [one for one in gpu.processes if one.memory_bytes]
     if named:
         text = ", ".join(f"{one.name} ({one.pid}) {in_gib(one.memory_bytes or 0)}" for one in named)
-        return Size(sum(one.memory_bytes or 0 for one in named), text)
+        return MemorySize(sum(one.memory_bytes or 0 for one in named), text)
     used = gpu.memory_bytes - (gpu.free_bytes if gpu.free_bytes is not None else gpu.memory_bytes)
     if used < 1024 * MIB:
-        return Size(0, "none")
-    return Size(used, f"{in_gib(used)} of GPU {gpu.index} are in use")
+        return MemorySize(0, "none")
+    return MemorySize(used, f"{in_gib(used)} of GPU {gpu.index} are in use")
 
 
 def _runtime(hardware: Hardware, shard: int) -> SizeEstimate:
@@ -142,7 +142,7 @@ def _runtime(hardware: Hardware, shard: int) -> SizeEstimate:
             between = _LINKED_PAIR + int(_LINKED_DOUBLING * (math.log2(shard) - 1))
         taken += between
         why += f", {in_gib(between)} for NCCL between {shard} ranks"
-    return SizeEstimate(Size(taken, why, exact=False), taken * 3 // 4)
+    return SizeEstimate(MemorySize(taken, why, exact=False), taken * 3 // 4)
 
 
 def _host(plan: Plan, hardware: Hardware) -> Device:
@@ -155,8 +155,10 @@ def _host(plan: Plan, hardware: Hardware) -> Device:
     ranks = tuple(range(number(plan, "tp_size")))
     taken = node.memory_bytes - free
     why = f"about {in_gib(_PROCESSES)} for the engine's processes"
-    runtime = SizeEstimate(Size(_PROCESSES, why, exact=False), _PROCESSES // 2)
-    return Device(ranks, node.memory_bytes, Size(taken, f"{in_gib(taken)} are in use"), runtime)
+    runtime = SizeEstimate(MemorySize(_PROCESSES, why, exact=False), _PROCESSES // 2)
+    return Device(
+        ranks, node.memory_bytes, MemorySize(taken, f"{in_gib(taken)} are in use"), runtime
+    )
 
 
 _TOKEN_BYTES = int(memory.TOKEN * MIB)
@@ -205,7 +207,7 @@ def _prefill(plan: Plan) -> tuple[int, str]:
 
 
 def _estimate(size: int, why: str) -> SizeEstimate:
-    return SizeEstimate(Size(size, why, exact=False), size // _LOWEST)
+    return SizeEstimate(MemorySize(size, why, exact=False), size // _LOWEST)
 
 
 def activations(plan: Plan) -> SizeEstimate:
@@ -215,7 +217,7 @@ def activations(plan: Plan) -> SizeEstimate:
     why = f"1.5 MiB for each of {max(tokens, _FEWEST_TOKENS):,} tokens of a prefill, and 0.5 GiB"
     workspace = 0 if plan.device.startswith("cpu") else _WORKSPACE
     least = workspace + tokens * _layer(plan) + _verification(plan)
-    return SizeEstimate(Size(size, why, exact=False), min(least, size))
+    return SizeEstimate(MemorySize(size, why, exact=False), min(least, size))
 
 
 def _tokens(plan: Plan) -> int:

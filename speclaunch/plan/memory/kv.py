@@ -13,7 +13,7 @@ model_runner_kv_cache_mixin.py:66, 0.5.9 :153, 0.5.3 model_runner.py:1375.
 
 from __future__ import annotations
 
-from speclaunch.plan.budget import Size
+from speclaunch.plan.budget import MemorySize
 from speclaunch.plan.memory.estimates import number
 from speclaunch.plan.memory.layers import (
     WINDOW_DRAFTS,
@@ -305,15 +305,15 @@ class CountedLayers:
     share: float
 
 
-def draft_size(plan: Plan, draft: Draft) -> Size:
+def draft_size(plan: Plan, draft: Draft) -> MemorySize:
     """Bytes of one token in the draft's cache on one rank. Raises UnknownValueError."""
     if plan.algorithm == "FROZEN_KV_MTP":
-        return Size(0, "the draft reads the target's KV cache")
+        return MemorySize(0, "the draft reads the target's KV cache")
     cell, exact = _cell(plan, draft)
     layers = draft.layers
     windows = draft.loaded_as in WINDOW_DRAFTS
     each = cell.sliding if windows else cell.full + cell.index
-    return Size(layers * each, f"{layers} draft layers * {cell.why}", exact and not windows)
+    return MemorySize(layers * each, f"{layers} draft layers * {cell.why}", exact and not windows)
 
 
 def added_by_draft(plan: Plan, target: CountedLayers, draft: Draft) -> float:
@@ -375,7 +375,7 @@ def _windows(plan: Plan, draft: Draft) -> int:
     return 0 if draft.is_mtp else len(layers_of(plan, draft.config).sliding)
 
 
-NO_DRAFT = Size(0, "no draft model")
+NO_DRAFT = MemorySize(0, "no draft model")
 
 
 @record
@@ -434,7 +434,7 @@ class _Target:
         return self.full + (self.ratio if self.layers.full else 1) * self.sliding
 
 
-def token_size(plan: Plan, *, draft: bool = False) -> Size:
+def token_size(plan: Plan, *, draft: bool = False) -> MemorySize:
     """Bytes of KV cache for one token on one rank, as it is allocated. Raises UnknownValueError.
 
     Of a model with sliding windows it counts so much of a token as the window's pool has room for
@@ -444,7 +444,7 @@ def token_size(plan: Plan, *, draft: bool = False) -> Size:
         found = draft_of(plan)
         return NO_DRAFT if found is None else draft_size(plan, found)
     target = _target(plan)
-    return Size(round(target.allocated), _why(target), target.exact)
+    return MemorySize(round(target.allocated), _why(target), target.exact)
 
 
 def pool_layout(plan: Plan) -> PoolLayout:
@@ -464,7 +464,7 @@ def pool_layout(plan: Plan) -> PoolLayout:
     )
 
 
-def pool_cell(plan: Plan) -> Size:
+def pool_cell(plan: Plan) -> MemorySize:
     """The bytes that the engine divides its KV budget by: the target's cell, and from 0.5.14 what
     it adds for the draft (0.5.11 for DFLASH). Raises UnknownValueError.
 
@@ -475,7 +475,7 @@ def pool_cell(plan: Plan) -> Size:
     own = target.counted
     draft = draft_of(plan) if plan.in_versions(">=0.5.11") else None
     if draft is None:
-        return Size(round(own), _why(target), target.exact)
+        return MemorySize(round(own), _why(target), target.exact)
     if plan.in_versions(">=0.5.22") and plan.value("enable_unified_memory"):
         raise UnknownValueError("the draft's KV cache with `enable_unified_memory`")
     whole = CountedLayers(
@@ -490,7 +490,7 @@ def pool_cell(plan: Plan) -> Size:
     why = _why(target)
     if more:
         why += f", and {more:,.0f} for the draft"
-    return Size(round(own + more), why, target.exact)
+    return MemorySize(round(own + more), why, target.exact)
 
 
 def _target(plan: Plan) -> _Target:

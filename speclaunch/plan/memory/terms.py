@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TypeVar
 
-from speclaunch.plan.budget import Size
+from speclaunch.plan.budget import MemorySize
 from speclaunch.plan.memory import estimates, kv
 from speclaunch.plan.memory.estimates import MIB, NOTHING, Device, SizeEstimate, devices, number
 from speclaunch.plan.memory.kv import PoolLayout, state_settings
@@ -31,14 +31,14 @@ _NODES = 10_000_000
 
 
 @record(frozen=False)
-class Gathered:
+class GatheredSizes:
     """What could be told, and what could not."""
 
     device: tuple[Device, ...] | None = None
-    target_weights: Size | None = None
-    draft_weights: Size | None = None
-    target_kv: Size | None = None
-    draft_kv: Size | None = None
+    target_weights: MemorySize | None = None
+    draft_weights: MemorySize | None = None
+    target_kv: MemorySize | None = None
+    draft_kv: MemorySize | None = None
     context: int | None = None
     fraction: float | None = None
     terms: Terms | None = None
@@ -72,9 +72,9 @@ def context_length(plan: Plan) -> int:
     return found
 
 
-def gather(plan: Plan) -> Gathered:
+def gather(plan: Plan) -> GatheredSizes:
     """The sizes of a plan."""
-    found = Gathered()
+    found = GatheredSizes()
     found.device = found.tell(lambda: devices(plan))
     draft = found.tell(lambda: has_draft(plan))
     found.target_weights = found.tell(lambda: weight_size(plan))
@@ -114,7 +114,7 @@ def gather(plan: Plan) -> Gathered:
     return found
 
 
-def weights_least(size: Size) -> SizeEstimate:
+def weights_least(size: MemorySize) -> SizeEstimate:
     """Weights, and the least that they take."""
     return SizeEstimate(size, size.bytes if size.exact else int(size.bytes * _WEIGHTS_LEAST))
 
@@ -156,7 +156,7 @@ def _estimates(plan: Plan, draft: bool) -> tuple[SizeEstimate, SizeEstimate, Siz
 
 
 def _pool_settings(
-    plan: Plan, cell: Size, layout: PoolLayout, draft_token: int, context: int
+    plan: Plan, cell: MemorySize, layout: PoolLayout, draft_token: int, context: int
 ) -> PoolSettings:
     most = plan.value("max_total_tokens")
     by_requests = plan.in_versions(">=0.5.22") and plan.value("disable_radix_cache")
@@ -195,7 +195,7 @@ def _corpus(plan: Plan) -> SizeEstimate:
     nodes = number(plan, "speculative_ngram_capacity", _NODES)
     why = f"{nodes:,} nodes of NGRAM's trie, {_NODE} bytes each"
     least = nodes * _NODE
-    return SizeEstimate(Size(least + _NGRAM_REST, why, exact=False), least)
+    return SizeEstimate(MemorySize(least + _NGRAM_REST, why, exact=False), least)
 
 
 def _for_images(plan: Plan) -> int:

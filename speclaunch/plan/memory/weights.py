@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import product
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.plan.budget import Size
+from speclaunch.plan.budget import MemorySize
 from speclaunch.plan.memory.layers import MTP_ENDS, Draft, draft_of
 from speclaunch.plan.memory.matrices import Matrix, Shard, WeightRole
 from speclaunch.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
@@ -256,7 +256,7 @@ _MTP = frozenset({WeightRole.MTP, WeightRole.MTP_COPY})
 _CLOSE = 0.001
 
 
-def weight_size(plan: Plan, *, draft: bool = False) -> Size:
+def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
     """Bytes of the weights on the rank that has most, once they are loaded.
 
     A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) counts without
@@ -267,7 +267,7 @@ def weight_size(plan: Plan, *, draft: bool = False) -> Size:
         return _size(plan, checkpoint, _MODEL, plan.value("quantization"))
     found = draft_of(plan)
     if found is None:
-        return Size(0, "no draft model")
+        return MemorySize(0, "no draft model")
     name = "speculative_draft_model_quantization"
     method = plan.value(name) if plan.has_argument(name) else plan.value("quantization")
     kept = _kept(plan, found)
@@ -277,12 +277,12 @@ def weight_size(plan: Plan, *, draft: bool = False) -> Size:
     return replace(size, why=size.why + _peak(plan, found, kept))
 
 
-def config_bytes(checkpoint: Checkpoint) -> Size:
+def config_bytes(checkpoint: Checkpoint) -> MemorySize:
     """Bytes of the whole checkpoint from its config alone: what the index of its weights says,
     within two per cent. Raises UnknownValueError."""
     found = counted(checkpoint)
     exact = found.stored is NOT_QUANTISED and not _has_vision(found)
-    return Size(found.bytes(), f"{found.parameters:,} parameters", exact)
+    return MemorySize(found.bytes(), f"{found.parameters:,} parameters", exact)
 
 
 def _kept(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
@@ -301,7 +301,9 @@ def _kept(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
     return _MODEL
 
 
-def _size(plan: Plan, checkpoint: Checkpoint, roles: frozenset[WeightRole], method: object) -> Size:
+def _size(
+    plan: Plan, checkpoint: Checkpoint, roles: frozenset[WeightRole], method: object
+) -> MemorySize:
     ranks = ranks_of(plan)
     quantised = None
     if method is not None and checkpoint.quantization is None:
@@ -330,7 +332,7 @@ def _size(plan: Plan, checkpoint: Checkpoint, roles: frozenset[WeightRole], meth
     whole = all_ranks * ratio
     parts = f", {most * ratio / whole:.3g} of it on a rank" if _is_divided(ranks) and whole else ""
     why = f"{whole / _GIB:.2f} GiB by the {source}{parts}"
-    return Size(round(most * ratio), why, exact)
+    return MemorySize(round(most * ratio), why, exact)
 
 
 def _loaded_bytes(
@@ -381,7 +383,9 @@ def _files_ratio(
     return ratio_to_files(checkpoint, sizes, extra, is_draft=is_draft)
 
 
-def _evenly(checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], why: str) -> Size:
+def _evenly(
+    checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], why: str
+) -> MemorySize:
     """The files, divided evenly among ranks. Raises UnknownValueError where that tells nothing."""
     total = checkpoint.weight_bytes
     own = is_draft_model(checkpoint.architecture or "")
@@ -390,7 +394,7 @@ def _evenly(checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], 
     parts = ranks.tensor * (1 if own else ranks.stages)
     text = f"{total / _GIB:.2f} GiB by the {_files(checkpoint)}"
     text += f", divided by {parts}" if parts > 1 else ""
-    return Size(round(total / parts), text, False, counted=False)
+    return MemorySize(round(total / parts), text, False, counted=False)
 
 
 def _files(checkpoint: Checkpoint) -> str:

@@ -14,15 +14,14 @@ from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgume
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import parallel, spec_v2
 from speclaunch.plan.topics.memory import draft_in_pool
-from speclaunch.planning.comparison import Comparison
-from speclaunch.planning.coverage import Coverage, NoCoverage
-from speclaunch.planning.planned_deployment import PlannedDeployment
+from speclaunch.planning.comparison import PlanComparison
+from speclaunch.planning.planned_deployment import Coverage, NoCoverage, PlannedDeployment
 from speclaunch.report.findings_json import checkpoint_json, finding_json
 from speclaunch.report.plan import schema
 
 if TYPE_CHECKING:
     from speclaunch.planning.advice import Advice, Fitting
-    from speclaunch.planning.role_plans import DeploymentPlan
+    from speclaunch.planning.plan_requests import DeploymentPlan
 
 
 def plan_document(planned: PlannedDeployment) -> str:
@@ -30,7 +29,7 @@ def plan_document(planned: PlannedDeployment) -> str:
     return schema.PlanDocument(**dict(_plan(planned))).model_dump_json(indent=2)
 
 
-def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[Comparison]) -> str:
+def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[PlanComparison]) -> str:
     """Several plans, and what changes from each to the next."""
     return schema.ComparisonDocument.model_validate(
         {
@@ -188,7 +187,7 @@ def _graphs(found: Coverage | NoCoverage) -> dict[str, Any]:
     }
 
 
-def _comparison(found: Comparison, number: int) -> dict[str, Any]:
+def _comparison(found: PlanComparison, number: int) -> dict[str, Any]:
     return {
         "before": number,
         "after": number + 1,
