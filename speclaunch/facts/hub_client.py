@@ -67,7 +67,7 @@ def offline() -> str | None:
 
 
 def in_time(run: Callable[[float], T], seconds: float) -> T:
-    """The result of `run(deadline)`. Raises HubRefusedError when it takes longer, and what it raises.
+    """The result of `run(deadline)`. Raises HubRefusedError when it is late, and what it raises.
 
     In a thread of its own: an answer whose header comes byte by byte keeps the reader of every
     library waiting. One that is given up does not keep the process alive.
@@ -96,7 +96,7 @@ class HubClient:
     """One model at one revision. Each method raises HubRefusedError."""
 
     def __init__(self, name: str, revision: str, deadline: float) -> None:
-        """Raises HubRefusedError where the network is forbidden, or the name is none of the hub's."""
+        """Raises HubRefusedError where the network is forbidden, or the name is not one of the hub."""
         switch = offline()
         if switch is not None:
             raise HubRefusedError(f"{switch} is set: nothing is fetched", "unset it")
