@@ -12,9 +12,8 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import InputError, Place
-from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.declared_gpus import declare
-from speclaunch.facts.partial_config import PartialConfig
+from speclaunch.facts.checkpoint import Checkpoint, PartialConfig
+from speclaunch.facts.hardware import declare
 from speclaunch.home import expand_user
 from speclaunch.importer.interface import Word
 from speclaunch.judge.interface import Question

@@ -17,8 +17,7 @@ from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.writing import require_free, require_sound
 from speclaunch.engine.versions import ascending
 from speclaunch.errors import ExitCode, InputError, Problem
-from speclaunch.facts.declared_gpus import declare
-from speclaunch.facts.hardware import Vendor
+from speclaunch.facts.hardware import Vendor, declare
 from speclaunch.fixing.output_check import against, check_text, configured
 from speclaunch.plan.budget import Fit
 from speclaunch.planning.draft_listing import DraftListing, find_target, listing

@@ -55,7 +55,7 @@ def inspect(options: InspectOptions) -> ExitCode:
 def pull(options: PullOptions) -> ExitCode:
     """Fetch the facts of checkpoints into files. Raises InputError."""
     from speclaunch.facts.hub_client import HubRefusedError
-    from speclaunch.facts.write_checkpoint_file import keep
+    from speclaunch.facts.record_checkpoint import keep
     from speclaunch.planning.kept_facts import pulled, wanted
     from speclaunch.reads.safe_json import UnreadableFileError
     from speclaunch.report.problems import show_problems
@@ -131,9 +131,9 @@ def show(options: ModelsShowOptions) -> ExitCode:
     """Show everything that is known of a checkpoint, and its sources. Raises InputError."""
     from speclaunch.cli.check_options import lookup
     from speclaunch.facts.facts import UnknownFact
+    from speclaunch.facts.find_checkpoint import Sources
     from speclaunch.facts.project_settings import SettingsFrom
     from speclaunch.facts.repository_facts import models_folders
-    from speclaunch.facts.sources import Sources
     from speclaunch.planning.kept_facts import known
     from speclaunch.report.models import known_json, show_known
     from speclaunch.report.problems import show_problems

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from speclaunch.doctor.machine_facts import Hub, Model
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.checkpoint_places import expanded, hub_cache, hub_home
 from speclaunch.facts.facts import UnknownFact
+from speclaunch.facts.find_checkpoint import expanded, hub_cache, hub_home
 from speclaunch.facts.hub_client import OFFLINE, TRUE
 from speclaunch.reads.bounded import read_regular
 

@@ -1,42 +1,121 @@
-"""Fetches the facts of a checkpoint from the Hugging Face hub: never its weights."""
+"""Fetches the facts of a checkpoint from the Hugging Face hub: never its weights.
+
+Of its tensors only the headers, by requests for ranges. huggingface_hub has a reader of its own
+(`get_safetensors_metadata`), which keeps in memory whatever a server sends in place of a range;
+here as much is read as was asked for (`HubClient`).
+"""
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from speclaunch.facts import quantization, tokenizer, weights
-from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact, checkpoint_fact
 from speclaunch.facts.hub_client import MAIN, HubClient, HubListing, HubRefusedError, in_time
-from speclaunch.facts.hub_tensors import fetch_header
-from speclaunch.facts.origin import Origin, Provenance
-from speclaunch.facts.read_checkpoint import read_checkpoint
+from speclaunch.facts.read_checkpoint import QUANTIZATION_FILE, read_checkpoint
 from speclaunch.facts.record_checkpoint import MOST_HEADERS, recorded
-from speclaunch.facts.safetensors_header import TensorHeader
+from speclaunch.facts.safetensors_header import (
+    BrokenHeaderError,
+    TensorHeader,
+    checked,
+    header_bytes,
+    parse,
+)
+from speclaunch.facts.tensors import Headers, KeptTensors
+from speclaunch.facts.weights import INDEX, SPECIAL_TOKENS_FILE, TOKENIZER_CONFIG, TOKENIZER_FILE
+from speclaunch.patterns import lazy
 from speclaunch.reads.safe_json import (
     MAX_CONFIG_BYTES,
     MAX_INDEX_BYTES,
     MOST_BYTES,
     UnreadableFileError,
     mapping,
+    parse_object,
     read_object,
     size,
 )
+
+_TENSOR_SECONDS = 120.0
+_FIRST_BYTES = 1 << 17
+"""What is asked first of each file: the whole header of most."""
+_MOST_FILES = 256
+_FILE = lazy(r"(?:[\w.-]{1,200}/){0,4}[\w.-]{1,200}\.safetensors\Z", re.ASCII)
+
+
+def fetch_tensors(name: str, revision: str = MAIN) -> KeptTensors:
+    """The tensors of a model on the hub, in two minutes at most. Raises HubRefusedError."""
+    return in_time(
+        lambda deadline: _all_tensors(HubClient(name, revision, deadline)), _TENSOR_SECONDS
+    )
+
+
+def _all_tensors(hub: HubClient) -> KeptTensors:
+    sizes = hub.listing().sizes
+    tensors: dict[str, TensorHeader] = {}
+    broken = []
+    for file in _files(hub):
+        try:
+            tensors |= fetch_header(hub, file, sizes.get(file))
+        except BrokenHeaderError as error:
+            broken.append(str(error))
+        except UnreadableFileError as error:
+            raise HubRefusedError(str(error)) from None
+    return KeptTensors(Headers(tensors, tuple(broken)))
+
+
+def _files(hub: HubClient) -> list[str]:
+    index = hub.file(INDEX, MAX_INDEX_BYTES)
+    if index is None:
+        return [_SINGLE]
+    try:
+        named = mapping(parse_object(index, INDEX).get("weight_map")).values()
+    except UnreadableFileError as error:
+        raise HubRefusedError(str(error)) from None
+    files = sorted({one for one in named if isinstance(one, str)})
+    if len(files) > _MOST_FILES:
+        raise HubRefusedError(f"its index names {len(files)} files")
+    for file in files:
+        if not _FILE.match(file) or ".." in PurePosixPath(file).parts:
+            raise HubRefusedError(f"its index names {file[:80]!r}: not a file of weights")
+    return files
+
+
+def fetch_header(hub: HubClient, file: str, whole: int | None) -> dict[str, TensorHeader]:
+    """The header of a weight file of `whole` bytes (None: the hub does not say).
+
+    Raises HubRefusedError, UnreadableFileError, BrokenHeaderError.
+    """
+    start = hub.start(file, _FIRST_BYTES)
+    if start is None:
+        raise HubRefusedError(f"it has no {file} on the hub")
+    length = header_bytes(start[:8], whole if whole is not None else 1 << 50, file)
+    if len(start) < 8 + length:
+        start = hub.start(file, 8 + length) or b""
+    if len(start) < 8 + length:
+        raise BrokenHeaderError(f"{file} ends before its header of {length} bytes does")
+    raw = parse(start[: 8 + length], file)
+    if whole is None:  # a mirror that does not say it
+        ends = (mapping(said).get("data_offsets") for said in raw.values())
+        last = (one[1] for one in ends if isinstance(one, list) and len(one) == 2)
+        whole = 8 + length + max((end for end in last if isinstance(end, int)), default=0)
+    return checked(raw, 8 + length, whole, file)
+
 
 _MOST_SECONDS = 60.0
 """For all files of a checkpoint, however slowly they come."""
 _MOST_SECONDS_OF_PULL = 300.0
 _MAX_TOKENIZER_BYTES = 32 << 20
-_FILES = {quantization.FILE: MAX_CONFIG_BYTES, weights.INDEX: MAX_INDEX_BYTES}
+_FILES = {QUANTIZATION_FILE: MAX_CONFIG_BYTES, INDEX: MAX_INDEX_BYTES}
 _TOKENIZER_FILES = {
-    tokenizer.FILE: _MAX_TOKENIZER_BYTES,
-    tokenizer.CONFIG: MAX_CONFIG_BYTES,
-    tokenizer.SPECIAL: MAX_CONFIG_BYTES,
+    TOKENIZER_FILE: _MAX_TOKENIZER_BYTES,
+    TOKENIZER_CONFIG: MAX_CONFIG_BYTES,
+    SPECIAL_TOKENS_FILE: MAX_CONFIG_BYTES,
 }
 _OLDER_TOKENIZER = {"vocab.json": _MAX_TOKENIZER_BYTES, "added_tokens.json": MAX_CONFIG_BYTES}
 _SINGLE = "model.safetensors"
@@ -81,11 +160,11 @@ def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFi
         with tempfile.TemporaryDirectory() as told:
             directory = Path(told)
             _fetch(hub, directory, _FILES | _TOKENIZER_FILES)
-            if not (directory / tokenizer.FILE).exists():
+            if not (directory / TOKENIZER_FILE).exists():
                 _fetch_into(hub, directory, _OLDER_TOKENIZER)
             listing = hub.listing()
             tensors: Mapping[str, TensorHeader] = {}
-            if not (directory / weights.INDEX).exists():
+            if not (directory / INDEX).exists():
                 tensors = _fetch_tensors(hub, listing)
             found = recorded(
                 directory,
@@ -155,7 +234,7 @@ def _total(directory: Path, listing: HubListing) -> tuple[int | None, bool, str 
 
     The index's total counts as long as the sizes of its files can be true beside it.
     """
-    index = directory / weights.INDEX
+    index = directory / INDEX
     said, named = None, set(_weight_files(listing))
     if index.exists():
         found = read_object(index, MAX_INDEX_BYTES)

@@ -96,7 +96,7 @@ class HubClient:
     """One model at one revision. Each method raises HubRefusedError."""
 
     def __init__(self, name: str, revision: str, deadline: float) -> None:
-        """Raises HubRefusedError where the network is forbidden, or the name is not one of the hub."""
+        """Raises HubRefusedError where the network is forbidden, or the name is not a hub name."""
         switch = offline()
         if switch is not None:
             raise HubRefusedError(f"{switch} is set: nothing is fetched", "unset it")

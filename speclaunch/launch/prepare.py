@@ -22,8 +22,7 @@ from speclaunch.engine.entrypoint import config_refuses
 from speclaunch.engine.environment import unset_in
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.facts.engines import at_hand, declared, named, overrides_pin
-from speclaunch.facts.runtime import NoEngineError, find_runtime
-from speclaunch.facts.trusted_programs import trust
+from speclaunch.facts.runtime import NoEngineError, find_runtime, trust
 from speclaunch.home import expand_user, make_private, speclaunch_home
 from speclaunch.launch.address import Address
 from speclaunch.launch.notify import without_notification

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
-from speclaunch.facts.overrides import overridden
+from speclaunch.facts.read_checkpoint import overridden
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request
 from speclaunch.plan.resolution.algorithm import (

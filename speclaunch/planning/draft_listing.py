@@ -10,8 +10,7 @@ from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import InputError, Problem
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Hardware
-from speclaunch.facts.known_models import near_names
-from speclaunch.facts.model_pairs import targets_of
+from speclaunch.facts.known_models import near_names, targets_of
 from speclaunch.plan.budget import Fit, MemoryUse
 from speclaunch.plan.fit.predict import tightest
 from speclaunch.planning.placing import (

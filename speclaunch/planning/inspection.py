@@ -10,10 +10,9 @@ from speclaunch.engine.catalogue import load
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
-from speclaunch.facts.find_checkpoint import find_checkpoint
-from speclaunch.facts.hub_name import HUB_NAME
+from speclaunch.facts.find_checkpoint import NOWHERE_ELSE, Sources, find_checkpoint
+from speclaunch.facts.known_models import HUB_NAME
 from speclaunch.facts.safetensors_header import TensorHeader
-from speclaunch.facts.sources import NOWHERE_ELSE, Sources
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Request, RequestedValue, RequestOrigin
@@ -126,8 +125,8 @@ def _found(name: str, *, online: bool, weights: bool = True) -> Checkpoint:
             )
         )
     if found.tensors is None and weights and online and HUB_NAME.match(name):
+        from speclaunch.facts.hub import fetch_tensors  # noqa: PLC0415
         from speclaunch.facts.hub_client import HubRefusedError  # noqa: PLC0415
-        from speclaunch.facts.hub_tensors import fetch_tensors  # noqa: PLC0415
 
         try:
             return replace(found, tensors=fetch_tensors(name))

@@ -14,18 +14,15 @@ from typing import Any
 from speclaunch.engine.canonical import value_of
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
-from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.checkpoint import Checkpoint, Origin
 from speclaunch.facts.checkpoint_file import CheckpointFile, read_file
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.find_checkpoint import find_checkpoint, kept_facts
+from speclaunch.facts.find_checkpoint import Sources, find_checkpoint, kept_facts
 from speclaunch.facts.hub import fetch_facts, revision_of
 from speclaunch.facts.hub_client import MAIN, HubRefusedError
-from speclaunch.facts.hub_name import HUB_NAME
-from speclaunch.facts.origin import Origin
-from speclaunch.facts.record_checkpoint import recorded
+from speclaunch.facts.known_models import HUB_NAME
+from speclaunch.facts.record_checkpoint import keep, recorded
 from speclaunch.facts.repository_facts import facts_file, home_of_facts, kept_names
-from speclaunch.facts.sources import Sources
-from speclaunch.facts.write_checkpoint_file import keep
 from speclaunch.home import expand_user
 from speclaunch.reads.safe_json import UnreadableFileError, is_directory, is_file, text
 from speclaunch.recipe.compose import recipe_names

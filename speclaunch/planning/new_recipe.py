@@ -19,8 +19,8 @@ from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError, LaunchError, Problem, SpeclaunchError
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.engines import at_hand, named
+from speclaunch.facts.hardware import declare
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.importer.recipe_text import RecipeLine, options_with, recipe_text
 from speclaunch.launch.prepare import prepare

@@ -10,7 +10,7 @@ from typing import Any
 
 from speclaunch.engine.versions import within
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.model_pairs import ModelPair, drafts_for, foundation, partners_of
+from speclaunch.facts.known_models import ModelPair, drafts_for, foundation, partners_of
 from speclaunch.facts.unknown import UnknownValueError
 from speclaunch.importer.recipe_text import group_option
 from speclaunch.plan.topics.algorithms import FIRST_WITH

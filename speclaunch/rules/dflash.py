@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from speclaunch.facts.partial_config import merged
+from speclaunch.facts.checkpoint import merged
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics import drafts

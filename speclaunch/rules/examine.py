@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from speclaunch import reads
 from speclaunch.facts.facts import Facts, UnknownFact
-from speclaunch.facts.gather import gather
+from speclaunch.facts.find_checkpoint import Sources, gather
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.project_settings import Assumptions, SettingsFrom
 from speclaunch.facts.repository_facts import models_folders
-from speclaunch.facts.sources import Sources
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Request, RequestedValue

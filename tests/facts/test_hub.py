@@ -19,12 +19,11 @@ from typing import Any
 import pytest
 
 from speclaunch.facts import hub as hub_module
-from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.checkpoint import Checkpoint, Provenance
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hub import fetch_checkpoint, fetch_facts, hub_source, revision_of
 from speclaunch.facts.hub_client import HubRefusedError
-from speclaunch.facts.origin import Provenance
 from tests.hub_server import COMMIT, Answer, Handler, HubServer, serving
 
 CONFIG = {"hidden_size": 8, "num_hidden_layers": 2}
@@ -487,7 +486,7 @@ def test_a_hub_that_drips_does_not_keep_the_process(hub: HubServer, tmp_path: Pa
 def test_the_library_is_not_imported_offline() -> None:
     script = (
         "import sys; import speclaunch.cli.commands as a; a.register([]); "
-        "import speclaunch.facts.gather; import speclaunch.facts.hub; "
+        "import speclaunch.facts.find_checkpoint; import speclaunch.facts.hub; "
         "print([m for m in sys.modules if m.startswith(('huggingface_hub', 'httpx'))])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from speclaunch.facts import hub_tensors
+from speclaunch.facts.hub import fetch_tensors
 from speclaunch.facts.hub_client import HubRefusedError
-from speclaunch.facts.hub_tensors import fetch_tensors
 from tests.facts.test_hub import drip, pour
 from tests.facts.test_safetensors_header import ONE, packed
 from tests.hub_server import HubServer
@@ -101,7 +100,7 @@ def test_a_server_that_sends_all_there_is(hub: HubServer) -> None:
 
 @pytest.mark.thorough
 def test_a_server_that_drips(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_tensors, "_SECONDS", 0.6)
+    monkeypatch.setattr("speclaunch.facts.hub._TENSOR_SECONDS", 0.6)
     hub.answers["model.safetensors"] = drip
     with pytest.raises(HubRefusedError, match="did not send it"):
         fetch_tensors("org/name")

@@ -13,15 +13,13 @@ from typing import Any
 
 import pytest
 
-from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
 from speclaunch.facts.checkpoint_file import CheckpointFile, checkpoint_of, read_file
-from speclaunch.facts.kept_tensors import kept_tensors
-from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.read_checkpoint import read_checkpoint
-from speclaunch.facts.record_checkpoint import publishable
+from speclaunch.facts.record_checkpoint import keep, publishable, text_of
 from speclaunch.facts.record_checkpoint import recorded as facts_of
 from speclaunch.facts.repository_facts import FOLDER
-from speclaunch.facts.write_checkpoint_file import keep, text_of
+from speclaunch.facts.tensors import kept_tensors
 from speclaunch.planning.kept_facts import FACTS, told
 from speclaunch.reads.safe_json import UnreadableFileError, parse_object
 from speclaunch.resources import models_dir

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.launch.foresight import foresee
 from speclaunch.launch.preflight import PreflightError, require_hope
 from speclaunch.launch.prepare import prepare

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from speclaunch.asking.mode import Ask
 from speclaunch.errors import InputError
-from speclaunch.facts.project_file import nearest_file
-from speclaunch.facts.project_settings import ASK, KEYS, SettingsFrom, read_settings
+from speclaunch.facts.project_settings import ASK, KEYS, SettingsFrom, nearest_file, read_settings
 from speclaunch.lint.configuration import Configuration, FileSettings, Given
 from tests.lint.linting import SERVER, Place
 

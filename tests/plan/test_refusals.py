@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import held_versions, load
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.refusals import (
     DATA,

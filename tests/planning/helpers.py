@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.planning.draft_listing import find_target
 from speclaunch.planning.new_recipe import NewRecipe, RecipeRequest, new_recipe
 from speclaunch.rules.examine import Lookup

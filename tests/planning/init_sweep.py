@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.errors import SpeclaunchError
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.lint.run import Options
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.plan import Plan

@@ -8,7 +8,7 @@ import pytest
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import InputError
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.plan.budget import Fit
 from speclaunch.planning.draft_listing import (
     DraftListing,

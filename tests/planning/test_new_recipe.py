@@ -11,7 +11,7 @@ import yaml
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import budget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.planning.placing import NoPlace, PlacedArguments, in_gib, place, sizes
 from speclaunch.planning.ways import SpeculationMethod, ways_for
 from speclaunch.rules.examine import Lookup

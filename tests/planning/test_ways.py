@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.model_pairs import ModelPair
+from speclaunch.facts.known_models import ModelPair
 from speclaunch.plan.topics.drafts import PATH
 from speclaunch.planning.ways import SpeculationMethod, ways_for
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from speclaunch.facts.checkpoint import SHORT_DTYPES, Checkpoint
-from speclaunch.facts.partial_config import merged
+from speclaunch.facts.checkpoint import SHORT_DTYPES, Checkpoint, merged
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.topics.target import halved
 from speclaunch.reads.safe_json import mapping, size, sizes, text, texts

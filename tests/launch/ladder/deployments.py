@@ -11,8 +11,8 @@ from packaging.specifiers import SpecifierSet
 
 from speclaunch.engine.catalogue import load
 from speclaunch.engine.command import spell
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.log.marks import Phase

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
-from speclaunch.facts.hardware import Hardware
+from speclaunch.facts.hardware import Hardware, declare
 from speclaunch.plan.budget import MemorySize
 from speclaunch.plan.memory import kv, terms
 from speclaunch.plan.memory.kv import PoolLayout

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from speclaunch.facts.declared_gpus import declare
-from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess
+from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess, declare
 from speclaunch.plan.budget import Fit, MemoryBudget, MemoryPhase, MemoryUse
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.memory.kv import PoolLayout

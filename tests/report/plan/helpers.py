@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import (
     Fit,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.fit.suggestion import Alternative, Suggested, Suggestion
