@@ -123,7 +123,7 @@ class Configuration:
         return FileSettings(
             given.versions or tuple(dict.fromkeys(held)),
             given.hardware or (hardware.text if hardware is not None else None),
-            (*given.config_dirs, *(Path(one.text) for one in project.config_dirs)),
+            (*given.config_dirs, *(Path(one.text) for one in project.config_dir)),
             given.select or tuple(one.text.upper() for one in select),
             given.ignore or tuple(one.text.upper() for one in ignore),
             given.baseline or _baseline(project.baseline),
