@@ -320,8 +320,7 @@ def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
     """
     import tempfile  # noqa: PLC0415  none of these is needed to load one
 
-    from speclaunch.engine.build_catalogue import catalogue_records  # noqa: PLC0415
-    from speclaunch.engine.extract import extract  # noqa: PLC0415
+    from speclaunch.engine.extract import catalogue_records, extract  # noqa: PLC0415
 
     release = extract(package)
     place = directory or _default_directory()

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
-from speclaunch.engine.argument import Argument, ArgumentKind, is_negation
+from speclaunch.engine.argument import Argument, ArgumentKind, converter, is_negation, lora_paths
 from speclaunch.engine.catalogue import Catalogue
-from speclaunch.engine.conversions import converter, lora_paths
 
 PROGRAM = "sglang serve"
 """The name in the engine's own usage errors (server_args.py of 0.5.23)."""

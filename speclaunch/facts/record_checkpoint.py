@@ -1,6 +1,7 @@
 """Writes the facts of a checkpoint as a file keeps them, from a directory that holds its files.
 
-A long table of quantised layers is written short; `checkpoint_file.py` reads it.
+The same bytes for the same facts, the file whole or not. A long table of quantised layers is
+written short; `checkpoint_file.py` reads it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Which Python has an engine, and which versions of what it has. Nothing is imported for it.
 
-Also what the answer of an interpreter rests on: which one it is, and which packages it sees.
+Also what the answer of an interpreter rests on: which one it is, and which packages it sees; and
+which of the programs that files name may run: none, unless the user wants it. A recipe may come
+with a repository that somebody else wrote. Verbs that only read run its `engine.python` for
+`--trust-engine` alone; a launch runs it, and a value of the command line is the user's own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Every argument of a plan as one row: what was given, what the engine makes of it, and why.
 
-Also which of them are idle, and what differs between two plans (another engine version, or another
-recipe).
+Also what differs between two plans (another engine version, or another recipe), and which arguments
+are idle: those of a feature that is not known to be on. That is only for what a report shows first:
+what is idle is folded away, never dropped.
 """
 
 from __future__ import annotations

@@ -358,7 +358,7 @@ def test_what_does_not_read_as_it_was_written_does_not_take_its_place(
     path, _ = keep(tmp_path / "kept", found)
     before = path.read_bytes()
     wrong = text_of(replace(found, gated=False))
-    monkeypatch.setattr("speclaunch.facts.write_checkpoint_file.text_of", lambda _: wrong)
+    monkeypatch.setattr("speclaunch.facts.record_checkpoint.text_of", lambda _: wrong)
     with pytest.raises(UnreadableFileError, match="do not read as they were written"):
         keep(tmp_path / "kept", replace(found, gated=True))
     assert path.read_bytes() == before
