@@ -10,7 +10,7 @@ import pytest
 
 from speclaunch import http_reader
 from speclaunch.bench import running
-from speclaunch.engine.command import Spelling
+from speclaunch.engine.command import RenderedArgs
 from speclaunch.errors import LaunchError
 from speclaunch.http_reader import (
     HttpError,
@@ -140,7 +140,7 @@ def of_bench(url: str) -> None:
 def of_the_check(url: str) -> None:
     with EngineClient(address(url)) as client:
         settings = VerificationSection(timeout_seconds=SECONDS)
-        found = verify(client, Spelling("0.5.23", (), {}), settings)
+        found = verify(client, RenderedArgs("0.5.23", (), {}), settings)
     assert not found.ok and len(found.problems[0]) < 500
 
 

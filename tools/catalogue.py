@@ -27,9 +27,8 @@ from catalogue_check import Difference, compare  # noqa: E402
 
 from speclaunch.engine import timeline  # noqa: E402
 from speclaunch.engine.argument import decode_argument, name_of  # noqa: E402
-from speclaunch.engine.build_catalogue import catalogue_records  # noqa: E402
 from speclaunch.engine.catalogue import DATA, Catalogue  # noqa: E402
-from speclaunch.engine.extract import extract  # noqa: E402
+from speclaunch.engine.extract import catalogue_records, extract  # noqa: E402
 from speclaunch.engine.timeline import Record  # noqa: E402
 from speclaunch.engine.versions import ascending  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from speclaunch.engine.argument import encode_argument
-from speclaunch.engine.build_catalogue import argument_of
-from speclaunch.engine.extract import Declared, Release
+from speclaunch.engine.extract import Declared, Release, argument_of
 from speclaunch.engine.timeline import Record
 
 

@@ -3,7 +3,7 @@
     python tools/model_pairs.py          write it
     python tools/model_pairs.py check    exit 1 where it is not what the entries say
 
-speclaunch reads that file instead of all entries (speclaunch/facts/model_pairs.py).
+speclaunch reads that file instead of all entries (speclaunch/facts/known_models.py).
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
 from catalogue import default_cache  # noqa: E402
 
-from speclaunch.plan.transformers_classes import DATA, ENDINGS  # noqa: E402
+from speclaunch.plan.architectures import CLASS_ENDINGS, TRANSFORMERS_DATA  # noqa: E402
 
 RELEASES = ("4.51.1", "4.57.1", "5.3.0", "5.12.1", "5.19.0")
 """SGLang 0.4.6.post5 pins the first, 0.5.22 and 0.5.23 the last."""
-_CLASS = re.compile(rf"^class (\w+(?:{'|'.join(ENDINGS)}))\(", re.M)
+_CLASS = re.compile(rf"^class (\w+(?:{'|'.join(CLASS_ENDINGS)}))\(", re.M)
 
 
 def names(wheel: Path) -> set[str]:
@@ -53,8 +53,12 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, default=default_cache(), help="where wheels are")
     cache = parser.parse_args().cache
     found = sorted(set[str]().union(*(names(fetched(release, cache)) for release in RELEASES)))
-    DATA.write_text(json.dumps({"releases": RELEASES, "classes": found}) + "\n", encoding="utf-8")
-    print(f"{DATA.name}: {len(found)} classes, {DATA.stat().st_size} bytes")
+    TRANSFORMERS_DATA.write_text(
+        json.dumps({"releases": RELEASES, "classes": found}) + "\n", encoding="utf-8"
+    )
+    print(
+        f"{TRANSFORMERS_DATA.name}: {len(found)} classes, {TRANSFORMERS_DATA.stat().st_size} bytes"
+    )
     return 0
 
 

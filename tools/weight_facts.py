@@ -20,7 +20,7 @@ from typing import Any
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.read_checkpoint import from_config
-from speclaunch.plan.memory.quantized import Excluded
+from speclaunch.plan.memory.quantized import ExcludedModules
 from speclaunch.plan.memory.weights import config_bytes, counted
 from speclaunch.plan.plan import UnknownValueError
 
@@ -76,7 +76,9 @@ def _needed(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in part.items():
             found = cut(value) if isinstance(value, dict) else value
             if key in _LISTS and isinstance(value, list):
-                found = [one for one in value if any(m in Excluded.of([one]) for m in modules)]
+                found = [
+                    one for one in value if any(m in ExcludedModules.of([one]) for m in modules)
+                ]
             if key not in _NEEDLESS and found not in (None, {}, []):
                 kept[key] = found
         return kept

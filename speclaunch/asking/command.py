@@ -12,15 +12,14 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import InputError, Place
-from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.declared_gpus import declare
-from speclaunch.facts.partial_config import PartialConfig
+from speclaunch.facts.checkpoint import Checkpoint, PartialConfig
+from speclaunch.facts.hardware import declare
 from speclaunch.home import expand_user
 from speclaunch.importer.interface import Word
 from speclaunch.judge.interface import Question
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import ENGINE_VARIABLES, Origin, Request
+from speclaunch.plan.request import ENGINE_VARIABLES, Request, RequestOrigin
 from speclaunch.record import record
 from speclaunch.redaction import is_secret_variable
 
@@ -110,7 +109,7 @@ def asked_command(plan: Plan) -> AskedCommand | NotAsked:
 
 def _asked(plan: Plan) -> AskedCommand:
     request = plan.request
-    if request.origin is Origin.SLIME:
+    if request.origin is RequestOrigin.SLIME:
         raise _CannotAskError("slime starts the engine with arguments of its own")
     if request.unseen is not None:
         raise _CannotAskError(request.unseen)

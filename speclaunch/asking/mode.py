@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from speclaunch.facts.project_settings import Ask, SettingsFrom
 from speclaunch.home import distrust, judges_home, speclaunch_home
 
-if TYPE_CHECKING:
-    from speclaunch.facts.project_settings import SettingsFrom
-
-
-class Ask(StrEnum):
-    """The values of `--ask`."""
-
-    AUTO = "auto"
-    """Where one of exactly that release is at hand."""
-    ALWAYS = "always"
-    """It must be at hand."""
-    NEVER = "never"
+__all__ = ["Ask", "ask_mode", "has_judges"]
 
 
 def ask_mode(given: Ask | None, project: SettingsFrom | None = None) -> Ask:
@@ -29,11 +17,7 @@ def ask_mode(given: Ask | None, project: SettingsFrom | None = None) -> Ask:
     """
     if given is not None:
         return given
-    if project is None:
-        from speclaunch.facts.project_settings import SettingsFrom  # noqa: PLC0415
-
-        project = SettingsFrom()
-    said = project.of(Path.cwd()).ask
+    said = (project or SettingsFrom()).of(Path.cwd()).ask
     return Ask.AUTO if said is None else Ask(said.text)
 
 

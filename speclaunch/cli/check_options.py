@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from speclaunch.errors import InputError, Problem
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.engines import listed, named
+from speclaunch.facts.hardware import declare
 from speclaunch.facts.project_settings import assumption
 from speclaunch.lint.code_selection import codes
 from speclaunch.lint.file_codes import REFUSES

@@ -18,7 +18,7 @@ from speclaunch.cli.verbs import DEFAULT, DEFAULT_BELOW, VERBS, verb_named
 from speclaunch.engine.about import about
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, load
 from speclaunch.errors import SpeclaunchError
-from speclaunch.facts.declared_gpus import names as hardware_names
+from speclaunch.facts.hardware import hardware_names
 from speclaunch.home import expand_user
 from speclaunch.patterns import lazy
 from speclaunch.plan.suggestions import argument_names, argument_values

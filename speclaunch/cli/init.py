@@ -17,17 +17,17 @@ from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.writing import require_free, require_sound
 from speclaunch.engine.versions import ascending
 from speclaunch.errors import ExitCode, InputError, Problem
-from speclaunch.facts.declared_gpus import declare
-from speclaunch.facts.hardware import Vendor
+from speclaunch.facts.hardware import Vendor, declare
 from speclaunch.fixing.output_check import against, check_text, configured
 from speclaunch.plan.budget import Fit
 from speclaunch.planning.draft_listing import DraftListing, find_target, listing
-from speclaunch.planning.forced_recipe import ForcedRecipe, forced_recipe
 from speclaunch.planning.new_recipe import (
+    ForcedRecipe,
     NewRecipe,
     NotWrittenError,
-    Wanted,
+    RecipeRequest,
     file_stem,
+    forced_recipe,
     new_recipe,
     version_for,
 )
@@ -59,7 +59,7 @@ def init(options: InitOptions) -> None:
             )
         )
     sources = lookup(options.models, hardware, online=options.online, assume=options.assume)
-    wanted = Wanted(
+    wanted = RecipeRequest(
         find_target(options.target, sources),
         engine_version(engine) if engine is not None else version_for(None),
         sources,
@@ -106,7 +106,7 @@ def _require_terminal() -> None:
 def _require_sound(
     made: NewRecipe | ForcedRecipe,
     path: Path | None,
-    wanted: Wanted,
+    wanted: RecipeRequest,
     models: Sequence[Path],
     *,
     force: bool,

@@ -54,8 +54,8 @@ def inspect(options: InspectOptions) -> ExitCode:
 
 def pull(options: PullOptions) -> ExitCode:
     """Fetch the facts of checkpoints into files. Raises InputError."""
-    from speclaunch.facts.hub_client import RefusedError
-    from speclaunch.facts.write_checkpoint_file import keep
+    from speclaunch.facts.hub_client import HubRefusedError
+    from speclaunch.facts.record_checkpoint import keep
     from speclaunch.planning.kept_facts import pulled, wanted
     from speclaunch.reads.safe_json import UnreadableFileError
     from speclaunch.report.problems import show_problems
@@ -71,7 +71,7 @@ def pull(options: PullOptions) -> ExitCode:
     for one in asked:
         try:
             path, new = keep(one.folder, pulled(one, _today()))
-        except RefusedError as error:
+        except HubRefusedError as error:
             problems.append(Problem(f"{one.name}: {error}", help=error.help))
         except UnreadableFileError as error:
             problems.append(Problem(f"{one.name}: {error}"))
@@ -131,10 +131,10 @@ def show(options: ModelsShowOptions) -> ExitCode:
     """Show everything that is known of a checkpoint, and its sources. Raises InputError."""
     from speclaunch.cli.check_options import lookup
     from speclaunch.facts.facts import UnknownFact
+    from speclaunch.facts.find_checkpoint import Sources
     from speclaunch.facts.project_settings import SettingsFrom
     from speclaunch.facts.repository_facts import models_folders
-    from speclaunch.facts.sources import Sources
-    from speclaunch.planning.known_checkpoint import known
+    from speclaunch.planning.kept_facts import known
     from speclaunch.report.models import known_json, show_known
     from speclaunch.report.problems import show_problems
     from speclaunch.resources import models_dir
@@ -158,7 +158,7 @@ def show(options: ModelsShowOptions) -> ExitCode:
 
 def check(options: ModelsCheckOptions) -> ExitCode:
     """Compare the repository's facts with the hub. Raises InputError, NothingKeptError."""
-    from speclaunch.planning.kept_facts import State
+    from speclaunch.planning.kept_facts import FactsState
     from speclaunch.planning.kept_facts import check as compare
     from speclaunch.report.models import checked_json, show_checked
 
@@ -176,7 +176,11 @@ def check(options: ModelsCheckOptions) -> ExitCode:
         typer.echo(json.dumps({"version": 1, "models": rows}, indent=2))
     if not states:
         raise NothingKeptError(_nothing(options.start))
-    return ExitCode.FAILED if {State.STALE, State.UNKNOWN}.intersection(states) else ExitCode.CLEAN
+    return (
+        ExitCode.FAILED
+        if {FactsState.STALE, FactsState.UNKNOWN}.intersection(states)
+        else ExitCode.CLEAN
+    )
 
 
 def _folders(start: Path, *, needed: bool) -> tuple[Path, ...]:

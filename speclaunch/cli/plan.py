@@ -14,10 +14,12 @@ from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.own_title import hide_secrets
 from speclaunch.cli.start_options import PlanOptions
 from speclaunch.errors import ExitCode, InputError, Problem
-from speclaunch.planning.comparison import Comparison, compared_in_turn
+from speclaunch.planning.comparison import PlanComparison, compared_in_turn
 from speclaunch.planning.plan_requests import (
+    DeploymentPlan,
     exit_code,
     planned_side,
+    plans_of_roles,
     roles_exit_code,
     sides,
     unanswered,
@@ -25,7 +27,6 @@ from speclaunch.planning.plan_requests import (
     with_roles,
 )
 from speclaunch.planning.planned_deployment import PlannedDeployment
-from speclaunch.planning.role_plans import DeploymentPlan, plans_of_roles
 from speclaunch.report.console import err, out
 
 
@@ -91,7 +92,7 @@ def _show_roles(found: DeploymentPlan, html: Path | None, output_format: OutputF
 
 def _show(
     plans: Sequence[PlannedDeployment],
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[PlanComparison],
     *,
     full: bool,
     everything: bool,
@@ -112,7 +113,7 @@ def _show(
         show_comparison(out(), comparison, everything=everything)
 
 
-def _print_json(plans: Sequence[PlannedDeployment], comparisons: Sequence[Comparison]) -> None:
+def _print_json(plans: Sequence[PlannedDeployment], comparisons: Sequence[PlanComparison]) -> None:
     from speclaunch.report.plan.document import comparison_document, plan_document
 
     if comparisons:
@@ -122,7 +123,7 @@ def _print_json(plans: Sequence[PlannedDeployment], comparisons: Sequence[Compar
 
 
 def _write_page(
-    path: Path, plans: Sequence[PlannedDeployment], comparisons: Sequence[Comparison]
+    path: Path, plans: Sequence[PlannedDeployment], comparisons: Sequence[PlanComparison]
 ) -> None:
     from speclaunch.report.plan.page import comparison_page, plan_page
 

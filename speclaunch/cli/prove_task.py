@@ -11,13 +11,14 @@ from typing import Any
 from speclaunch.bench.engines import Engine, next_log
 from speclaunch.bench.sides import Side
 from speclaunch.errors import LaunchError
+from speclaunch.facts.checkpoint import SHORT_DTYPES
 from speclaunch.heartbeat import beating, duration
 from speclaunch.launch.address import Address
 from speclaunch.launch.client import EngineClient, EngineError
 from speclaunch.launch.free_port import free_port
 from speclaunch.launch.journal_header import command
 from speclaunch.plan.plan import UnknownValueError
-from speclaunch.plan.topics.dtype import SHORT, halved
+from speclaunch.plan.topics.target import halved
 from speclaunch.proving.answers import Question, Server
 from speclaunch.proving.keeping import Heard, Kept, key_of
 from speclaunch.proving.proof import Proof, prove, reference, sampled, samples_agree
@@ -264,7 +265,7 @@ def served_dtype(side: Side) -> str:
         return ""
     target = side.plan.facts.target
     if given != "auto":
-        return SHORT.get(str(given), str(given))
+        return SHORT_DTYPES.get(str(given), str(given))
     if target is None:
         return ""
     return halved(target) if target.dtype in (None, "float32") else str(target.dtype)

@@ -13,7 +13,7 @@ from speclaunch.cli.check_options import chosen_rules, lookup
 from speclaunch.cli.measure_options import SweepOptions
 from speclaunch.cli.options import OutputFormat
 from speclaunch.errors import ExitCode, InputError, Problem
-from speclaunch.facts.trusted_programs import trust_all
+from speclaunch.facts.runtime import trust_all
 from speclaunch.home import speclaunch_home
 from speclaunch.recipe.hydra_sweeps import sweep_words
 from speclaunch.report.console import err_lines, out

@@ -55,7 +55,7 @@ class Verb:
         """Run the verb. Raises SpeclaunchError."""
         function = _load(self.where)
         if getattr(options, "trust_engine", False):
-            from speclaunch.facts.trusted_programs import trust_all
+            from speclaunch.facts.runtime import trust_all
 
             trust_all()
         return function(options) or ExitCode.CLEAN

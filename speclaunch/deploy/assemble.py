@@ -16,8 +16,7 @@ from speclaunch.deploy.interface import (
 from speclaunch.deploy.own_recipe import own_recipe
 from speclaunch.engine.images import official_image
 from speclaunch.errors import InputError, Problem
-from speclaunch.facts.hardware import Hardware, Vendor
-from speclaunch.facts.hardware_choice import choose_hardware
+from speclaunch.facts.hardware import Hardware, Vendor, choose_hardware
 from speclaunch.launch.agreement.group import is_left_alone
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.plan.placement import gpus_needed

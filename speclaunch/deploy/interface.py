@@ -8,7 +8,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from speclaunch.engine.command import Spelling
+from speclaunch.engine.command import RenderedArgs
 from speclaunch.errors import Problem
 from speclaunch.record import record
 
@@ -79,7 +79,7 @@ class Role:
     """`server` where the recipe has no roles."""
     program: tuple[str, ...]
     """The engine's entry point, e.g. `python3 -m sglang.launch_server`."""
-    spelling: Spelling
+    spelling: RenderedArgs
     env: Mapping[str, str | None]
     """Environment of the engine; None takes a variable away."""
     replicas: int = 1

@@ -15,7 +15,7 @@ from speclaunch.facts.facts import Facts
 from speclaunch.launch.preflight import here
 from speclaunch.lint.ignores import unsilenced
 from speclaunch.lint.role_findings import findings_across
-from speclaunch.plan.request import Given, Request, from_invocation
+from speclaunch.plan.request import Request, RequestedValue, from_invocation
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.load import Recipe
 from speclaunch.rules.examine import Lookup, examine
@@ -94,7 +94,7 @@ def _what(finding: Finding, request: Request) -> tuple[str, str]:
 
 
 def _name(finding: Finding, request: Request) -> str | None:
-    there: tuple[Given, ...] = (*request.given.values(), *request.env.values())
+    there: tuple[RequestedValue, ...] = (*request.given.values(), *request.env.values())
     return next((one.name for one in there if one.place == finding.place), None)
 
 

@@ -9,14 +9,12 @@ from pathlib import Path
 
 from speclaunch.doctor.machine_facts import Hub, Model
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.checkpoint_places import expanded, hub_cache, hub_home
 from speclaunch.facts.facts import UnknownFact
+from speclaunch.facts.find_checkpoint import expanded, hub_cache, hub_home
+from speclaunch.facts.hub_client import OFFLINE, TRUE
 from speclaunch.reads.bounded import read_regular
 
-_TRUE = frozenset({"1", "on", "yes", "true"})
-"""What the hub's library takes for true (huggingface_hub constants.py)."""
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
-_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
@@ -25,7 +23,7 @@ def read_hub(env: Mapping[str, str], home: Path) -> Hub:
     return Hub(
         hub_cache(env, home),
         _token(env, hub_home(env, home)),
-        next((name for name in _OFFLINE if _is_true(env.get(name))), None),
+        next((name for name in OFFLINE if _is_true(env.get(name))), None),
         _is_true(env.get("SGLANG_USE_MODELSCOPE")),
     )
 
@@ -103,4 +101,4 @@ def _unfinished(folder: Path) -> tuple[int, int]:
 
 
 def _is_true(text: str | None) -> bool:
-    return text is not None and text.strip().lower() in _TRUE
+    return text is not None and text.strip().lower() in TRUE

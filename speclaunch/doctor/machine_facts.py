@@ -16,7 +16,7 @@ from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.missing_paths import MissingPath
 from speclaunch.facts.packages import Packages
 from speclaunch.facts.runtime import Runtime
-from speclaunch.plan.budget import Budget
+from speclaunch.plan.budget import MemoryBudget
 from speclaunch.record import record
 
 NOT_LOOKED_AT = UnknownFact("this", "it was not checked")
@@ -214,7 +214,7 @@ class Target:
     """No weights are read (`load_format: dummy`)."""
     compiled: bool = False
     """What the engine would compile for it is compiled already."""
-    budget: Budget | None = None
+    budget: MemoryBudget | None = None
     """Where the memory of this machine would go; None: the rules could not be asked."""
     own_variables: frozenset[str] = frozenset()
     """Variables that the recipe (or the CPU engine) sets: the rules judge them."""

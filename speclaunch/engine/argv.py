@@ -3,7 +3,14 @@
 The verdict (`error`, `values`) is argparse's own, from the parser that `parser.py` builds. argparse
 stops at its first error, so the words are also cut at the flags and parsed piece by piece: that
 gives every problem, each with the word that it is about. Pieces about which argparse can say but
-one thing are not handed to it (`plain_flags.py`).
+one thing are not handed to it.
+
+A parser of all arguments takes as long to build as a whole check of a script. Nearly every command
+line needs none of it: its flags stand in the catalogue letter by letter, and behind each of them
+stand as many values as it takes, none of which begins with a dash. What is not written so plainly,
+and every refusal, is argparse's to say; tests/engine/test_plain_flags.py compares both over random
+command lines. Source: argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`,
+`_get_values`.
 """
 
 from __future__ import annotations
@@ -13,18 +20,185 @@ from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
-from speclaunch.engine.argument import is_negation
-from speclaunch.engine.catalogue import Ambiguous, Argument, ArgumentKind, Catalogue, Unknown
-from speclaunch.engine.plain_flags import (
-    ANY_NUMBER,
-    NOT_PLAIN,
-    flag_of,
-    is_plain,
-    most_values,
-    plain_value,
+from speclaunch.engine.argument import Argument, ArgumentKind, converter, is_negation
+from speclaunch.engine.catalogue import (
+    Ambiguous,
+    Catalogue,
+    UnknownFlag,
+    held_versions,
 )
-from speclaunch.engine.value_suggestions import value_advice
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.nearest import nearest
+from speclaunch.engine.renames import CONVERSIONS, REMOVALS, other_names
+from speclaunch.patterns import lazy
 from speclaunch.record import record
+
+ANY_NUMBER = 1 << 30
+"""More values than anybody writes."""
+
+NOT_PLAIN = object()
+"""Stands for a value that is argparse's to say, or to refuse."""
+
+
+def flag_of(word: str, catalogue: Catalogue) -> Argument | Ambiguous | UnknownFlag | None:
+    """What argparse takes a word for; None for one that is no flag."""
+    if not word.startswith("-"):
+        return None
+    if is_plain(word):
+        return catalogue.resolve_flag(word)
+    return _flag_by_argparse(word, catalogue)
+
+
+def is_plain(word: str) -> bool:
+    """Whether a word is certainly a flag, and is known or unknown by its first letters alone.
+
+    A single dash may be a number's, and words with a space may be values.
+    """
+    return word.startswith("--") and " " not in word and word[2:3] not in ("", "=")
+
+
+def _flag_by_argparse(word: str, catalogue: Catalogue) -> Argument | Ambiguous | UnknownFlag | None:
+    from speclaunch.engine.parser import parser_of  # noqa: PLC0415  most command lines need none
+
+    found = parser_of(catalogue, required=False).option_of(word)
+    if found is False:
+        return None
+    if isinstance(found, bool) or found is None:
+        meant = catalogue.resolve_flag(word)
+        return UnknownFlag(word) if isinstance(meant, Argument) else meant
+    return catalogue.by_flag(found.option_strings[0]) or UnknownFlag(word)
+
+
+def most_values(argument: Argument) -> int:
+    """How many words behind its flag belong to an argument at most."""
+    kind = argument.kind
+    if kind is ArgumentKind.IGNORED:
+        most = argument.nargs or 0
+    elif kind.takes_value:
+        most = 1 if argument.nargs is None else argument.nargs
+    else:
+        return 0
+    if isinstance(most, int):
+        return most
+    return ANY_NUMBER if most in ("+", "*") else 1
+
+
+def plain_value(
+    argument: Argument, flag: str, words: Sequence[str], version: str, *, checked: bool
+) -> Any:
+    """What the engine stores for a flag (in full, and as it stands in `words`) and its values.
+
+    Unchecked: any text is a value. NOT_PLAIN where argparse has to be asked.
+    """
+    _, equals, text = words[0].partition("=")
+    values = (text,) if equals else tuple(words[1:])
+    if not argument.kind.takes_value:
+        return NOT_PLAIN if values else _switched(argument, flag)
+    if not values and argument.kind is ArgumentKind.OPTIONAL_VALUE:
+        return NOT_PLAIN if isinstance(argument.const, str) else argument.const
+    if not _is_simple(argument, values):
+        return NOT_PLAIN
+    stored = _converted(argument, values, version) if checked else list(values)
+    if stored is None:
+        return NOT_PLAIN
+    one = argument.nargs in (None, "?") and argument.kind is not ArgumentKind.LIST
+    return stored[0] if one else stored  # an appended one is appended to nothing
+
+
+def _switched(argument: Argument, flag: str) -> Any:
+    kind = argument.kind
+    if kind is ArgumentKind.BOOLEAN:
+        return not is_negation(argument, flag)
+    if kind is ArgumentKind.CONSTANT:
+        return argument.const
+    if kind in (ArgumentKind.FLAG, ArgumentKind.FLAG_OFF):
+        return kind is ArgumentKind.FLAG
+    return NOT_PLAIN
+
+
+def _is_simple(argument: Argument, values: Sequence[str]) -> bool:
+    """Whether as many values are there as it takes, and no action of its own takes them."""
+    if any(not value or value.startswith("-") for value in values):
+        return False
+    constant = argument.const is not None and argument.kind is not ArgumentKind.OPTIONAL_VALUE
+    if constant or argument.dest == "lora_paths":
+        return False
+    nargs, count = argument.nargs, len(values)
+    if nargs in (None, "?"):
+        return count == 1
+    return count == nargs if isinstance(nargs, int) else nargs in ("+", "*") and count > 0
+
+
+def _converted(argument: Argument, values: Sequence[str], version: str) -> list[Any] | None:
+    """The values as the engine's type; None where one is refused."""
+    convert = converter(argument, version)
+    try:
+        found = [convert(value) for value in values]
+    except Exception:  # of whatever kind: argparse has the words for it
+        return None
+    if argument.choices is not None and any(one not in argument.choices for one in found):
+        return None
+    return found
+
+
+_CHOICE = lazy(r"invalid choice: (?:'(?P<text>[^']*)'|(?P<bare>[^\s(]+))")
+_ADVICE = (
+    # argparse's words, and the remedy; {flag}, {name} and {example} are filled in
+    ("invalid int value: ", "write a whole number for {name}{example}"),
+    ("invalid float value: ", "write a number for {name}{example}"),
+    ("invalid loads value: ", "write JSON for {name}: '{{\"key\": 1}}'"),
+    ("expected one argument", "give {flag} a value, or remove it"),
+    ("expected at least one argument", "give {flag} its values, or remove it"),
+    ("ignored explicit argument", "write {flag} without a value: it is a switch"),
+)
+
+
+def value_advice(message: str, argument: Argument, catalogue: Catalogue) -> str | None:
+    """The remedy for one of argparse's messages about `argument`; None where it says it itself."""
+    if argument.kind is ArgumentKind.REFUSED:
+        return _refused(argument.name)
+    if found := _CHOICE.search(message):
+        return _choice(found["text"] or found["bare"] or "", argument, catalogue)
+    default = argument.default
+    number = isinstance(default, int | float) and not isinstance(default, bool)
+    example = f", {default} for example" if number else ""
+    for words, advice in _ADVICE:
+        if words in message:
+            return advice.format(flag=argument.flag, name=argument.name, example=example)
+    return None
+
+
+def _refused(name: str) -> str | None:
+    """What took the place of a flag that is in the parser only to be refused."""
+    became = next((entry for entry in CONVERSIONS if entry.old == name), None)
+    if became is not None:
+        return f"write --{became.new.replace('_', '-')} {became.value}"
+    return REMOVALS.get(name)
+
+
+def _choice(given: str, argument: Argument, catalogue: Catalogue) -> str:
+    near = nearest(given, [str(choice) for choice in argument.choices or ()], 1)
+    if near:
+        return f"did you mean {near[0]}?"
+    taken = _taken_by(given, argument)
+    if taken:
+        several = f"{taken[0]} to {taken[-1]} accept"
+        span = f"{taken[0]} accepts" if len(taken) == 1 else several
+        return f"SGLang {span} {given}; for {catalogue.version} choose one of those"
+    return f"set {argument.name} to one of those"
+
+
+def _taken_by(given: str, argument: Argument) -> list[str]:
+    """The releases whose parser has this choice."""
+    found = []
+    for version in held_versions():
+        catalogue = load_catalogue(version)
+        names = (argument.name, *other_names(argument.name))
+        its = next((one for one in map(catalogue.by_name, names) if one is not None), None)
+        if its is not None and given in map(str, its.choices or ()):
+            found.append(version)
+    return found
+
 
 __all__ = ["ArgvProblem", "ParsedArgument", "ParsedArguments", "args_of", "parse_argv"]
 
@@ -243,8 +417,8 @@ class _Stored:
 
 def _stored(
     chunk: _Chunk,
-    argument: Argument | Ambiguous | Unknown,
-    spelling: str | Ambiguous | Unknown,
+    argument: Argument | Ambiguous | UnknownFlag,
+    spelling: str | Ambiguous | UnknownFlag,
     catalogue: Catalogue,
 ) -> _Stored | ArgvProblem:
     written, values = chunk.words[0], chunk.words[1:]
@@ -268,17 +442,17 @@ def _several(found: Ambiguous) -> str:
 
 
 def _by_argparse(
-    chunk: _Chunk, argument: Argument | Ambiguous | Unknown, catalogue: Catalogue
+    chunk: _Chunk, argument: Argument | Ambiguous | UnknownFlag, catalogue: Catalogue
 ) -> _Stored | ArgvProblem:
     from argparse import Namespace  # noqa: PLC0415  most command lines need none of it
 
-    from speclaunch.engine.parser import RefusedError, parser_of  # noqa: PLC0415
+    from speclaunch.engine.parser import ArgumentsRefusedError, parser_of  # noqa: PLC0415
 
     parser = parser_of(catalogue, checked=not chunk.opaque, piece=True)
     namespace = Namespace()
     try:
         extras = parser.run_piece(chunk.words, namespace)
-    except RefusedError as error:
+    except ArgumentsRefusedError as error:
         hint = _hint(chunk.words[0], catalogue, str(error))
         return ArgvProblem(chunk.index, str(error), hint)
     if extras:
@@ -356,11 +530,11 @@ def _missing(catalogue: Catalogue, parsed: Sequence[ParsedArgument]) -> ArgvProb
 
 
 def _whole(words: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, Any], str | None]:
-    from speclaunch.engine.parser import RefusedError, parser_of  # noqa: PLC0415
+    from speclaunch.engine.parser import ArgumentsRefusedError, parser_of  # noqa: PLC0415
 
     try:
         return vars(parser_of(catalogue).run(words)), None
-    except RefusedError as error:
+    except ArgumentsRefusedError as error:
         return {}, str(error)
 
 

@@ -45,6 +45,8 @@ from speclaunch.home import make_private, speclaunch_home
 from speclaunch.record import record
 
 __all__ = [
+    "FALSE_TEXTS",
+    "TRUE_TEXTS",
     "Ambiguous",
     "Argument",
     "ArgumentKind",
@@ -52,7 +54,7 @@ __all__ = [
     "EngineVariable",
     "History",
     "ResolvedVersion",
-    "Unknown",
+    "UnknownFlag",
     "UnknownVersion",
     "add_fork",
     "add_from_package",
@@ -68,6 +70,8 @@ __all__ = [
 #: The files made by ``tools/catalogue.py``.
 DATA = Path(__file__).resolve().parent / "data"
 _HELP = Argument("--help", "help", ArgumentKind.HELP, type="bool", aliases=("-h",))
+TRUE_TEXTS, FALSE_TEXTS = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
+"""What the engine takes for a switch among its variables, in any case (environ.py EnvBool)."""
 
 
 @record
@@ -79,7 +83,7 @@ class Ambiguous:
 
 
 @record
-class Unknown:
+class UnknownFlag:
     """A flag that the engine does not know; :meth:`Catalogue.close` finds similar ones."""
 
     token: str
@@ -185,7 +189,7 @@ class Catalogue:
         """The argument that has this option string, exactly as spelled."""
         return self._spellings.get(flag)
 
-    def resolve_flag(self, token: str) -> Argument | Ambiguous | Unknown:
+    def resolve_flag(self, token: str) -> Argument | Ambiguous | UnknownFlag:
         """The argument that the engine's parser takes ``--token`` or ``--token=value`` for.
 
         As argparse does it: an exact spelling first, then the only one that begins so.
@@ -193,7 +197,7 @@ class Catalogue:
         found = self.spelling(token)
         return self._spellings[found] if isinstance(found, str) else found
 
-    def spelling(self, token: str) -> str | Ambiguous | Unknown:
+    def spelling(self, token: str) -> str | Ambiguous | UnknownFlag:
         """The full option string that argparse reads ``token`` as (it may be a ``--no-x``)."""
         if token in self._spellings:
             return token
@@ -208,7 +212,7 @@ class Catalogue:
                 return found[0]
             if found:
                 return Ambiguous(token, found)
-        return Unknown(token)
+        return UnknownFlag(token)
 
     def close(self, name: str, count: int = 3) -> tuple[str, ...]:
         """Flags that ``name`` may be a misspelling of, the likeliest first."""
@@ -316,8 +320,7 @@ def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
     """
     import tempfile  # noqa: PLC0415  none of these is needed to load one
 
-    from speclaunch.engine.build_catalogue import catalogue_records  # noqa: PLC0415
-    from speclaunch.engine.extract import extract  # noqa: PLC0415
+    from speclaunch.engine.extract import catalogue_records, extract  # noqa: PLC0415
 
     release = extract(package)
     place = directory or _default_directory()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import Catalogue
-from speclaunch.engine.command import ArgumentProblem, Spelling
+from speclaunch.engine.command import ArgumentProblem, RenderedArgs
 
 
-def check_values(spelling: Spelling, catalogue: Catalogue) -> tuple[ArgumentProblem, ...]:
+def check_values(spelling: RenderedArgs, catalogue: Catalogue) -> tuple[ArgumentProblem, ...]:
     """Type and choice of every argument, in the engine's own words, each under its name."""
     words: list[str] = []
     names: list[str] = []

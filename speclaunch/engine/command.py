@@ -55,7 +55,7 @@ class SpelledArgument:
 
 
 @record
-class Spelling:
+class RenderedArgs:
     """All arguments of a deployment for one engine version, and what was put differently."""
 
     version: str
@@ -94,7 +94,9 @@ class _Speller:
     """Destination of each argument so far, to the name it was given by."""
 
 
-def spell(args: Mapping[str, Any], env: Mapping[str, str | None], catalogue: Catalogue) -> Spelling:
+def spell(
+    args: Mapping[str, Any], env: Mapping[str, str | None], catalogue: Catalogue
+) -> RenderedArgs:
     """Spell `args` for the engine version of `catalogue`.
 
     Renamed arguments get the name that this version knows; null means the engine's default and
@@ -111,7 +113,7 @@ def spell(args: Mapping[str, Any], env: Mapping[str, str | None], catalogue: Cat
             live[name] = text
         else:
             speller.notes.append(f"{name} is left out: {dead.afterwards}")
-    return Spelling(
+    return RenderedArgs(
         catalogue.version,
         tuple(speller.arguments),
         live,

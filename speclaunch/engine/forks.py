@@ -110,8 +110,7 @@ def _relevant(source: Path) -> Iterator[Path]:
 def _catalogue(source: Path, base: Base, version: str | None) -> dict[str, Any]:
     if source.suffix == ".json":
         return _kept(source)
-    from speclaunch.engine.build_catalogue import argument_of  # noqa: PLC0415  only for a fork
-    from speclaunch.engine.extract import extract  # noqa: PLC0415
+    from speclaunch.engine.extract import argument_of, extract  # noqa: PLC0415
 
     release = extract(source, usage=False, version=version)
     public = release.version.partition("+")[0]

@@ -15,31 +15,30 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
-from speclaunch.engine.argument import Argument, ArgumentKind, is_negation
+from speclaunch.engine.argument import Argument, ArgumentKind, converter, is_negation, lora_paths
 from speclaunch.engine.catalogue import Catalogue
-from speclaunch.engine.conversions import converter, lora_paths
 
 PROGRAM = "sglang serve"
 """The name in the engine's own usage errors (server_args.py of 0.5.23)."""
 
 
-class RefusedError(Exception):
+class ArgumentsRefusedError(Exception):
     """What the parser has to say; argparse would end the process."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises :class:`RefusedError` where argparse ends the process."""
+    """A parser that raises :class:`ArgumentsRefusedError` where argparse ends the process."""
 
     def error(self, message: str) -> NoReturn:
         """Refuse the words."""
-        raise RefusedError(message)
+        raise ArgumentsRefusedError(message)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End as `--help` does."""
-        raise RefusedError(message or str(status))
+        raise ArgumentsRefusedError(message or str(status))
 
     def run(self, words: Sequence[str], namespace: argparse.Namespace | None = None) -> Any:
-        """`parse_args`, with everything that stops the engine as a RefusedError.
+        """`parse_args`, with everything that stops the engine as a ArgumentsRefusedError.
 
         An action of the engine may fail with a traceback; its last line is the message then.
         """
@@ -70,9 +69,9 @@ class Parser(argparse.ArgumentParser):
             with contextlib.redirect_stdout(io.StringIO()):
                 return parse()
         except argparse.ArgumentError as error:
-            raise RefusedError(str(error)) from None
+            raise ArgumentsRefusedError(str(error)) from None
         except (ValueError, TypeError, LookupError, AssertionError, RecursionError) as error:
-            raise RefusedError(f"{type(error).__name__}: {error}") from None
+            raise ArgumentsRefusedError(f"{type(error).__name__}: {error}") from None
 
     def option_of(self, word: str) -> argparse.Action | bool | None:
         """The action of a flag; False for a word that is no flag, None for an unknown flag or an
@@ -85,7 +84,7 @@ class Parser(argparse.ArgumentParser):
     def _parsed_optional(self, word: str) -> Any:
         try:
             found: Any = self._parse_optional(word)
-        except (RefusedError, argparse.ArgumentError):  # an ambiguous prefix
+        except (ArgumentsRefusedError, argparse.ArgumentError):  # an ambiguous prefix
             return None
         if isinstance(found, list):  # from Python 3.12 on; several are an ambiguous prefix
             return found[0] if len(found) == 1 else None

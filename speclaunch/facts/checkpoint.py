@@ -1,24 +1,126 @@
-"""What a model checkpoint says about itself, as far as a rule or a budget asks.
+"""What a model checkpoint says about itself, as far as a rule or a budget asks, and its origin.
 
 Every field is None (or empty) where the checkpoint does not say, or says it in a way that no
-engine would read: a fact that is missing is unknown, never a guess.
+engine would read: a fact that is missing is unknown, never a guess. Of a config.json of which some
+keys were not read, asking for one of these is unknown: whoever took a missing key for absent would
+get the engine's default for it, and a verdict that rests on nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.versions import within
-from speclaunch.facts.origin import Origin
-from speclaunch.facts.partial_config import UnreadKeyError
+from speclaunch.facts.unknown import UnknownValueError
 from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.facts.tensors import TensorFacts
 
+
+class Provenance(StrEnum):
+    """Where the facts of a checkpoint were read, nearest first."""
+
+    DIRECTORY = "directory"
+    """A directory of that name, or one below --models."""
+    CACHE = "cache"
+    """A hub cache of this machine."""
+    REPOSITORY = "repository"
+    """`.speclaunch/models/` beside the file, or above it."""
+    INDEX = "index"
+    """The index that ships with speclaunch."""
+    HUB = "hub"
+
+
+@record
+class Origin:
+    """Where the facts of a checkpoint come from, and how far they go."""
+
+    provenance: Provenance
+    where: str
+    """The directory or the file; of the index and of the hub, their source in words."""
+    read: str | None = None
+    """The day on which a repository's file or an entry of the index was read, YYYY-MM-DD."""
+    revision: str | None = None
+    """The commit that they describe, where it is known."""
+    doubt: str | None = None
+    """Why they may not be those of the checkpoint that is asked for."""
+    assumed: str | None = None
+    """The checkpoint whose facts these are, by `--assume` or `speclaunch.toml`."""
+    stated: tuple[str, ...] = ()
+    """Keys of config.json whose values `stated_in` states: they are certain despite `doubt`."""
+    stated_in: str | None = None
+
+    def __str__(self) -> str:
+        told = {
+            Provenance.INDEX: f"speclaunch's index, read {self.read}",
+            Provenance.REPOSITORY: f"{self.where}, read {self.read}",
+            Provenance.HUB: "the hub",
+        }.get(self.provenance, self.where)
+        if self.assumed is not None:
+            told = f"assumed to be as {self.assumed}: {told}"
+        return told if self.doubt is None else f"{told}; {self.doubt}"
+
+
+WHOLE = "config"
+"""As an unread key: nothing of config.json was read."""
+
+
+class PartialConfig(dict[str, Any]):
+    """The keys that were read. Looking up one of `unread` raises UnknownValueError.
+
+    Its length and its iteration are those of the keys that were read.
+    """
+
+    __slots__ = ("name", "unread")
+
+    def __init__(self, name: str, read: Mapping[str, Any], unread: Iterable[str]) -> None:
+        super().__init__(read)
+        self.name = name
+        """The checkpoint, for messages."""
+        self.unread = frozenset(unread) - read.keys()
+
+    def _look(self, key: object) -> None:
+        if key in self.unread:
+            raise UnreadKeyError(self.name, str(key))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """As of a dict; raises UnknownValueError for a key that was not read."""
+        self._look(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        self._look(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self._look(key)
+        return super().__contains__(key)
+
+
+class UnreadKeyError(UnknownValueError):
+    """A key of a checkpoint's config.json was asked for that nobody read."""
+
+    def __init__(self, name: str, key: str) -> None:
+        super().__init__(f"`{key}` of {name} is not known: no source for it has been read")
+        self.key = key
+
+
+def merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`inner` over `outer`; what neither of them read stays unread."""
+    both = {**outer, **inner}
+    for part in (outer, inner):
+        if isinstance(part, PartialConfig):
+            return PartialConfig(part.name, both, part.unread)
+    return both
+
+
+SHORT_DTYPES = {"half": "float16", "float": "float32"}
+"""Other names of data types, of configs and of the engine's argument."""
 _TRANSFORMERS_5 = ">=0.5.10"
 """The first release that needs transformers 5, which reads the scaling of positions otherwise."""
 

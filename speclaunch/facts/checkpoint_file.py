@@ -1,24 +1,27 @@
 """The facts of one checkpoint as a file: an entry of the index, or of `.speclaunch/models/`.
 
 Both have one form: `<folder>/<organisation>/<name>.json`, JSON of strangers like any other.
+
+A table of quantised layers is written short there: `model.layers.[0-60].mlp.up_proj` for 61 names.
+ModelOpt lists every module of a mixed quantisation by name, up to 22,000 of them in megabytes. The
+file has `quantized_layer_ranges` there, with ranges of numbers in the names; whoever reads it sees
+`quantized_layers` as the publisher wrote it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.checkpoint import WHOLE, Checkpoint, Origin, PartialConfig, Provenance
 from speclaunch.facts.facts import checkpoint_fact
-from speclaunch.facts.hub_name import HUB_NAME
-from speclaunch.facts.layer_ranges import expanded
-from speclaunch.facts.origin import Origin, Provenance
-from speclaunch.facts.partial_config import WHOLE, PartialConfig
-from speclaunch.facts.quantization import quantization_config_in, quantization_in
-from speclaunch.facts.read_checkpoint import from_config
+from speclaunch.facts.known_models import HUB_NAME
+from speclaunch.facts.read_checkpoint import from_config, quantization_config_in, quantization_in
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.patterns import lazy
 from speclaunch.reads.safe_json import (
@@ -34,6 +37,52 @@ from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.facts.tensors import TensorFacts
+
+SHORT = "quantized_layer_ranges"
+LONG = "quantized_layers"
+_RANGE = lazy(r"\[(\d{1,6})-(\d{1,6})\]")
+_MOST_NAMES = 100_000
+_DEPTH = 3
+
+
+def expanded(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with every table of ranges as the table of names that it stands for.
+
+    Raises ValueError where ranges stand for more than 100,000 names, all tables together.
+    """
+    return _expanded(config, [_MOST_NAMES], _DEPTH)
+
+
+def _expanded(config: Mapping[str, Any], left: list[int], depth: int) -> dict[str, Any]:
+    """`left`: the names that may still be made."""
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        if key == SHORT and isinstance(value, dict):
+            found[LONG] = _names(value, left)
+        elif isinstance(value, dict) and depth:
+            found[key] = _expanded(value, left, depth - 1)
+        else:
+            found[key] = value
+    return found
+
+
+def _names(ranges: Mapping[str, Any], left: list[int]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for pattern, value in ranges.items():
+        text, *parts = _RANGE.split(pattern)
+        numbers = [range(int(low), int(high) + 1) for low, high in _pairs(parts)]
+        left[0] -= prod(map(len, numbers))
+        if left[0] < 0:
+            raise ValueError(f"`{SHORT}` stands for more than {_MOST_NAMES} layers")
+        template = text.replace("%", "%%")
+        template += "".join("%d" + after.replace("%", "%%") for after in parts[2::3])
+        found |= {template % chosen: value for chosen in product(*numbers)}
+    return found
+
+
+def _pairs(parts: list[str]) -> Iterator[tuple[str, str]]:
+    return zip(parts[::3], parts[1::3], strict=True)
+
 
 FORMAT = 1
 """The form that this reads and writes."""
@@ -194,7 +243,7 @@ def origin_of(
 def _tensors(kept: Mapping[str, Any]) -> TensorFacts | None:
     if not kept:
         return None
-    from speclaunch.facts.kept_tensors import kept_tensors  # noqa: PLC0415  few entries have any
+    from speclaunch.facts.tensors import kept_tensors  # noqa: PLC0415  few entries have any
 
     return kept_tensors(kept)
 

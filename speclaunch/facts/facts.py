@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Hardware
-from speclaunch.facts.model_pairs import ModelPair
+from speclaunch.facts.known_models import ModelPair
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.record import record
 

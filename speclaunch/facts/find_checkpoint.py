@@ -1,32 +1,177 @@
-"""Finds the facts of the checkpoint that a model path means, the nearest source first."""
+"""Finds the facts of the checkpoint that a model path means, the nearest source first, and gathers
+those of a deployment, each checkpoint read once.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.checkpoint_file import (
-    checkpoint_of,
-    file_of,
-    origin_of,
-    read_file,
+from speclaunch import reads
+from speclaunch.facts.checkpoint import Checkpoint, Origin, PartialConfig, Provenance
+from speclaunch.facts.checkpoint_file import checkpoint_of, file_of, origin_of, read_file
+from speclaunch.facts.facts import Facts, UnknownFact, checkpoint_fact
+from speclaunch.facts.hardware import Hardware
+from speclaunch.facts.known_models import (
+    HUB_NAME,
+    candidates_for,
+    likely,
+    same_quantization,
+    seems_to_be,
 )
-from speclaunch.facts.checkpoint_places import hub_cache, places
-from speclaunch.facts.facts import UnknownFact, checkpoint_fact
-from speclaunch.facts.hub_name import HUB_NAME
-from speclaunch.facts.known_models import likely, same_quantization, seems_to_be
-from speclaunch.facts.origin import Origin, Provenance
-from speclaunch.facts.partial_config import PartialConfig
 from speclaunch.facts.read_checkpoint import from_config, read_checkpoint
 from speclaunch.facts.repository_facts import facts_file
-from speclaunch.facts.sources import NOWHERE_ELSE, Sources
 from speclaunch.patterns import lazy
-from speclaunch.reads.safe_json import UnreadableFileError, is_file
+from speclaunch.reads.safe_json import UnreadableFileError, is_directory, is_file, read_start
+from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.facts.runtime import Runtime
+
+
+@record
+class Sources:
+    """Directories of checkpoints, the facts that a repository keeps, the index, the hub."""
+
+    directories: tuple[Path, ...] = ()
+    """`--models`, in the order given."""
+    repository: tuple[Path, ...] = ()
+    """Folders `.speclaunch/models`, the nearest first."""
+    index: Path | None = None
+    """The index that ships; None: not asked."""
+    online: bool = False
+    assume: tuple[tuple[str, str], ...] = ()
+    """Pairs of a checkpoint and the one whose facts are taken for it, the first counts."""
+
+    def assumed(self, name: str) -> str | None:
+        """The checkpoint that `name` is assumed to be as."""
+        return next((other for one, other in self.assume if one == name), None)
+
+
+NOWHERE_ELSE = Sources()
+"""This machine's directories and caches alone."""
+
+
+_COMMIT = lazy(r"[0-9a-f]{1,64}\Z")
+_MOST_SNAPSHOTS = 100
+
+
+def places(
+    name: str,
+    model_dirs: Sequence[Path],
+    environment: Mapping[str, str],
+    revision: str | None,
+) -> Iterator[Path]:
+    """The directories where a checkpoint may be, nearest first."""
+    if "\0" in name or not name:
+        return
+    path = Path(os.path.expanduser(name))  # noqa: PTH111  Path's own raises where there is no home
+    if is_directory(path):
+        yield path
+    on_hub = HUB_NAME.match(name) is not None
+    for directory in model_dirs:
+        if on_hub:
+            yield directory / name
+            yield from _cached(directory, name, revision)
+            yield from _cached(directory / "hub", name, revision)
+        if path.name not in ("", "..") and revision is None:
+            yield from _called(directory, path, on_hub=on_hub)
+    if on_hub:
+        yield from _cached(hub_cache(environment), name, revision)
+
+
+def _called(directory: Path, path: Path, *, on_hub: bool) -> Iterator[Path]:
+    """`/data/Llama-3.1-8B` of a script that runs elsewhere, or a model without its organisation."""
+    yield directory / path.name
+    if on_hub:  # another organisation's model of that name is another model
+        return
+    if path.parent.name not in ("", ".."):
+        yield directory / path.parent.name / path.name
+    found = list(islice(_below(directory, path.name), 2))
+    if len(found) == 1:  # `meta-llama/Llama-3.1-8B`, when no other is called so
+        yield found[0]
+
+
+def _below(directory: Path, name: str) -> Iterator[Path]:
+    """The checkpoints of that name in the directories below one."""
+    try:
+        inner = reads.names(directory)
+    except OSError:
+        return
+    for organisation in inner:
+        checkpoint = directory / organisation / name
+        with contextlib.suppress(PermissionError):
+            if reads.exists(checkpoint / "config.json"):
+                yield checkpoint
+
+
+def hub_cache(environment: Mapping[str, str], home: Path | None = None) -> Path:
+    """Where the hub's library keeps what it downloads (huggingface_hub constants.py).
+
+    `home`: the user's home directory; None: that of this process.
+    """
+    for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if environment.get(variable):
+            return expanded(environment[variable], home)
+    return hub_home(environment, home) / "hub"
+
+
+def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
+    """The directory of the hub's library: its cache, its token."""
+    chosen = environment.get("HF_HOME")
+    if chosen:
+        return expanded(chosen, home)
+    caches = environment.get("XDG_CACHE_HOME")
+    if caches or home is None:
+        return expanded(caches or "~/.cache", home) / "huggingface"
+    return home / ".cache" / "huggingface"
+
+
+def expanded(path: str, home: Path | None = None) -> Path:
+    """As the hub's library expands it; without a home directory `~` stays what it is."""
+    if "$" in path:
+        reads.unrepeatable()  # any variable
+    return (home or Path()) / os.path.expandvars(os.path.expanduser(path))  # noqa: PTH111
+
+
+def _cached(cache: Path, name: str, revision: str | None) -> Iterator[Path]:
+    """The snapshots of a model in a hub cache: the one asked for; else `main`, then the newest."""
+    repository = cache / f"models--{name.replace('/', '--')}"
+    snapshots = repository / "snapshots"
+    if not is_directory(snapshots):
+        return
+    if revision is not None and _COMMIT.match(revision):
+        yield snapshots / revision
+    commit = _reference(repository / "refs" / (revision or "main"))
+    if commit is not None:
+        yield snapshots / commit
+    if revision is None:
+        yield from _newest_first(snapshots)
+
+
+def _reference(path: Path) -> str | None:
+    """The commit that a branch or tag of a hub cache points at."""
+    try:
+        said = read_start(path, 100)[0].decode("ascii", "replace").strip()
+    except UnreadableFileError:
+        return None
+    return said if _COMMIT.match(said) else None
+
+
+def _newest_first(snapshots: Path) -> list[Path]:
+    try:
+        found = [snapshots / name for name in reads.names(snapshots)]
+        dated = [(reads.changed(path), path) for path in found]
+    except OSError:
+        return []
+    return [path for _, path in sorted(dated, reverse=True)[:_MOST_SNAPSHOTS]]
+
 
 _REMOTE = lazy(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _REVISION = lazy(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})*\Z", re.ASCII)
@@ -172,3 +317,36 @@ def _remedy(name: str, sources: Sources) -> str:
     if sibling is None:
         return told
     return f"it seems to be {sibling}: if so give --assume {name}={sibling}; else {told}"
+
+
+def gather(
+    target: str | None,
+    draft: str | None,
+    *,
+    sources: Sources = NOWHERE_ELSE,
+    tokenizers: bool = False,
+    hardware: Hardware | None = None,
+    runtime: Runtime | None = None,
+    target_revision: str | None = None,
+    draft_revision: str | None = None,
+) -> Facts:
+    """The facts of a target and a draft (None: not named, or not known) and of what they run on.
+
+    `tokenizers`: read their vocabularies, too; only STANDALONE compares them. What is read is
+    kept for as long as this process runs: a checkpoint that many files name is read once.
+    """
+    found = [
+        None if name is None else _found(name, sources, tokenizers, revision)
+        for name, revision in ((target, target_revision), (draft, draft_revision))
+    ]
+    known = [one if isinstance(one, Checkpoint) else None for one in found]
+    unknown = dict.fromkeys(one for one in found if isinstance(one, UnknownFact))
+    made = () if target is None or sources.index is None else candidates_for(target)
+    return Facts(known[0], known[1], hardware, runtime, tuple(unknown), made)
+
+
+@reads.remembered(1024)
+def _found(
+    name: str, sources: Sources, tokenizers: bool, revision: str | None
+) -> Checkpoint | UnknownFact:
+    return find_checkpoint(name, sources, tokenizer=tokenizers, revision=revision)

@@ -1,42 +1,121 @@
-"""Fetches the facts of a checkpoint from the Hugging Face hub: never its weights."""
+"""Fetches the facts of a checkpoint from the Hugging Face hub: never its weights.
+
+Of its tensors only the headers, by requests for ranges. huggingface_hub has a reader of its own
+(`get_safetensors_metadata`), which keeps in memory whatever a server sends in place of a range;
+here as much is read as was asked for (`HubClient`).
+"""
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from speclaunch.facts import quantization, tokenizer, weights
-from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact, checkpoint_fact
-from speclaunch.facts.hub_client import MAIN, HubClient, Listing, RefusedError, in_time
-from speclaunch.facts.hub_tensors import fetch_header
-from speclaunch.facts.origin import Origin, Provenance
-from speclaunch.facts.read_checkpoint import read_checkpoint
+from speclaunch.facts.hub_client import MAIN, HubClient, HubListing, HubRefusedError, in_time
+from speclaunch.facts.read_checkpoint import QUANTIZATION_FILE, read_checkpoint
 from speclaunch.facts.record_checkpoint import MOST_HEADERS, recorded
-from speclaunch.facts.safetensors_header import TensorHeader
+from speclaunch.facts.safetensors_header import (
+    BrokenHeaderError,
+    TensorHeader,
+    checked,
+    header_bytes,
+    parse,
+)
+from speclaunch.facts.tensors import Headers, KeptTensors
+from speclaunch.facts.weights import INDEX, SPECIAL_TOKENS_FILE, TOKENIZER_CONFIG, TOKENIZER_FILE
+from speclaunch.patterns import lazy
 from speclaunch.reads.safe_json import (
     MAX_CONFIG_BYTES,
     MAX_INDEX_BYTES,
     MOST_BYTES,
     UnreadableFileError,
     mapping,
+    parse_object,
     read_object,
     size,
 )
+
+_TENSOR_SECONDS = 120.0
+_FIRST_BYTES = 1 << 17
+"""What is asked first of each file: the whole header of most."""
+_MOST_FILES = 256
+_FILE = lazy(r"(?:[\w.-]{1,200}/){0,4}[\w.-]{1,200}\.safetensors\Z", re.ASCII)
+
+
+def fetch_tensors(name: str, revision: str = MAIN) -> KeptTensors:
+    """The tensors of a model on the hub, in two minutes at most. Raises HubRefusedError."""
+    return in_time(
+        lambda deadline: _all_tensors(HubClient(name, revision, deadline)), _TENSOR_SECONDS
+    )
+
+
+def _all_tensors(hub: HubClient) -> KeptTensors:
+    sizes = hub.listing().sizes
+    tensors: dict[str, TensorHeader] = {}
+    broken = []
+    for file in _files(hub):
+        try:
+            tensors |= fetch_header(hub, file, sizes.get(file))
+        except BrokenHeaderError as error:
+            broken.append(str(error))
+        except UnreadableFileError as error:
+            raise HubRefusedError(str(error)) from None
+    return KeptTensors(Headers(tensors, tuple(broken)))
+
+
+def _files(hub: HubClient) -> list[str]:
+    index = hub.file(INDEX, MAX_INDEX_BYTES)
+    if index is None:
+        return [_SINGLE]
+    try:
+        named = mapping(parse_object(index, INDEX).get("weight_map")).values()
+    except UnreadableFileError as error:
+        raise HubRefusedError(str(error)) from None
+    files = sorted({one for one in named if isinstance(one, str)})
+    if len(files) > _MOST_FILES:
+        raise HubRefusedError(f"its index names {len(files)} files")
+    for file in files:
+        if not _FILE.match(file) or ".." in PurePosixPath(file).parts:
+            raise HubRefusedError(f"its index names {file[:80]!r}: not a file of weights")
+    return files
+
+
+def fetch_header(hub: HubClient, file: str, whole: int | None) -> dict[str, TensorHeader]:
+    """The header of a weight file of `whole` bytes (None: the hub does not say).
+
+    Raises HubRefusedError, UnreadableFileError, BrokenHeaderError.
+    """
+    start = hub.start(file, _FIRST_BYTES)
+    if start is None:
+        raise HubRefusedError(f"it has no {file} on the hub")
+    length = header_bytes(start[:8], whole if whole is not None else 1 << 50, file)
+    if len(start) < 8 + length:
+        start = hub.start(file, 8 + length) or b""
+    if len(start) < 8 + length:
+        raise BrokenHeaderError(f"{file} ends before its header of {length} bytes does")
+    raw = parse(start[: 8 + length], file)
+    if whole is None:  # a mirror that does not say it
+        ends = (mapping(said).get("data_offsets") for said in raw.values())
+        last = (one[1] for one in ends if isinstance(one, list) and len(one) == 2)
+        whole = 8 + length + max((end for end in last if isinstance(end, int)), default=0)
+    return checked(raw, 8 + length, whole, file)
+
 
 _MOST_SECONDS = 60.0
 """For all files of a checkpoint, however slowly they come."""
 _MOST_SECONDS_OF_PULL = 300.0
 _MAX_TOKENIZER_BYTES = 32 << 20
-_FILES = {quantization.FILE: MAX_CONFIG_BYTES, weights.INDEX: MAX_INDEX_BYTES}
+_FILES = {QUANTIZATION_FILE: MAX_CONFIG_BYTES, INDEX: MAX_INDEX_BYTES}
 _TOKENIZER_FILES = {
-    tokenizer.FILE: _MAX_TOKENIZER_BYTES,
-    tokenizer.CONFIG: MAX_CONFIG_BYTES,
-    tokenizer.SPECIAL: MAX_CONFIG_BYTES,
+    TOKENIZER_FILE: _MAX_TOKENIZER_BYTES,
+    TOKENIZER_CONFIG: MAX_CONFIG_BYTES,
+    SPECIAL_TOKENS_FILE: MAX_CONFIG_BYTES,
 }
 _OLDER_TOKENIZER = {"vocab.json": _MAX_TOKENIZER_BYTES, "added_tokens.json": MAX_CONFIG_BYTES}
 _SINGLE = "model.safetensors"
@@ -65,12 +144,12 @@ def fetch_checkpoint(
 
     try:
         return in_time(ask, _MOST_SECONDS)
-    except RefusedError as error:
+    except HubRefusedError as error:
         return UnknownFact(checkpoint_fact(name), str(error), error.help)
 
 
 def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFile:
-    """Everything that is kept of a model on the hub. Raises RefusedError.
+    """Everything that is kept of a model on the hub. Raises HubRefusedError.
 
     Its config, the totals and names of its index (else the headers of a few weight files, by range
     requests), its tokenizer's vocabulary, its commit, its sizes, whether it is gated.
@@ -81,11 +160,11 @@ def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFi
         with tempfile.TemporaryDirectory() as told:
             directory = Path(told)
             _fetch(hub, directory, _FILES | _TOKENIZER_FILES)
-            if not (directory / tokenizer.FILE).exists():
+            if not (directory / TOKENIZER_FILE).exists():
                 _fetch_into(hub, directory, _OLDER_TOKENIZER)
             listing = hub.listing()
             tensors: Mapping[str, TensorHeader] = {}
-            if not (directory / weights.INDEX).exists():
+            if not (directory / INDEX).exists():
                 tensors = _fetch_tensors(hub, listing)
             found = recorded(
                 directory,
@@ -107,7 +186,7 @@ def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFi
     try:
         return in_time(ask, _MOST_SECONDS_OF_PULL)
     except UnreadableFileError as error:
-        raise RefusedError(str(error)) from None
+        raise HubRefusedError(str(error)) from None
 
 
 def hub_source(revision: str) -> str:
@@ -125,7 +204,7 @@ def _fetch(hub: HubClient, directory: Path, files: Mapping[str, int]) -> None:
     """The config, which must be there, and those of the other files that are."""
     config = hub.file("config.json", MAX_CONFIG_BYTES)
     if config is None:
-        raise RefusedError(
+        raise HubRefusedError(
             f"it has no config.json on the hub, or one of more than {MAX_CONFIG_BYTES} bytes"
         )
     (directory / "config.json").write_bytes(config)
@@ -139,7 +218,7 @@ def _fetch_into(hub: HubClient, directory: Path, files: Mapping[str, int]) -> No
             (directory / file).write_bytes(data)
 
 
-def _fetch_tensors(hub: HubClient, listing: Listing) -> dict[str, TensorHeader]:
+def _fetch_tensors(hub: HubClient, listing: HubListing) -> dict[str, TensorHeader]:
     """The tensors of a model without an index, by the headers of its few weight files."""
     files = _weight_files(listing) or ([] if listing.sizes else [_SINGLE])
     found: dict[str, TensorHeader] = {}
@@ -150,12 +229,12 @@ def _fetch_tensors(hub: HubClient, listing: Listing) -> dict[str, TensorHeader]:
     return found
 
 
-def _total(directory: Path, listing: Listing) -> tuple[int | None, bool, str | None]:
+def _total(directory: Path, listing: HubListing) -> tuple[int | None, bool, str | None]:
     """Bytes of the weights, whether exact, and by what.
 
     The index's total counts as long as the sizes of its files can be true beside it.
     """
-    index = directory / weights.INDEX
+    index = directory / INDEX
     said, named = None, set(_weight_files(listing))
     if index.exists():
         found = read_object(index, MAX_INDEX_BYTES)
@@ -172,5 +251,5 @@ def _total(directory: Path, listing: Listing) -> tuple[int | None, bool, str | N
     return files, said is None, "size of the files" + ("; the index differs" if said else "")
 
 
-def _weight_files(listing: Listing) -> list[str]:
+def _weight_files(listing: HubListing) -> list[str]:
     return sorted(f for f in listing.sizes if f.endswith(".safetensors") and "/" not in f)

@@ -29,14 +29,16 @@ from speclaunch.record import record
 T = TypeVar("T")
 
 MAIN = "main"
-_TRUE = frozenset({"1", "on", "yes", "true"})
+TRUE = frozenset({"1", "on", "yes", "true"})
+"""What the hub's library takes for true (huggingface_hub constants.py)."""
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _COMMIT = lazy(r"[0-9a-f]{40}\Z")
 _MAX_API_BYTES = 16 << 20
 _CHUNK = 1 << 16
 _NO_REVISION, _NO_REPOSITORY = "RevisionNotFound", "RepoNotFound"
 
 
-class RefusedError(Exception):
+class HubRefusedError(Exception):
     """Why the hub does not give something, for a person, and what would help."""
 
     def __init__(self, why: str, help: str | None = None) -> None:  # noqa: A002
@@ -45,7 +47,7 @@ class RefusedError(Exception):
 
 
 @record
-class Listing:
+class HubListing:
     """What the hub says of a model beside its files."""
 
     commit: str | None = None
@@ -57,15 +59,15 @@ class Listing:
 def offline() -> str | None:
     """The variable that forbids the network; the library asks the second where the first is
     empty (huggingface_hub constants.py)."""
-    for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+    for variable in OFFLINE:
         value = os.environ.get(variable)
         if value:
-            return variable if value.lower() in _TRUE else None
+            return variable if value.lower() in TRUE else None
     return None
 
 
 def in_time(run: Callable[[float], T], seconds: float) -> T:
-    """The result of `run(deadline)`. Raises RefusedError when it takes longer, and what it raises.
+    """The result of `run(deadline)`. Raises HubRefusedError when it is late, and what it raises.
 
     In a thread of its own: an answer whose header comes byte by byte keeps the reader of every
     library waiting. One that is given up does not keep the process alive.
@@ -91,13 +93,13 @@ def in_time(run: Callable[[float], T], seconds: float) -> T:
 
 
 class HubClient:
-    """One model at one revision. Each method raises RefusedError."""
+    """One model at one revision. Each method raises HubRefusedError."""
 
     def __init__(self, name: str, revision: str, deadline: float) -> None:
-        """Raises RefusedError where the network is forbidden, or the name is none of the hub's."""
+        """Raises HubRefusedError where the network is forbidden, or the name is not a hub name."""
         switch = offline()
         if switch is not None:
-            raise RefusedError(f"{switch} is set: nothing is fetched", "unset it")
+            raise HubRefusedError(f"{switch} is set: nothing is fetched", "unset it")
         self.name, self.revision, self._deadline = name, revision, deadline
         self.commit: str | None = revision if _COMMIT.match(revision) else None
         self._seconds = max(0.0, deadline - time.monotonic())
@@ -137,20 +139,20 @@ class HubClient:
         wanted = {"range": f"bytes=0-{length - 1}"}
         return self._read(path, length, wanted, cut=True)
 
-    def listing(self) -> Listing:
+    def listing(self) -> HubListing:
         """Commit, gatedness and sizes; an empty one where a mirror has no such page."""
         address = f"{self._endpoint}/api/models/{self.name}/revision/"
         address += quote(self.commit or self.revision, safe="") + "?blobs=true"
         data = self._get(address, _MAX_API_BYTES, {}, cut=False)
         if data is None:
-            return Listing()
+            return HubListing()
         try:
             said = parse_object(data, "the hub's page of the model")
         except UnreadableFileError as error:
-            raise RefusedError(str(error)) from None
+            raise HubRefusedError(str(error)) from None
         gated = said.get("gated")
         self._at(said.get("sha"))
-        return Listing(
+        return HubListing(
             self.commit,
             gated if isinstance(gated, bool) else True if isinstance(gated, str) else None,
             dict(_sizes(said.get("siblings"))),
@@ -175,10 +177,10 @@ class HubClient:
             for answer in (*response.history, response):  # a redirect says it before the storage
                 self._at(answer.headers.get("x-repo-commit"))
             if response.headers.get("content-encoding", "identity") != "identity":
-                raise RefusedError(f"{self.where} sends it compressed, which was not asked for")
+                raise HubRefusedError(f"{self.where} sends it compressed, which was not asked for")
             declared = response.headers.get("content-length", "")
             if declared and not (declared.isascii() and declared.isdigit()):
-                raise RefusedError(f"{self.where} sends it with a length that is not a number")
+                raise HubRefusedError(f"{self.where} sends it with a length that is not a number")
             length = int(declared[:20]) if declared else None
             if length is not None and length > most and not cut:
                 return None
@@ -186,7 +188,7 @@ class HubClient:
             if cut:
                 return data[:most]
             if length is not None and len(data) not in (length, most + 1):
-                raise RefusedError(f"{self.where} sent {len(data)} of {length} bytes")
+                raise HubRefusedError(f"{self.where} sent {len(data)} of {length} bytes")
             return None if len(data) > most else data
 
     def _collected(self, chunks: Iterator[bytes], most: int) -> bytes:
@@ -217,47 +219,49 @@ class HubClient:
         """What goes wrong below, in our words: never with an address or a token in them."""
         try:
             yield
-        except (RefusedError, UnreadableFileError):
+        except (HubRefusedError, UnreadableFileError):
             raise
         except Exception as error:
             if type(error).__name__ == "HFValidationError":
-                raise RefusedError("its name is not one that the hub has") from None
+                raise HubRefusedError("its name is not one that the hub has") from None
             if not isinstance(error, _network_errors()):
                 raise
-            raise RefusedError(f"{self.where} cannot be reached: {type(error).__name__}") from None
+            raise HubRefusedError(
+                f"{self.where} cannot be reached: {type(error).__name__}"
+            ) from None
 
     def _at(self, commit: object) -> None:
-        """Take note of the commit of an answer; all are of one. Raises RefusedError."""
+        """Take note of the commit of an answer; all are of one. Raises HubRefusedError."""
         if not isinstance(commit, str) or not _COMMIT.match(commit):
             return
         if self.commit not in (None, commit):
-            raise RefusedError(f"{self.where} answers for {commit[:12]}, not {self.commit:.12}")
+            raise HubRefusedError(f"{self.where} answers for {commit[:12]}, not {self.commit:.12}")
         self.commit = commit
 
-    def _refused(self, status: int, code: str) -> RefusedError:
+    def _refused(self, status: int, code: str) -> HubRefusedError:
         """Why, by a header; without a token, what is missing looks like what is private."""
         token = "" if "authorization" in self._headers else "set HF_TOKEN"
         if code == "GatedRepo":
-            return RefusedError(
+            return HubRefusedError(
                 "it is gated on the hub",
                 ", and ".join(filter(None, ["accept its licence there", token])),
             )
         if code == _NO_REVISION:
-            return RefusedError("the hub does not have this revision of it")
+            return HubRefusedError("the hub does not have this revision of it")
         if code == _NO_REPOSITORY or status in (401, 403, 404):
             told = "" if code else f" (HTTP {status})"
-            return RefusedError(
+            return HubRefusedError(
                 f"it is not on the hub, or private{told}",
                 ", or ".join(filter(None, ["check its name", token])),
             )
         if status == 429:
             told = "the hub refuses more requests for now (HTTP 429)"
-            return RefusedError(told, "set HF_TOKEN")
-        return RefusedError(f"the hub fails (HTTP {status})", "try again later")
+            return HubRefusedError(told, "set HF_TOKEN")
+        return HubRefusedError(f"the hub fails (HTTP {status})", "try again later")
 
 
-def _late(seconds: float) -> RefusedError:
-    return RefusedError(f"the hub did not send it within {seconds:.0f} s")
+def _late(seconds: float) -> HubRefusedError:
+    return HubRefusedError(f"the hub did not send it within {seconds:.0f} s")
 
 
 def _sizes(siblings: object) -> Iterator[tuple[str, int]]:

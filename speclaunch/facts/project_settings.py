@@ -1,41 +1,172 @@
 """What a repository says for all files below it: `speclaunch.toml`, or `[tool.speclaunch]`.
 
-The keys, their types and the assumptions are checked here, for every verb; versions, hardware and
-rule codes where they are used (lint/configuration.py).
+The file is read with the places of its values. The keys, their types and the assumptions are
+checked here, for every verb; versions, hardware and rule codes where they are used
+(lint/configuration.py).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speclaunch import reads
 from speclaunch.engine.forks import is_path
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.facts.hub_name import HUB_NAME
-from speclaunch.facts.project_file import (
-    FILE,
-    ProjectFile,
-    nearest_file,
-    read_project_file,
-    shown_path,
-)
-from speclaunch.facts.repository_facts import is_outside
-from speclaunch.reads.safe_json import is_directory, is_file
+from speclaunch.facts.known_models import HUB_NAME
+from speclaunch.facts.repository_facts import is_outside, upward
+from speclaunch.patterns import lazy
+from speclaunch.reads.safe_json import UnreadableFileError, is_directory, is_file, read_start
 from speclaunch.record import record
 
-KEYS = (
-    *("ask", "assume", "baseline", "config-dir", "engine", "exclude", "extend", "hardware"),
-    *("ignore", "models", "overrides", "select"),
+if TYPE_CHECKING:
+    from speclaunch.facts.toml_places import Places, Span
+
+FILE = "speclaunch.toml"
+PYPROJECT = "pyproject.toml"
+_TABLE = ("tool", "speclaunch")
+_MARK = b"speclaunch"
+"""What a `pyproject.toml` with a table of ours has in it."""
+_MOST_BYTES = 1 << 20
+_MAX_KEY_PARTS = 64
+_NOT_BARE = lazy(
+    r"#[^\n]*|\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'", re.DOTALL
 )
-OVERRIDE_KEYS = ("engine", "hardware", "ignore", "paths", "select")
-ASK = ("auto", "always", "never")
-"""The values of `--ask` (asking/mode.py)."""
+"""Comments and strings."""
+_LONG_KEY = lazy(rf"(?:[\w' \t-]*\.){{{_MAX_KEY_PARTS}}}")
+_LINE = lazy(r"line (\d+), column (\d+)")
+
+
+@record
+class ProjectFile:
+    """One file: what it says (`table`), and where."""
+
+    path: Path
+    table: Mapping[str, Any]
+    shown: str
+    """Its path as a report names it."""
+    prefix: tuple[str, ...]
+    """The keys that lead to the table."""
+    places: Places
+
+    def place(self, *keys: str | int) -> Place:
+        """Where a value stands; of a table, its header."""
+        return self._place(self.places.of((*self.prefix, *keys)))
+
+    def key(self, *keys: str | int) -> Place:
+        """Where a key stands."""
+        return self._place(self.places.key((*self.prefix, *keys)))
+
+    def _place(self, span: Span) -> Place:
+        return Place(self.shown, span.line, span.column, span.length)
+
+
+@reads.remembered(1024)
+def nearest_file(directory: Path) -> Path | None:
+    """The file that counts in a directory: its own, or that of the nearest one above, as far as
+    the repository goes. `speclaunch.toml` goes before `pyproject.toml`, and one without
+    `[tool.speclaunch]` is passed over. Raises InputError for a `pyproject.toml` that cannot be
+    read, where it names us.
+    """
+    for folder in upward(directory):
+        if is_file(folder / FILE):
+            return folder / FILE
+        if is_file(folder / PYPROJECT) and _has_table(folder / PYPROJECT):
+            return folder / PYPROJECT
+    return None
+
+
+def _has_table(path: Path) -> bool:
+    try:
+        data, _ = read_start(path, _MOST_BYTES)
+    except UnreadableFileError:  # whoever it is for says so
+        return False
+    return _MARK in data and _own_table(_parsed(path)[1]) is not None
+
+
+def read_project_file(path: Path) -> ProjectFile:
+    """One file by its name. Raises InputError with the place of what is no TOML."""
+    from speclaunch.facts.toml_places import places  # noqa: PLC0415  most repositories have none
+
+    text, said = _parsed(path)
+    prefix = _TABLE if path.name == PYPROJECT else ()
+    table = _own_table(said) if prefix else said
+    if table is None:
+        place = Place(shown_path(path))
+        raise InputError(Problem(f"{path.name} has no table [tool.speclaunch]", place))
+    if not isinstance(table, Mapping):
+        raise InputError(Problem("`tool.speclaunch` is not a table", Place(shown_path(path))))
+    return ProjectFile(path, table, shown_path(path), prefix, places(text))
+
+
+def shown_path(path: Path) -> str:
+    """A path from the working directory, where it lies below it."""
+    whole, here = os.path.abspath(path), os.getcwd()  # noqa: PTH100, PTH109  links stay
+    return whole[len(here) + 1 :] if whole.startswith(here.rstrip(os.sep) + os.sep) else whole
+
+
+def _own_table(said: Mapping[str, Any]) -> Any:
+    tools = said.get(_TABLE[0])
+    return tools.get(_TABLE[1]) if isinstance(tools, Mapping) else None
+
+
+def _refuse_long_keys(text: str) -> None:
+    """Raise ValueError for a dotted key of many parts: `tomllib` takes quadratic time for it."""
+    if max(line.count(".") for line in text.split("\n")) < _MAX_KEY_PARTS:
+        return
+    bare = _NOT_BARE.sub("''", text)
+    found = _LONG_KEY.search(bare)
+    if found is not None:
+        line = bare.count("\n", 0, found.end()) + 1
+        what = f"a key of more than {_MAX_KEY_PARTS} parts"
+        raise ValueError(f"{what} (at line {line}, column 1)")
+
+
+def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
+    import tomllib  # noqa: PLC0415  most repositories have no such file
+
+    try:
+        data, size = read_start(path, _MOST_BYTES)
+        if size > _MOST_BYTES:
+            raise UnreadableFileError(f"{path.name} has {size} bytes, more than {_MOST_BYTES}")
+    except UnreadableFileError as error:
+        raise InputError(Problem(str(error), Place(shown_path(path)))) from None
+    try:
+        text = data.decode("utf-8")
+        _refuse_long_keys(text)
+        return text, tomllib.loads(text)
+    except RecursionError:
+        place = Place(shown_path(path))
+        raise InputError(Problem(f"{path.name} is not TOML: nested too deep", place)) from None
+    except ValueError as error:
+        at = _LINE.search(str(error))
+        last = max(1, len(data.splitlines()))  # "at end of document"
+        line, column = (int(at[1]), int(at[2])) if at else (last, 1)
+        place = Place(shown_path(path), line, column)
+        why = _LINE.sub("", str(error)).replace(" (at )", "")
+        if why.startswith("Exceeds the limit"):  # of int()
+            line, column, why = 1, 1, "a number of too many digits"
+        raise InputError(Problem(f"{path.name} is not TOML: {why}", place)) from None
+
+
 _MOST_FILES = 32
 """In a chain of `extend`."""
+
+
+class Ask(StrEnum):
+    """The values of `--ask` and of the key `ask`: when an engine is queried."""
+
+    AUTO = "auto"
+    """Where one of exactly that release is at hand."""
+    ALWAYS = "always"
+    """It must be at hand."""
+    NEVER = "never"
+
 
 Assumptions = tuple[tuple[str, str], ...]
 """Pairs of a checkpoint and the one that it is taken to be as."""
@@ -55,7 +186,7 @@ class Override:
     the file says otherwise; `ignore` is added to that."""
 
     folder: Path
-    paths: tuple[Said, ...]
+    paths: tuple[Said, ...] = ()
     engine: tuple[Said, ...] | None = None
     hardware: Said | None = None
     select: tuple[Said, ...] | None = None
@@ -63,7 +194,7 @@ class Override:
 
 
 @record
-class Excluded:
+class ExcludedPatterns:
     """Patterns of what is left out below `folder`."""
 
     folder: Path
@@ -79,10 +210,10 @@ class ProjectSettings:
     hardware: Said | None = None
     models: tuple[Said, ...] = ()
     assume: Assumptions = ()
-    config_dirs: tuple[Said, ...] = ()
+    config_dir: tuple[Said, ...] = ()
     select: tuple[Said, ...] = ()
     ignore: tuple[Said, ...] = ()
-    exclude: Excluded | None = None
+    exclude: ExcludedPatterns | None = None
     overrides: tuple[Override, ...] = ()
     baseline: Said | None = None
     ask: Said | None = None
@@ -115,7 +246,12 @@ class SettingsFrom:
     def of(self, folder: Path) -> ProjectSettings:
         """The settings for what lies in a folder. Raises InputError with every problem."""
         path = self.file_for(folder)
-        return ProjectSettings() if path is None else project_settings(path)
+        if path is None:
+            return ProjectSettings()
+        settings, problems = read_settings(path)
+        if problems:
+            raise InputError(problems)
+        return settings
 
 
 def assumption(text: str) -> tuple[str, str]:
@@ -129,14 +265,6 @@ def assumption(text: str) -> tuple[str, str]:
             )
         )
     return name, other
-
-
-def project_settings(path: Path) -> ProjectSettings:
-    """What a file says, with what it extends. Raises InputError with every problem in it."""
-    settings, problems = read_settings(path)
-    if problems:
-        raise InputError(problems)
-    return settings
 
 
 @reads.remembered(256)
@@ -188,114 +316,111 @@ def _beside(file: Path, said: str) -> Path:
     return Path(os.path.normpath(whole))
 
 
+_At = tuple[str | int, ...]
+"""The keys that lead to a value."""
+
+
 class _Checked:
-    """The values of one file, by the fields of `ProjectSettings`; all problems are collected."""
+    """The values of one file; all problems are collected."""
 
     def __init__(self, file: ProjectFile) -> None:
         self._file, self.problems = file, list[Problem]()
 
     def values(self) -> dict[str, Any]:
-        """What the file says; what is of another type is left out."""
-        file = self._file
-        self._known(file.table, KEYS, ())
-        readers: dict[str, tuple[str, Callable[[], Any]]] = {
-            "ask": ("ask", self._ask),
-            "assume": ("assume", self._assume),
-            "baseline": ("baseline", lambda: self._path(self._text(("baseline",)))),
-            "config-dir": ("config_dirs", lambda: self._paths(("config-dir",))),
-            "engine": ("engine", lambda: self._engine(())),
-            "exclude": ("exclude", lambda: Excluded(file.path.parent, self._texts(("exclude",)))),
-            "extend": ("", lambda: self._text(("extend",))),
-            "hardware": ("hardware", lambda: self._text(("hardware",))),
-            "ignore": ("ignore", lambda: self._split(("ignore",))),
-            "models": ("models", lambda: self._paths(("models",))),
-            "overrides": ("overrides", self._overrides),
-            "select": ("select", lambda: self._split(("select",))),
-        }
-        found = {name: read() for key, (name, read) in readers.items() if key in file.table}
-        found.pop("", None)
+        """What the file says, by the fields of `ProjectSettings`; what is of another type is left
+        out."""
+        self._known(self._file.table, _READERS, ())
+        found = self._read(self._file.table, _READERS, ())
+        found.pop("extend", None)
         return found
 
-    def _known(
-        self, table: Mapping[str, Any], keys: Sequence[str], at: tuple[str | int, ...]
-    ) -> None:
+    def _known(self, table: Mapping[str, Any], readers: _Readers, at: _At) -> None:
+        keys = sorted(readers)
         for key in table:
-            if key not in keys:
+            if key not in readers:
                 near = suggest(str(key), keys) or f"keys are {', '.join(keys)}"
                 self._refuse(f"unknown key `{key}`", self._file.key(*at, key), near)
 
-    def _ask(self) -> Said | None:
-        said = self._text(("ask",))
-        if said is None or said.text in ASK:
+    def _read(self, table: Mapping[str, Any], readers: _Readers, at: _At) -> dict[str, Any]:
+        return {
+            key.replace("-", "_"): read(self, (*at, key))
+            for key, read in readers.items()
+            if key in table
+        }
+
+    def ask(self, at: _At) -> Said | None:
+        """One of the values of `--ask`."""
+        said = self.text(at)
+        if said is None or said.text in list(Ask):
             return said
-        near = suggest(said.text, ASK) or f"values are {', '.join(ASK)}"
+        near = suggest(said.text, list(Ask)) or f"values are {', '.join(Ask)}"
         self._refuse(f"`ask` cannot be {said.text!r:.80}", said.place, near)
         return None
 
-    def _assume(self) -> dict[str, str]:
-        table = self._file.table["assume"]
+    def assume(self, at: _At) -> dict[str, str]:
+        """A table of checkpoints."""
+        table = self._value(at)
         if not isinstance(table, Mapping):
             help_ = 'write "org/name" = "org/sibling"'
-            self._refuse("`assume` is not a table of names", self._file.place("assume"), help_)
+            self._refuse("`assume` is not a table of names", self._file.place(*at), help_)
             return {}
         for name, other in table.items():
             if not isinstance(other, str) or HUB_NAME.match(other) is None:
                 why = f"`{name}` is assumed to be as {other!r:.80}, which is not ORGANISATION/NAME"
                 help_ = 'write "org/name" = "org/sibling"'
-                self._refuse(why, self._file.place("assume", name), help_)
+                self._refuse(why, self._file.place(*at, name), help_)
         return dict(table)
 
-    def _overrides(self) -> tuple[Override, ...]:
-        tables = self._file.table["overrides"]
+    def overrides(self, at: _At) -> tuple[Override, ...]:
+        """An array of tables."""
+        tables = self._value(at)
         if not isinstance(tables, list) or not all(isinstance(one, Mapping) for one in tables):
             header = ".".join((*self._file.prefix, "overrides"))
             why = "`overrides` is not an array of tables"
-            self._refuse(why, self._file.place("overrides"), f"write [[{header}]]")
+            self._refuse(why, self._file.place(*at), f"write [[{header}]]")
             return ()
-        return tuple(self._override(table, number) for number, table in enumerate(tables))
+        return tuple(self._override(table, (*at, number)) for number, table in enumerate(tables))
 
-    def _override(self, table: Mapping[str, Any], number: int) -> Override:
-        at = ("overrides", number)
-        self._known(table, OVERRIDE_KEYS, at)
+    def _override(self, table: Mapping[str, Any], at: _At) -> Override:
+        self._known(table, _OVERRIDE_READERS, at)
         if not table.get("paths"):
             help_ = 'write paths = ["legacy/**"]'
             self._refuse("`overrides` without `paths`", self._file.place(*at), help_)
-        return Override(
-            self._file.path.parent,
-            self._texts((*at, "paths")) if "paths" in table else (),
-            self._engine(at) if "engine" in table else None,
-            self._text((*at, "hardware")) if "hardware" in table else None,
-            self._split((*at, "select")) if "select" in table else None,
-            self._split((*at, "ignore")) if "ignore" in table else (),
-        )
+        return Override(self._file.path.parent, **self._read(table, _OVERRIDE_READERS, at))
 
-    def _engine(self, at: tuple[str | int, ...]) -> tuple[Said, ...]:
-        found = self._split((*at, "engine"))
+    def engine(self, at: _At) -> tuple[Said, ...]:
+        """Versions; paths of engines are absolute."""
+        found = self.split(at)
         if not found:
-            self._refuse("`engine` names no version", self._file.place(*at, "engine"))
-        return tuple(self._path(one) or one if is_path(one.text) else one for one in found)
+            self._refuse("`engine` names no version", self._file.place(*at))
+        return tuple(self._absolute(one) if is_path(one.text) else one for one in found)
 
-    def _split(self, at: tuple[str | int, ...]) -> tuple[Said, ...]:
+    def excluded(self, at: _At) -> ExcludedPatterns:
+        """Patterns that count from the file's directory."""
+        return ExcludedPatterns(self._file.path.parent, self.texts(at))
+
+    def split(self, at: _At) -> tuple[Said, ...]:
         """The parts of one text or of several, between commas."""
         return tuple(
             Said(part.strip(), one.place)
-            for one in self._texts(at)
+            for one in self.texts(at)
             for part in one.text.split(",")
             if part.strip()
         )
 
-    def _text(self, at: tuple[str | int, ...]) -> Said | None:
+    def text(self, at: _At) -> Said | None:
+        """One text that is not empty."""
         value, place = self._value(at), self._file.place(*at)
         if isinstance(value, str) and value:
             return Said(value, place)
         self._refuse(f"`{at[-1]}` is not a text: {value!r:.80}", place)
         return None
 
-    def _texts(self, at: tuple[str | int, ...]) -> tuple[Said, ...]:
+    def texts(self, at: _At) -> tuple[Said, ...]:
         """One text, or a list of them."""
         value = self._value(at)
         if not isinstance(value, list):
-            one = self._text(at)
+            one = self.text(at)
             return () if one is None else (one,)
         found: list[Said] = []
         for number, part in enumerate(value):
@@ -306,38 +431,72 @@ class _Checked:
                 self._refuse(f"`{at[-1]}` holds something else than texts: {part!r:.80}", place)
         return tuple(found)
 
-    def _value(self, at: tuple[str | int, ...]) -> Any:
+    def _value(self, at: _At) -> Any:
         value: Any = self._file.table
         for key in at:
             value = value[key]
         return value
 
-    def _path(self, said: Said | None) -> Said | None:
-        return None if said is None else Said(str(_beside(self._file.path, said.text)), said.place)
+    def _absolute(self, said: Said) -> Said:
+        return Said(str(_beside(self._file.path, said.text)), said.place)
 
-    def _paths(self, at: tuple[str | int, ...]) -> tuple[Said, ...]:
+    def path(self, at: _At) -> Said | None:
+        """A path, absolute."""
+        said = self.text(at)
+        return None if said is None else self._absolute(said)
+
+    def paths(self, at: _At) -> tuple[Said, ...]:
         """Directories: one of the repository (a relative path) exists, others may be elsewhere."""
-        found = [
-            Said(str(_beside(self._file.path, one.text)), one.place) for one in self._texts(at)
-        ]
-        for one, said in zip(found, self._texts(at), strict=True):
-            is_own = not said.text.startswith(("/", "~"))
+        said = self.texts(at)
+        found = tuple(map(self._absolute, said))
+        for one, written in zip(found, said, strict=True):
+            is_own = not written.text.startswith(("/", "~"))
             if is_own and not is_directory(Path(one.text)):
-                self._refuse(f"`{at[-1]}`: no such directory: {said.text}", one.place)
-        return tuple(found)
+                self._refuse(f"`{at[-1]}`: no such directory: {written.text}", one.place)
+        return found
 
     def _refuse(self, why: str, place: Place, help_: str | None = None) -> None:
         self.problems.append(Problem(f"{self._file.path.name}: {why}", place, help_))
 
 
+_Readers = Mapping[str, Callable[[_Checked, _At], Any]]
+_READERS: _Readers = {
+    "ask": _Checked.ask,
+    "assume": _Checked.assume,
+    "baseline": _Checked.path,
+    "config-dir": _Checked.paths,
+    "engine": _Checked.engine,
+    "exclude": _Checked.excluded,
+    "extend": _Checked.text,
+    "hardware": _Checked.text,
+    "ignore": _Checked.split,
+    "models": _Checked.paths,
+    "overrides": _Checked.overrides,
+    "select": _Checked.split,
+}
+"""The keys of the file and their types. The values are the fields of `ProjectSettings`, but
+`extend`."""
+_OVERRIDE_READERS: _Readers = {
+    "paths": _Checked.texts,
+    "engine": _Checked.engine,
+    "hardware": _Checked.text,
+    "select": _Checked.split,
+    "ignore": _Checked.split,
+}
+"""The keys of an override, the fields of `Override`."""
+KEYS = tuple(_READERS)
+
+
 __all__ = [
     "FILE",
+    "KEYS",
+    "Ask",
     "Assumptions",
-    "Excluded",
+    "ExcludedPatterns",
     "Override",
     "ProjectSettings",
     "Said",
     "SettingsFrom",
     "assumption",
-    "project_settings",
+    "read_settings",
 ]

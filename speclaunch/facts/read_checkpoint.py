@@ -1,4 +1,15 @@
-"""Reads a checkpoint's facts from its directory."""
+"""Reads a checkpoint's facts from its directory, and what `json_model_override_args` makes of them.
+
+How many tokens a model was made for: `get_context_length` (srt/utils/hf_transformers/common.py)
+reads the same in every release from 0.4.6 to 0.5.23. What it reads does not: it sees the config
+after `transformers`, and version 5 of that (SGLang 0.5.10 and later) takes the scaling from
+`rope_parameters` as well, and fills in `original_max_position_embeddings`, with which a factor no
+longer counts.
+
+Which quantisation a checkpoint says of itself, as the newest engine names it:
+`_parse_quant_hf_config` and `_parse_modelopt_quant_config` in srt/configs/model_config.py (0.5.23);
+the methods of NVIDIA's ModelOpt are all `modelopt` up to 0.5.2.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +18,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.checkpoint import Checkpoint, PartlyReadCheckpoint
-from speclaunch.facts.context import context_lengths
-from speclaunch.facts.facts import checkpoint_fact
-from speclaunch.facts.origin import Origin, Provenance
-from speclaunch.facts.partial_config import PartialConfig, UnreadKeyError, merged
-from speclaunch.facts.quantization import (
-    quantization,
-    quantization_beside,
-    quantization_config,
-    quantization_config_beside,
+from speclaunch.facts.checkpoint import (
+    SHORT_DTYPES,
+    Checkpoint,
+    Origin,
+    PartialConfig,
+    PartlyReadCheckpoint,
+    Provenance,
+    UnreadKeyError,
+    merged,
 )
+from speclaunch.facts.facts import checkpoint_fact
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.reads.safe_json import (
     UnreadableFileError,
@@ -29,6 +40,166 @@ from speclaunch.reads.safe_json import (
     text,
     texts,
 )
+
+_KEYS = (
+    "max_sequence_length",
+    "seq_length",
+    "max_seq_len",
+    "model_max_length",
+    "max_position_embeddings",
+)
+"""In this order: CONTEXT_LENGTH_KEYS beside get_context_length."""
+_FILLED_IN = frozenset({"llama3", "yarn", "longrope"})
+"""The scalings to which transformers 5 adds the original length (modeling_rope_utils.py)."""
+_BY_LAYER = frozenset({"gemma3_text", "gemma3n_text"})
+"""Their scaling is kept for each kind of layer by transformers 5, where nobody looks for it."""
+_DEFAULTS = {
+    "cohere2": 8192,
+    "deepseek_v2": 2048,
+    "deepseek_v3": 4096,
+    "ernie4_5": 131072,
+    "ernie4_5_moe": 131072,
+    "gemma": 8192,
+    "gemma2": 8192,
+    "gemma3_text": 131072,
+    "glm4": 131072,
+    "glm4_moe": 131072,
+    "glm4_moe_lite": 202752,
+    "glm_moe_dsa": 202752,
+    "granite": 2048,
+    "llama": 2048,
+    "llama4_text": 131072,
+    "mistral": 131072,
+    "mixtral": 131072,
+    "phi3": 4096,
+    "qwen2": 32768,
+    "qwen2_moe": 32768,
+    "qwen3": 32768,
+    "qwen3_moe": 32768,
+    "qwen3_next": 32768,
+    "qwen3_5_text": 32768,
+    "qwen3_5_moe_text": 32768,
+}
+"""`max_position_embeddings` of the config classes, for a config that does not say it. The same
+from transformers 4.51 to 5.19. A draft for a long target that leaves it out is a draft of 2048."""
+
+
+def context_lengths(
+    config: Mapping[str, Any], in_file: Mapping[str, Any] | None = None
+) -> tuple[int | None, int | None]:
+    """What an engine before 0.5.10 and one from then on derive from a text model's config.
+
+    `in_file`: the config as its file has it, where `json_model_override_args` changed it since:
+    transformers 5 fills in what it reads, not what the engine puts in afterwards (0.5.23
+    srt/utils/hf_transformers/config.py:405). None where the config does not say the length, or
+    says it so that the engine stumbles.
+    """
+    length = _length(config)
+    if length is None:
+        return None, None
+    scaling, newer = mapping(config.get("rope_scaling")), _newer(config)
+    filled_in = _kind(newer if in_file is None else _newer(in_file)) in _FILLED_IN
+    unscaled = filled_in or text(config.get("model_type")) in _BY_LAYER
+    return _scaled(length, scaling), length if unscaled else _scaled(length, newer)
+
+
+def _newer(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping(config.get("rope_scaling")) or mapping(config.get("rope_parameters"))
+
+
+def _length(config: Mapping[str, Any]) -> int | None:
+    for key in _KEYS:
+        if config.get(key) is not None:
+            return size(config[key])
+    if _KEYS[-1] in config:  # it says null
+        return None
+    return _DEFAULTS.get(text(config.get("model_type")) or "")
+
+
+def _scaled(length: int, scaling: Mapping[str, Any]) -> int | None:
+    own_limit = "original_max_position_embeddings" in scaling
+    if own_limit or "factor" not in scaling or _kind(scaling) == "llama3":
+        return length
+    factor = scaling["factor"]
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < 1e6:
+        return None
+    return size(int(length * factor))
+
+
+def _kind(scaling: Mapping[str, Any]) -> str | None:
+    return text(scaling.get("rope_type")) or text(scaling.get("type"))
+
+
+QUANTIZATION_FILE = "hf_quant_config.json"
+"""Where ModelOpt writes it, next to a config.json that says nothing."""
+
+
+def quantization(*configs: Mapping[str, Any]) -> str | None:
+    """The method that the first of the configs says: `quant_method`, or by ModelOpt's algorithm."""
+    for config in configs:
+        for key in ("quantization_config", "compression_config"):
+            found = mapping(config.get(key))
+            method = (text(found.get("quant_method")) or "").lower()
+            if method in ("", "modelopt"):
+                method = _modelopt(found) or method
+            if method:
+                return method
+    return None
+
+
+def quantization_config(*configs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object that the method stands in; empty where there is none."""
+    for config in configs:
+        for key in ("quantization_config", "compression_config"):
+            found = mapping(config.get(key))
+            if found:
+                return found
+    return {}
+
+
+def quantization_config_beside(directory: Path) -> Mapping[str, Any]:
+    """The object in the file of ModelOpt; empty where there is none."""
+    return quantization_config_in(_beside(directory))
+
+
+def quantization_beside(directory: Path) -> str | None:
+    """The method that the file of ModelOpt says."""
+    return quantization_in(_beside(directory))
+
+
+def quantization_config_in(file: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object in what the file of ModelOpt contains; empty where there is none."""
+    return mapping(file.get("quantization")) or file
+
+
+def quantization_in(file: Mapping[str, Any]) -> str | None:
+    """The method in what the file of ModelOpt contains."""
+    return _modelopt(file)
+
+
+def _beside(directory: Path) -> Mapping[str, Any]:
+    if not is_file(directory / QUANTIZATION_FILE):
+        return {}
+    try:
+        return read_object(directory / QUANTIZATION_FILE)
+    except UnreadableFileError:
+        return {}
+
+
+def _modelopt(found: Mapping[str, Any]) -> str | None:
+    outer = mapping(found.get("quantization")) or found
+    inner = mapping(outer.get("quantization")) or outer
+    algorithm = text(inner.get("quant_algo"))
+    if algorithm is None:
+        return None
+    if algorithm == "MIXED_PRECISION":
+        layers = mapping(inner.get("quantized_layers")).values()
+        said = {(text(mapping(layer).get("quant_algo")) or "").upper() for layer in layers}
+        return "modelopt_mixed" if said & {"NVFP4", "W4A16_NVFP4"} else "w4afp8"
+    if "FP4" in algorithm:
+        return "modelopt_fp4"
+    return {"FP8": "modelopt_fp8", "MXFP8": "mxfp8"}.get(algorithm, "modelopt")
+
 
 _NESTED = ("thinker_config", "llm_config", "language_config", "text_config")
 """In this order: get_hf_text_config of srt/utils/hf_transformers/common.py (0.5.23). Releases up
@@ -43,7 +214,6 @@ _MTP_KEYS = (
 _EXPERT_KEYS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _MULTIMODAL_KEYS = ("vision_config", "audio_config", "thinker_config", "visual", "vit_config")
 _DTYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
-_SHORT = {"half": "float16", "float": "float32"}
 
 
 def read_checkpoint(
@@ -55,8 +225,7 @@ def read_checkpoint(
     in the files.
     """
     from speclaunch.facts.tensors import read_tensors  # noqa: PLC0415  most come from the index
-    from speclaunch.facts.tokenizer import read_vocabulary  # noqa: PLC0415
-    from speclaunch.facts.weights import read_weights  # noqa: PLC0415
+    from speclaunch.facts.weights import read_vocabulary, read_weights  # noqa: PLC0415
 
     try:
         config = read_object(directory / "config.json")
@@ -187,7 +356,7 @@ def _dtype(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str | None:
         said = text(part.get("dtype")) or text(part.get("torch_dtype"))
         if said is not None:
             name = said.removeprefix("torch.").lower()
-            name = _SHORT.get(name, name)
+            name = SHORT_DTYPES.get(name, name)
             return name if name in _DTYPES else None
     return None
 
@@ -235,3 +404,43 @@ def _is_moe(config: Mapping[str, Any]) -> bool:
 
 def _switch(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
+
+
+_MERGED = ("rope_scaling", "rope_parameters")
+_OF_FILES = (
+    "mtp_weights",
+    "has_token_map",
+    "has_dspark_folder",
+    "tokenizer_size",
+    "tokenizer_digest",
+    "weight_bytes",
+    "weights_rounded",
+    "missing_files",
+    "tensors",
+    "gated",
+    "origin",
+)
+_OF_QUANTIZATION = ("quantization", "quantization_config")
+
+
+def overridden(found: Checkpoint, changes: Mapping[str, Any]) -> Checkpoint:
+    """The facts of a checkpoint whose config is updated; those of its files stay.
+
+    As `get_config` of srt/utils/hf_transformers/config.py:405 does it (0.5.23): a part of the
+    config (`text_config`) and the scaling of positions are updated, anything else is replaced.
+    """
+    config = dict(found.raw.items())
+    for key, value in changes.items():
+        old = config.get(key)
+        merges = isinstance(value, Mapping) and isinstance(old, Mapping)
+        if merges and (key in _MERGED or key.endswith("_config")):
+            config[key] = {**mapping(old), **value}
+        else:
+            config[key] = value
+    known = {name: found.told(name) for name in _OF_FILES}
+    updated = merged(found.raw, config)
+    said = from_config(found.name, updated, found.path, in_file=found.raw, **known)
+    if said.told("quantization") is None and found.told("quantization") is not None:
+        beside = {name: found.told(name) for name in _OF_QUANTIZATION}
+        return from_config(found.name, updated, found.path, in_file=found.raw, **known, **beside)
+    return said

@@ -1,24 +1,106 @@
-"""The facts of a checkpoint as a file keeps them, from a directory that holds its files."""
+"""Writes the facts of a checkpoint as a file keeps them, from a directory that holds its files.
+
+The same bytes for the same facts, the file whole or not. A long table of quantised layers is
+written short; `checkpoint_file.py` reads it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts import quantization
-from speclaunch.facts.checkpoint_file import CheckpointFile
-from speclaunch.facts.kept_tensors import described
-from speclaunch.facts.partial_config import PartialConfig
-from speclaunch.facts.read_checkpoint import from_config
+from speclaunch.facts.checkpoint import PartialConfig
+from speclaunch.facts.checkpoint_file import (
+    FORMAT,
+    LONG,
+    MOST_BYTES_OF_FILE,
+    SHORT,
+    CheckpointFile,
+    expanded,
+    file_of,
+    read_file,
+)
+from speclaunch.facts.read_checkpoint import QUANTIZATION_FILE, from_config
+from speclaunch.facts.repository_facts import refuse_a_way_out
 from speclaunch.facts.safetensors_header import TensorHeader, read_header
-from speclaunch.facts.tensors import must_be_inside
-from speclaunch.facts.tokenizer import read_vocabulary
-from speclaunch.facts.weights import INDEX, loaded_files, read_weights
+from speclaunch.facts.tensors import described, must_be_inside
+from speclaunch.facts.weights import INDEX, loaded_files, read_vocabulary, read_weights
 from speclaunch.patterns import lazy
 from speclaunch.reads.safe_json import UnreadableFileError, is_file, read_object
+
+_NUMBER = lazy(r"(?<=\.)\d+(?=\.|$)")
+_BRACE = lazy(r"[{}\[\]]")
+_LONG_TABLE = 40
+"""A table of fewer names stays as it is."""
+
+
+def shortened(config: Any) -> Any:
+    """The config with its long tables of layers as ranges; a table that would not read as it is
+    written stays."""
+    if not isinstance(config, dict):
+        return config
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        if key == LONG and isinstance(value, dict) and len(value) > _LONG_TABLE:
+            short = _ranges_of(value)
+            found[LONG if short is None else SHORT] = value if short is None else short
+        else:
+            found[key] = shortened(value)
+    return found
+
+
+def _ranges_of(table: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The ranges of a table, where they read as the table."""
+    if _BRACE.search("".join(table)):
+        return None
+    found = ranges(table)
+    try:
+        return found if expanded({SHORT: found}) == {LONG: table} else None
+    except ValueError:
+        return None
+
+
+def ranges(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Patterns with ranges of numbers that stand for exactly the names of a table."""
+    alike: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
+    for name, value in table.items():
+        numbers = tuple(int(number) for number in _NUMBER.findall(name))
+        alike[_NUMBER.sub("{}", name), json.dumps(value, sort_keys=True)].append(numbers)
+    return {
+        template.format(*(_range(part) for part in parts)): json.loads(value)
+        for (template, value), every in alike.items()
+        for parts in _blocks(every)
+    }
+
+
+def _blocks(numbers: Iterable[tuple[int, ...]]) -> Iterator[tuple[range, ...]]:
+    """Products of ranges that together are the tuples: the later numbers of each first one."""
+    rest: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+    for first, *later in filter(None, numbers):
+        rest[first].append(tuple(later))
+    if not rest:
+        yield ()
+        return
+    inner = {first: tuple(_blocks(later)) for first, later in rest.items()}
+    run: list[int] = []
+    for first in sorted(inner):
+        if run and (first != run[-1] + 1 or inner[first] != inner[run[-1]]):
+            yield from ((range(run[0], run[-1] + 1), *block) for block in inner[run[-1]])
+            run = []
+        run.append(first)
+    yield from ((range(run[0], run[-1] + 1), *block) for block in inner[run[-1]])
+
+
+def _range(part: range) -> str:
+    return str(part[0]) if len(part) == 1 else f"[{part[0]}-{part[-1]}]"
+
 
 _NEEDLESS = lazy(
     r"_name_or_path|_commit_hash|id2label|label2id|task_specific_params|bad_words_ids"
@@ -55,10 +137,10 @@ def recorded(
     config = read_object(directory / "config.json")
     kept, left = publishable(config)
     beside: Mapping[str, Any] = {}
-    if is_file(directory / quantization.FILE):
-        beside, hidden = publishable(read_object(directory / quantization.FILE))
+    if is_file(directory / QUANTIZATION_FILE):
+        beside, hidden = publishable(read_object(directory / QUANTIZATION_FILE))
         if hidden:
-            raise UnreadableFileError(f"{quantization.FILE} names a path or a secret")
+            raise UnreadableFileError(f"{QUANTIZATION_FILE} names a path or a secret")
     weights = read_weights(directory)
     if tensors and weights.names is None:
         weights = replace(weights, names=frozenset(tensors))
@@ -139,3 +221,91 @@ def tensors_in(directory: Path) -> Mapping[str, TensorHeader]:
 
 def _source(directory: Path) -> str:
     return "total_size of the index" if is_file(directory / INDEX) else "size of the files"
+
+
+_WIDE = 100
+
+
+def text_of(found: CheckpointFile) -> str:
+    """The file: keys in the order of the format, those of objects sorted, ASCII, one line feed at
+    the end. What is not known is left out."""
+    weights: dict[str, Any] = {}
+    if found.weight_bytes is not None:
+        weights = {"bytes": found.weight_bytes, "exact": found.weights_exact}
+        weights |= _known({"source": found.weights_source})
+    said = {
+        "format": FORMAT,
+        "model": found.model,
+        "kind": found.kind,
+        "source": found.source,
+        "also": list(found.also),
+        "read": found.read,
+        "confidence": found.confidence,
+        "revision": found.revision,
+        "config": shortened(found.config),
+        "unread": sorted(found.unread),
+        "quantization_file": shortened(found.quantization_file),
+        "weights": weights,
+        "mtp_weights": found.mtp_weights,
+        "has_token_map": found.has_token_map,
+        "gated": found.gated,
+        "tokenizer": _known({"tokens": found.tokenizer_size, "digest": found.tokenizer_digest}),
+        "tensors": found.tensors,
+        "draft": found.draft,
+    }
+    return _text(_known(said), 0) + "\n"
+
+
+def keep(folder: Path, found: CheckpointFile) -> tuple[Path, bool]:
+    """Write the facts below a folder; the path, and whether the file is another one than before.
+
+    A file that differs in nothing but the day on which it was read stays. What is written is read
+    back before it takes its place. Raises UnreadableFileError and OSError; the old file is then as
+    it was, and nothing is written outside of the folder.
+    """
+    path = file_of(folder, found.model)
+    if path is None:
+        raise UnreadableFileError(f"{found.model!r} is not a name of the form ORGANISATION/NAME")
+    refuse_a_way_out(folder, path)
+    with contextlib.suppress(UnreadableFileError):
+        before = read_file(path, found.model)
+        if replace(before, read=found.read) == found:
+            return path, False
+    data = text_of(found).encode("ascii")
+    if len(data) > MOST_BYTES_OF_FILE:
+        raise UnreadableFileError(
+            f"the facts of {found.model} have {len(data)} bytes, more than {MOST_BYTES_OF_FILE}"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    refuse_a_way_out(folder, path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        temporary.unlink()
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        if read_file(temporary, found.model) != found:
+            raise UnreadableFileError(
+                f"the facts of {found.model} do not read as they were written"
+            )
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    return path, True
+
+
+def _known(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in said.items() if value not in (None, [], {})}
+
+
+def _text(value: Any, depth: int) -> str:
+    compact = json.dumps(value, sort_keys=depth > 0)
+    if not isinstance(value, Mapping) or (depth > 0 and len(compact) + depth <= _WIDE):
+        return compact
+    inside = " " * (depth + 1)
+    items = sorted(value.items()) if depth else value.items()
+    lines = (f"{inside}{json.dumps(key)}: {_text(inner, depth + 1)}" for key, inner in items)
+    return "{\n" + ",\n".join(lines) + "\n" + " " * depth + "}"

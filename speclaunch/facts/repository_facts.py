@@ -11,7 +11,7 @@ from pathlib import Path
 
 from speclaunch import reads
 from speclaunch.facts.checkpoint_file import file_of
-from speclaunch.facts.hub_name import HUB_NAME
+from speclaunch.facts.known_models import HUB_NAME
 from speclaunch.reads.safe_json import UnreadableFileError, is_directory
 
 FOLDER = Path(".speclaunch", "models")

@@ -1,23 +1,139 @@
-"""Which Python has an engine, and which versions of what it has. Nothing is imported for it."""
+"""Which Python has an engine, and which versions of what it has. Nothing is imported for it.
+
+Also what the answer of an interpreter rests on: which one it is, and which packages it sees; and
+which of the programs that files name may run: none, unless the user wants it. A recipe may come
+with a repository that somebody else wrote. Verbs that only read run its `engine.python` for
+`--trust-engine` alone; a launch runs it, and a value of the command line is the user's own.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from speclaunch import children, reads
 from speclaunch.errors import LaunchError
 from speclaunch.facts import installed_packages
-from speclaunch.facts.runtime_reads import note_environment, pyenv_choice, pyenv_environment
 from speclaunch.home import expand_user
 from speclaunch.record import record
+
+_TELLING = (
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"),
+    *("PYTHONPLATLIBDIR", "HOME"),
+)
+"""The variables by which an interpreter decides where its packages are."""
+_PYENV = re.compile(rb'^export PYENV_ROOT="([^"$`\\]+)"$.*^exec "[^"]*/pyenv" exec ', re.M | re.S)
+"""The script that pyenv puts in the place of each interpreter (libexec/pyenv-rehash, 2.x)."""
+
+
+def note_environment(interpreter: Path, real: Path, folders: Sequence[str]) -> None:
+    """Note where an interpreter looks for packages, and which there are.
+
+    `interpreter`: as it was called; `real`, `folders`: what it calls itself, and its `sys.path`.
+    """
+    for name in _TELLING:
+        reads.variable(name)
+    try:
+        _note_program(interpreter)
+        if real != interpreter:
+            _note_program(real)
+        for folder in folders:
+            _note_packages(folder or os.curdir)
+    except OSError:
+        reads.unrepeatable()
+
+
+def _note_program(path: Path) -> None:
+    with path.open("rb") as file:
+        found, start = os.fstat(file.fileno()), file.read(_LONGEST_SCRIPT)
+        reads.content(path, found, start if len(start) == found.st_size else None)
+    if start.startswith(b"#!"):  # a script that chooses one
+        by_pyenv = _PYENV.search(start)
+        if by_pyenv is None:
+            reads.unrepeatable()
+        else:
+            _note_choice(Path(os.fsdecode(by_pyenv[1])))
+    _note_file(path.parent.parent / "pyvenv.cfg")
+
+
+def _note_choice(root: Path) -> None:
+    """By what pyenv chooses: a variable, else the nearest `.python-version`, else its own file."""
+    for name in ("PYENV_VERSION", "PYENV_DIR", "PYENV_ROOT", "PWD"):
+        reads.variable(name)
+    here = Path(reads.variable("PYENV_DIR") or Path.cwd()).absolute()
+    for folder in (here, *here.parents):
+        _note_file(folder / ".python-version")
+    _note_file(root / "version")
+
+
+def pyenv_choice(interpreter: Path) -> Path | None:
+    """The interpreter that a script of pyenv would start here; None where that takes more than
+    reading what it reads (libexec/pyenv-version-name, pyenv-version-file, pyenv-exec, 2.x)."""
+    try:
+        with interpreter.open("rb") as file:
+            found = _PYENV.search(file.read(_LONGEST_SCRIPT))
+        if found is None or os.environ.get("PYENV_ROOT", os.fsdecode(found[1])) != os.fsdecode(
+            found[1]
+        ):
+            return None
+        root = Path(os.fsdecode(found[1]))
+        said = os.environ.get("PYENV_VERSION", "").replace(":", " ") or _written(root)
+        name = (said.split() or [""])[0]
+        chosen = root / "versions" / name / "bin" / interpreter.name
+        return chosen if _NAME.match(name) and os.access(chosen, os.X_OK) else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def pyenv_environment(interpreter: Path) -> dict[str, str]:
+    """The variables of an interpreter that is started in another directory: a script of pyenv
+    still chooses by the `.python-version` of this one, among pyenv's own versions."""
+    env = dict(os.environ)
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        with interpreter.open("rb") as file:
+            found = _PYENV.search(file.read(_LONGEST_SCRIPT))
+        if found is not None and not env.get("PYENV_VERSION"):
+            names = _written(Path(os.fsdecode(found[1]))).split()
+            env["PYENV_VERSION"] = ":".join(name for name in names if _NAME.match(name))
+    return env
+
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*\Z", re.ASCII)
+
+
+def _written(root: Path) -> str:
+    """What the nearest `.python-version` says, else pyenv's own file."""
+    here = Path(os.environ.get("PYENV_DIR") or Path.cwd()).absolute()
+    files = [folder / ".python-version" for folder in (here, *here.parents)]
+    nearest = next((file for file in files if file.is_file()), root / "version")
+    lines = nearest.read_text(encoding="utf-8").splitlines()
+    return " ".join(line.partition("#")[0] for line in lines)
+
+
+def _note_packages(folder: str) -> None:
+    if reads.is_file(folder):  # a zip archive
+        reads.content(folder, Path(folder).stat())
+    if not reads.is_dir(folder):
+        return
+    for name in reads.names(folder):
+        if name.endswith(".pth"):
+            _note_file(Path(folder) / name)
+        elif name == "sglang.egg-info":  # its name does not say the version
+            reads.unrepeatable()
+
+
+def _note_file(path: Path) -> None:
+    if reads.is_file(path):
+        reads.read_bytes(path)
+
 
 _PACKAGES = (
     "sglang",
@@ -176,8 +292,6 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
     else the files of its environment are read.
     """
     if wanted:
-        from speclaunch.facts.trusted_programs import is_trusted, trust  # noqa: PLC0415
-
         interpreter = _named(wanted)
         if not (is_trusted(wanted) or is_trusted(str(interpreter))):
             if interpreter not in _candidates():
@@ -227,7 +341,7 @@ def _why(interpreter: Path, error: LaunchError | OSError) -> str:
 
 def _unexecuted(interpreter: Path) -> Runtime:
     """The runtime of an interpreter that must not run, by the files of its environment."""
-    from speclaunch.facts.environment_files import read_environment  # noqa: PLC0415
+    from speclaunch.facts.packages import read_environment  # noqa: PLC0415
 
     reads.unrepeatable()  # with --trust-engine the answer may be another one
     found = read_environment(interpreter, _PACKAGES)
@@ -343,3 +457,22 @@ def _script(path: Path) -> bytes | None:
     except OSError:
         return None
     return text if text.startswith(b"#!") else None
+
+
+_TRUSTED: set[str] = set()
+_EVERY = "*"
+
+
+def trust_all() -> None:
+    """Trust every program that a file names, for this process (`--trust-engine`)."""
+    _TRUSTED.add(_EVERY)
+
+
+def trust(program: str) -> None:
+    """Trust one program for this process, by the text that names it."""
+    _TRUSTED.add(program)
+
+
+def is_trusted(program: str) -> bool:
+    """True if the user wants this program to run."""
+    return _EVERY in _TRUSTED or program in _TRUSTED

@@ -14,7 +14,7 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.engine.command import Spelling, spell
+from speclaunch.engine.command import RenderedArgs, spell
 from speclaunch.errors import InputError, Problem
 from speclaunch.fix.round_trip import (
     ANYTHING,
@@ -139,7 +139,7 @@ def _unevaluated(invocation: Invocation) -> frozenset[str]:
 
 
 def _said(
-    spelling: Spelling, catalogue: Catalogue, unevaluated: frozenset[str], given: frozenset[str]
+    spelling: RenderedArgs, catalogue: Catalogue, unevaluated: frozenset[str], given: frozenset[str]
 ) -> Meaning | None:
     """What the recipe says, its stand-ins carried through unchecked."""
     words = [token for argument in spelling.arguments for token in argument.tokens]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speclaunch.errors import InputError
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.patterns import lazy
 
 _GPUS = lazy(r"(?P<name>[A-Za-z][\w.-]*?)(?P<memory>[:-]\d+GB)?(?::(?P<count>\d+))?\Z")

@@ -16,8 +16,7 @@ from speclaunch.cpu.process import locked
 from speclaunch.engine.added_catalogues import every_name, remove_added
 from speclaunch.engine.catalogue import add_fork, add_from_package, held_versions
 from speclaunch.errors import InputError, LaunchError, Problem
-from speclaunch.facts.runtime import Runtime, find_runtime
-from speclaunch.facts.trusted_programs import trust
+from speclaunch.facts.runtime import Runtime, find_runtime, trust
 from speclaunch.home import judges_home, speclaunch_home
 from speclaunch.judge.asking import EngineJudge, command_of, digest_of, worker_digest
 from speclaunch.judge.environments import (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from speclaunch.facts.declared_gpus import declare
-from speclaunch.facts.hardware import Vendor
+from speclaunch.facts.hardware import Vendor, declare
 
 _GFX = {
     "mi210": ("gfx90a", 90, 104),

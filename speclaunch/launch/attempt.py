@@ -11,7 +11,7 @@ from speclaunch.record import record
 if TYPE_CHECKING:
     from speclaunch.launch.diagnosis.interface import Diagnosis
     from speclaunch.launch.log.phases import PhaseStep
-    from speclaunch.plan.budget import Budget
+    from speclaunch.plan.budget import MemoryBudget
 
 
 @record
@@ -27,7 +27,7 @@ class Rung:
     why: str
     cost: str
     """What is lost against the recipe: KV tokens, concurrency, speculation depth."""
-    predicted: Budget | None = None
+    predicted: MemoryBudget | None = None
 
 
 @record

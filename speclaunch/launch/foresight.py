@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from speclaunch.errors import SpeclaunchError
 from speclaunch.launch.attempt import Rung
-from speclaunch.plan.budget import Budget, Fit
-from speclaunch.plan.fit.cost import say_all
+from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith
+from speclaunch.plan.fit.price import say_all
 from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import UnknownValueError
@@ -29,7 +29,7 @@ _NAME = "start with what is predicted to fit"
 class Foresight:
     """A failure that is predicted for the settings as they are written."""
 
-    budget: Budget
+    budget: MemoryBudget
     suggestion: Suggestion
 
     @property

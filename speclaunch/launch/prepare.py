@@ -17,13 +17,12 @@ from speclaunch.engine.canonical import canonical, value_of
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.check_values import check_values
-from speclaunch.engine.command import MODULE, SpelledArgument, Spelling, is_secret_text, spell
+from speclaunch.engine.command import MODULE, RenderedArgs, SpelledArgument, is_secret_text, spell
 from speclaunch.engine.entrypoint import config_refuses
 from speclaunch.engine.environment import unset_in
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.facts.engines import at_hand, declared, named, overrides_pin
-from speclaunch.facts.runtime import NoEngineError, find_runtime
-from speclaunch.facts.trusted_programs import trust
+from speclaunch.facts.runtime import NoEngineError, find_runtime, trust
 from speclaunch.home import expand_user, make_private, speclaunch_home
 from speclaunch.launch.address import Address
 from speclaunch.launch.notify import without_notification
@@ -49,7 +48,7 @@ class Prepared:
     python: str
     cpu: CpuEngine | None
     """The CPU engine, when it serves."""
-    spelling: Spelling
+    spelling: RenderedArgs
     overlay: Mapping[str, str | None]
     """Environment variables on top of our own; None takes one away."""
     address: Address
@@ -201,7 +200,7 @@ def prepare(
         version,
         python,
         cpu,
-        Spelling(
+        RenderedArgs(
             version,
             spelling.arguments,
             spelling.env,

@@ -12,7 +12,7 @@ from speclaunch.launch.launch_thread import LaunchThread
 from speclaunch.launch.verify import Verification, verify
 
 if TYPE_CHECKING:
-    from speclaunch.engine.command import Spelling
+    from speclaunch.engine.command import RenderedArgs
     from speclaunch.recipe.schema import VerificationSection as Settings
 
 _HEALTH_SECONDS = 0.2
@@ -25,7 +25,7 @@ class Prober(LaunchThread):
     def __init__(
         self,
         address: Address,
-        asked: Spelling,
+        asked: RenderedArgs,
         settings: Settings | None,
         stranger: Callable[[], str | None],
     ) -> None:

@@ -18,7 +18,7 @@ from speclaunch.record import record
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from speclaunch.engine.command import Spelling
+    from speclaunch.engine.command import RenderedArgs
     from speclaunch.launch.address import Address
     from speclaunch.launch.agreement.group import Group
     from speclaunch.launch.attempt import Attempt, Rung
@@ -35,7 +35,7 @@ class EngineCommand:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     """The whole environment of the engine."""
-    asked: Spelling
+    asked: RenderedArgs
     secrets: tuple[str, ...]
     """Values that no log may show."""
     secrets_file: tuple[Path, str] | None

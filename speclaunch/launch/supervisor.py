@@ -26,7 +26,7 @@ from speclaunch.launch.watchdog import Watchdog
 from speclaunch.record import record
 
 if TYPE_CHECKING:
-    from speclaunch.engine.command import Spelling
+    from speclaunch.engine.command import RenderedArgs
     from speclaunch.recipe.schema import Launch
 
 _STARTING_SECONDS = 0.1
@@ -55,7 +55,7 @@ class Order:
     env: Mapping[str, str]
     log: Path
     address: Address
-    asked: Spelling
+    asked: RenderedArgs
     settings: Launch
     secrets: Sequence[str] = ()
     private_files: Sequence[Path] = ()

@@ -12,7 +12,7 @@ from speclaunch.launch.client import EngineError, EngineRefusalError, EngineSile
 from speclaunch.record import record
 
 if TYPE_CHECKING:
-    from speclaunch.engine.command import Spelling
+    from speclaunch.engine.command import RenderedArgs
     from speclaunch.launch.client import EngineClient, Generation
     from speclaunch.recipe.schema import VerificationSection as Settings
 
@@ -53,7 +53,7 @@ class Verification:
         return not self.problems
 
 
-def verify(client: EngineClient, asked: Spelling, settings: Settings) -> Verification:
+def verify(client: EngineClient, asked: RenderedArgs, settings: Settings) -> Verification:
     """Ask the engine for its arguments and for one generation, and judge both."""
     try:
         info = client.server_info()
@@ -80,7 +80,9 @@ def verify(client: EngineClient, asked: Spelling, settings: Settings) -> Verific
     )
 
 
-def judge(info: Mapping[str, Any], generation: Generation | None, asked: Spelling) -> Verification:
+def judge(
+    info: Mapping[str, Any], generation: Generation | None, asked: RenderedArgs
+) -> Verification:
     """Compare what the engine says and did with what was asked. Pure."""
     wanted = asked.value("speculative_algorithm")
     algorithm = info.get("speculative_algorithm")
@@ -103,7 +105,7 @@ def judge(info: Mapping[str, Any], generation: Generation | None, asked: Spellin
     )
 
 
-def _changes(info: Mapping[str, Any], asked: Spelling) -> tuple[OverriddenArgument, ...]:
+def _changes(info: Mapping[str, Any], asked: RenderedArgs) -> tuple[OverriddenArgument, ...]:
     changes = []
     for argument in asked.arguments:
         field = argument.dest or argument.name  # the engine answers by its version's own names

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.facts.project_file import shown_path
+from speclaunch.facts.project_settings import shown_path
 from speclaunch.lint.file_codes import UNREADABLE
 from speclaunch.lint.fingerprints import (
     figures,

@@ -123,7 +123,7 @@ class Configuration:
         return FileSettings(
             given.versions or tuple(dict.fromkeys(held)),
             given.hardware or (hardware.text if hardware is not None else None),
-            (*given.config_dirs, *(Path(one.text) for one in project.config_dirs)),
+            (*given.config_dirs, *(Path(one.text) for one in project.config_dir)),
             given.select or tuple(one.text.upper() for one in select),
             given.ignore or tuple(one.text.upper() for one in ignore),
             given.baseline or _baseline(project.baseline),
@@ -177,7 +177,7 @@ def options(
     asker: Asker | None = None,
 ) -> Options:
     """What checking takes: rules, where facts come from, who asks engines. Raises InputError."""
-    from speclaunch.facts.declared_gpus import declare  # noqa: PLC0415  not needed for a known file
+    from speclaunch.facts.hardware import declare  # noqa: PLC0415  not needed for a known file
     from speclaunch.facts.project_settings import assumption  # noqa: PLC0415
     from speclaunch.lint.file_codes import FILE_CODES, REFUSES  # noqa: PLC0415
     from speclaunch.lint.run import Options  # noqa: PLC0415
@@ -225,7 +225,7 @@ def _refused(values: Iterable[Said], check: Callable[[str], object]) -> Iterator
 
 
 def _declared(text: str) -> None:
-    from speclaunch.facts.declared_gpus import declare  # noqa: PLC0415
+    from speclaunch.facts.hardware import declare  # noqa: PLC0415
 
     declare(text)
 

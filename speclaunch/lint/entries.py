@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from speclaunch.errors import Place
-from speclaunch.facts.origin import Origin, Provenance
+from speclaunch.facts.checkpoint import Origin, Provenance
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.lint.report import FileReport, KnownCheckpoint, ToldFile
 from speclaunch.rules.finding import DeploymentPlace, Finding, Fix, Severity, Unjudged

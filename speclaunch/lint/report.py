@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from speclaunch.facts.origin import Origin
+from speclaunch.facts.checkpoint import Origin
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.record import record
 from speclaunch.rules.finding import Finding, Severity, Unjudged

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
-from speclaunch.facts.hardware_choice import choose_hardware
+from speclaunch.facts.hardware import choose_hardware
 from speclaunch.lint.ignores import unsilenced
 from speclaunch.plan.request import from_recipe
 from speclaunch.plan.resolve import resolve

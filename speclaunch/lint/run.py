@@ -12,9 +12,8 @@ from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.errors import Place, Problem, SpeclaunchError
-from speclaunch.facts.declared_gpus import AUTO
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.hardware_choice import choose_hardware
+from speclaunch.facts.hardware import AUTO, choose_hardware
 from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.file_codes import FILE_CODES, NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE, FileCode

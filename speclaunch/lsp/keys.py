@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from speclaunch.engine.catalogue import held_versions, load
-from speclaunch.facts.declared_gpus import AUTO, names
+from speclaunch.facts.hardware import AUTO, hardware_names
 from speclaunch.recipe.json_schema import recipe_schema
 
 Path = tuple[str, ...]
@@ -66,7 +66,7 @@ def values_of(path: Path) -> list[str]:
     if path == ("engine", "version"):
         return [f'"{version}"' for version in reversed(held_versions())]
     if path == ("hardware", "name"):
-        return [AUTO, *names()]
+        return [AUTO, *hardware_names()]
     found: list[str] = []
     for one in _forms(_at(path) or {}):
         found += [_written(value) for value in one.get("enum", ()) if value is not False]

@@ -8,8 +8,8 @@ from typing import Any
 
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem, SpeclaunchError
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.engines import listed
+from speclaunch.facts.hardware import declare
 from speclaunch.facts.project_settings import assumption
 from speclaunch.home import expand_user
 from speclaunch.lint.code_selection import codes

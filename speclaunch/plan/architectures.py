@@ -1,6 +1,8 @@
-"""What each engine version does with the name of a model architecture.
+"""What each engine version does with the name of a model architecture, and the model classes that
+Transformers has, which the engine serves where it has no class of its own.
 
-The data are made by `tools/architectures.py` from the released wheels.
+The data are made from released wheels by `tools/architectures.py` and
+`tools/transformers_classes.py`.
 """
 
 from __future__ import annotations
@@ -147,3 +149,20 @@ def architectures(version: str) -> Architectures:
 def _data() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(DATA.read_bytes())
     return found
+
+
+TRANSFORMERS_DATA = Path(__file__).resolve().parent / "data" / "transformers_classes.json"
+CLASS_ENDINGS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+"""How the names of the classes end that are listed."""
+
+
+def in_transformers(architecture: str) -> bool | None:
+    """Whether a release that some SGLang pins has it; None for a name of another kind."""
+    if not architecture.endswith(CLASS_ENDINGS):
+        return None
+    return architecture in _classes()
+
+
+@lru_cache(maxsize=1)
+def _classes() -> frozenset[str]:
+    return frozenset(json.loads(TRANSFORMERS_DATA.read_bytes())["classes"])

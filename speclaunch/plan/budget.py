@@ -64,7 +64,7 @@ class MemoryUse(StrEnum):
 
 
 @record
-class Size:
+class MemorySize:
     """A number of bytes, how it comes about (with its numbers), and whether it is exact.
 
     `exact` is False for an estimate: graphs, activations, the runtime's own memory. `counted` is
@@ -82,7 +82,7 @@ class MemoryShare:
     """What one use takes of a GPU."""
 
     use: MemoryUse
-    size: Size
+    size: MemorySize
 
 
 @record
@@ -97,7 +97,7 @@ class RankBudget:
 
 
 @record
-class Budget:
+class MemoryBudget:
     """Whether a deployment fits, where it would fail, and what it leaves.
 
     Where `fit` is UNKNOWN, `unknown` names the facts that are missing, and everything that can be
@@ -113,9 +113,9 @@ class Budget:
     message: str | None = None
     """What the engine of this version prints then."""
     ranks: tuple[RankBudget, ...] = ()
-    target_kv: Size | None = None
+    target_kv: MemorySize | None = None
     """Bytes of KV cache for one token, target."""
-    draft_kv: Size | None = None
+    draft_kv: MemorySize | None = None
     tokens: int | None = None
     """Tokens that the KV cache holds."""
     running_requests: int | None = None

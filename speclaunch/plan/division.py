@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Vendor
 from speclaunch.plan.divided_models import GROUPED, LATENT, OTHER_HEADS
-from speclaunch.plan.gpu_ranks import gpu_ranks
-from speclaunch.plan.memory.drafts import draft_of
-from speclaunch.plan.memory.model_config import ModelConfig
-from speclaunch.plan.memory.ranks import Ranks
+from speclaunch.plan.memory.layers import draft_of
+from speclaunch.plan.memory.model_config import ROUTED_EXPERTS, ModelConfig
+from speclaunch.plan.placement import Ranks, gpu_ranks
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.target import target_of
 from speclaunch.reads.safe_json import mapping, sizes
@@ -25,7 +24,6 @@ if TYPE_CHECKING:  # many plans have nothing to divide, and need no matrices
     from speclaunch.plan.memory.matrices import Matrix
     from speclaunch.plan.memory.quantized import Scheme
 
-_ROUTED = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 _OTHER_LAYERS = "<0.5.1"
 """Expert parallelism has layers of its own, which are not read here (ep_moe/layer.py)."""
 _EVEN_VOCABULARY = "<0.5.22"
@@ -74,7 +72,7 @@ def undivided_experts(plan: Plan) -> Iterator[Undivided]:
     blocks = _expert_blocks(plan, checkpoint, config, ranks)
     if blocks is not None:
         yield blocks
-    routed = config.optional(*_ROUTED, least=0)
+    routed = config.optional(*ROUTED_EXPERTS, least=0)
     if not routed or routed < 2:
         return
     yield from _expert_groups(checkpoint, config, ranks, routed)
@@ -250,7 +248,7 @@ def _expert_width(
 ) -> Iterator[Undivided]:
     """An expert that the ranks within a group do not divide, with the `ep_size` that helps."""
     within = _within(plan, ranks)
-    routed = ModelConfig.of(checkpoint).optional(*_ROUTED, least=0) or 0
+    routed = ModelConfig.of(checkpoint).optional(*ROUTED_EXPERTS, least=0) or 0
     more = (ranks.experts * one for one in range(2, within + 1) if not within % one)
     groups = next(
         (one for one in more if not routed % one and not width % (ranks.tensor // one * block)),

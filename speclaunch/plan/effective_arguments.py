@@ -1,8 +1,13 @@
-"""Every argument of a plan as one row: what was given, what the engine makes of it, and why."""
+"""Every argument of a plan as one row: what was given, what the engine makes of it, and why.
+
+Also what differs between two plans (another engine version, or another recipe), and which arguments
+are idle: those of a feature that is not known to be on. That is only for what a report shows first:
+what is idle is folded away, never dropped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any
@@ -11,9 +16,11 @@ from speclaunch.engine.argument import ArgumentKind
 from speclaunch.engine.canonical import current_name
 from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import Place
+from speclaunch.plan.budget import MemoryBudget, MemoryUse
 from speclaunch.plan.changes import Change, Reason
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import canonical
+from speclaunch.plan.topics import lora
 from speclaunch.record import record
 from speclaunch.redaction import HIDDEN, Redactor, redact
 
@@ -225,3 +232,190 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, bool) != isinstance(other, bool):
         return False
     return bool(one == other)
+
+
+@record
+class PlanDifference:
+    """One argument that is not the same. None: that version does not have it."""
+
+    name: str
+    concern: Concern
+    before: EffectiveArgument | None
+    after: EffectiveArgument | None
+
+    @property
+    def value_differs(self) -> bool:
+        """Whether the engine runs with another value (or knows it now, or no more)."""
+        return _row_state(self.before) != _row_state(self.after)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody touched it on either side, and it does not matter to speculation."""
+        rows = [row for row in (self.before, self.after) if row is not None]
+        return not any(row.notable for row in rows)
+
+    @property
+    def spelling_differs(self) -> bool:
+        """Whether it is written in another way."""
+        if self.before is None or self.after is None:
+            return False
+        return self.before.spelling != self.after.spelling
+
+
+@record
+class BudgetNumber:
+    """One number of two budgets, side by side; None where it is not known (or not there)."""
+
+    name: str
+    unit: str
+    """`tokens`, `requests`, `fraction`, `bytes`, or empty for a word."""
+    before: int | float | str | None
+    after: int | float | str | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two are not the same."""
+        return self.before != self.after
+
+    @property
+    def is_known(self) -> bool:
+        """Whether either of the two is known."""
+        return self.before is not None or self.after is not None
+
+
+def compare(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
+    """The arguments whose effective value or (where they are given) spelling differs.
+
+    An argument that only one of the versions has counts only where it does something there.
+    """
+    return compare_rows(effective_arguments(before), effective_arguments(after))
+
+
+def compare_rows(
+    before: Iterable[EffectiveArgument], after: Iterable[EffectiveArgument]
+) -> tuple[PlanDifference, ...]:
+    """The same, of rows that are there already; in the order of `after`."""
+    old = {row.name: row for row in before}
+    new = {row.name: row for row in after}
+    gone = [row for row in old.values() if row.name not in new]
+    order = {concern: rank for rank, concern in enumerate(Concern)}
+    pairs = [PlanDifference(row.name, row.concern, old.get(row.name), row) for row in new.values()]
+    pairs += [PlanDifference(row.name, row.concern, row, None) for row in gone]
+    return tuple(sorted(filter(_matters, pairs), key=lambda pair: order[pair.concern]))
+
+
+def _matters(pair: PlanDifference) -> bool:
+    alone = pair.before if pair.after is None else pair.after if pair.before is None else None
+    if alone is not None:
+        return alone.outcome is not ArgumentOutcome.DEFAULT
+    given = any(row is not None and row.is_given for row in (pair.before, pair.after))
+    return pair.value_differs or (pair.spelling_differs and given)
+
+
+def _row_state(row: EffectiveArgument | None) -> tuple[object, ...]:
+    if row is None:
+        return ("absent",)
+    if row.outcome is ArgumentOutcome.UNKNOWN:
+        return ("unknown",)
+    value = row.effective
+    return ("known", list(value) if isinstance(value, list | tuple) else value)
+
+
+def compare_budgets(before: MemoryBudget, after: MemoryBudget) -> tuple[BudgetNumber, ...]:
+    """The numbers of two budgets: whether they fit, what is left, and where the memory goes.
+
+    Bytes are those of the first ranks, which have the embedding, and are the first to fill up.
+    """
+    return tuple(_budget_numbers(before, after))
+
+
+def _budget_numbers(before: MemoryBudget, after: MemoryBudget) -> Iterator[BudgetNumber]:
+    yield BudgetNumber("fit", "", before.fit.value, after.fit.value)
+    yield BudgetNumber("tokens in the KV cache", "tokens", before.tokens, after.tokens)
+    running = before.running_requests, after.running_requests
+    yield BudgetNumber("running requests", "requests", *running)
+    whole = before.requests_at_context, after.requests_at_context
+    yield BudgetNumber("requests of the full context", "requests", *whole)
+    context = before.context_length, after.context_length
+    yield BudgetNumber("context length", "tokens", *context)
+    fraction = before.mem_fraction_static, after.mem_fraction_static
+    yield BudgetNumber("mem_fraction_static", "fraction", *fraction)
+    for end, word in enumerate(("lowest", "highest")):
+        ends = (
+            None if one.working_fractions is None else one.working_fractions[end]
+            for one in (before, after)
+        )
+        yield BudgetNumber(f"{word} fraction that works", "fraction", *ends)
+    old, new = _shares(before), _shares(after)
+    for use in MemoryUse:
+        if use in old or use in new:
+            before_bytes = old.get(use, 0) if old else None
+            yield BudgetNumber(use.value, "bytes", before_bytes, new.get(use, 0) if new else None)
+
+
+def _shares(budget: MemoryBudget) -> dict[MemoryUse, int]:
+    if not budget.ranks:
+        return {}
+    return {share.use: share.size.bytes for share in budget.ranks[0].shares}
+
+
+_On = Callable[[Plan], bool]
+
+
+def _switch(name: str, off: tuple[Any, ...] = (None, False, "null")) -> _On:
+    return lambda plan: plan.value_or_none(name) not in off
+
+
+def _moe(plan: Plan) -> bool:
+    return plan.facts.target is not None and bool(plan.facts.target.is_moe)
+
+
+def _lora(plan: Plan) -> bool:
+    try:
+        return lora.is_on(plan)
+    except UnknownValueError:
+        return False
+
+
+def _multimodal(plan: Plan) -> bool:
+    return plan.facts.target is not None and plan.facts.target.is_multimodal
+
+
+def _keys(*beginnings: str) -> _On:
+    """The target's config has a key that begins so."""
+    return lambda plan: (
+        plan.facts.target is not None
+        and any(key.startswith(beginnings) for key in plan.facts.target.config)
+    )
+
+
+def _quantized(part: str) -> _On:
+    def on(plan: Plan) -> bool:
+        own = plan.facts.target.quantization if plan.facts.target is not None else None
+        return part in f"{plan.value_or_none('quantization')} {own}"
+
+    return on
+
+
+_FEATURES: tuple[tuple[tuple[str, ...], _On], ...] = (
+    (("hicache_",), _switch("enable_hierarchical_cache")),
+    (("disaggregation_",), _switch("disaggregation_mode")),
+    (("lora_", "max_lora"), _lora),
+    (("eplb_", "ep_", "expert_", "moe_", "deepep_", "enable_eplb"), _moe),
+    (("mm_", "encoder_", "image_", "video_", "enable_multimodal"), _multimodal),
+    (("mamba_", "max_mamba", "linear_attn", "enable_mamba"), _keys("mamba", "linear_", "ssm_")),
+    (("dsa_", "nsa_", "enable_dsa", "enable_nsa"), _keys("index_topk")),
+    (("swa_",), _keys("sliding_window")),
+    (("fp4_",), _quantized("fp4")),
+    (("fp8_",), _quantized("fp8")),
+    (("export_metrics", "collect_tokens"), _switch("enable_metrics")),
+    (("file_storage_",), lambda _: False),  # where files of an API lie that serving does not read
+)
+
+
+def is_idle(plan: Plan, name: str) -> bool:
+    """Whether an argument belongs to a feature that is not known to be on."""
+    for beginnings, is_on in _FEATURES:
+        if name.startswith(beginnings):
+            return not is_on(plan)
+    return False

@@ -8,22 +8,27 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.canonical import current_name
-from speclaunch.engine.catalogue import Catalogue, is_released_variable, released_names
+from speclaunch.engine.catalogue import (
+    FALSE_TEXTS,
+    TRUE_TEXTS,
+    Catalogue,
+    is_released_variable,
+    released_names,
+)
 from speclaunch.engine.renames import forwarded_variable, other_names
 from speclaunch.engine.versions import within
 from speclaunch.errors import Place
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.changes import Change, Reason
-from speclaunch.plan.derived import Derived
-from speclaunch.plan.request import Given, Request
+from speclaunch.plan.request import Request, RequestedValue
 from speclaunch.plan.settings import NoSuchArgumentError, UnknownValueError
 from speclaunch.record import record
 
 if TYPE_CHECKING:
     from packaging.version import Version
 
-    from speclaunch.plan.budget import Budget
+    from speclaunch.plan.budget import MemoryBudget
 
 __all__ = ["NoSuchArgumentError", "Plan", "UnknownValueError"]
 
@@ -60,13 +65,8 @@ class Plan:
         """The arguments of that version."""
         return self.request.catalogue
 
-    @property
-    def derived(self) -> Derived:
-        """What the engine works out and has no argument for."""
-        return Derived(self)
-
     @cached_property
-    def memory(self) -> Budget:
+    def memory(self) -> MemoryBudget:
         """The memory verdict, with its budget: what every verb repeats."""
         from speclaunch.plan.memory.budget import memory_verdict  # noqa: PLC0415  all of memory/
 
@@ -183,12 +183,10 @@ class Plan:
             raise NoSuchArgumentError(name)
 
     def env_flag(self, name: str, default: bool = False) -> bool:
-        """A switch among the variables, read as the engine reads one (environ.py EnvBool:
-        true, 1, yes, y / false, 0, no, n; anything else, nothing included, is the default)."""
+        """A switch among the variables, read as the engine reads one: anything but `TRUE_TEXTS`
+        and `FALSE_TEXTS`, nothing included, is the default."""
         text = (self.env(name) or "").lower()
-        if text in ("true", "1", "yes", "y"):
-            return True
-        return default and text not in ("false", "0", "no", "n")
+        return text in TRUE_TEXTS or (default and text not in FALSE_TEXTS)
 
     @property
     def algorithm(self) -> str | None:
@@ -212,7 +210,7 @@ class Plan:
 
     def place(self, name: str) -> Place:
         """Where an argument or variable was written, else the place of the whole deployment."""
-        found: Given | None = self.request.given.get(name) or self.request.env.get(name)
+        found: RequestedValue | None = self.request.given.get(name) or self.request.env.get(name)
         found = found or self.request.extras.get(name)
         found = found or next((one for one in self.request.ignored if one.name == name), None)
         return found.place if found is not None else self.request.place

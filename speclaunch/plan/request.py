@@ -2,37 +2,41 @@
 
 A recipe and a found command both come down to words of a command line; the engine's parser (ours,
 built from the catalogue) types their values, so that nothing here depends on the spelling.
+
+What was written for a flag that the parser did not understand is lost, and no default stands in for
+it: the value of the argument that it was plausibly meant for is unknown to every rule, to the
+resolution and to the memory budget.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
-from speclaunch.engine.catalogue import Catalogue
-from speclaunch.engine.command import Spelling
+from speclaunch.engine.catalogue import Ambiguous, Catalogue, history, name_of
+from speclaunch.engine.command import RenderedArgs
 from speclaunch.engine.environment import FromEnvironment, unset_in
+from speclaunch.engine.renames import conversion, other_names
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.importer.effective_words import EffectiveWords, effective
 from speclaunch.importer.follow import config_file
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.importer.slime_own import GPUS, MODEL, OWN
-from speclaunch.plan.unread_flags import is_exact, meant_by
 from speclaunch.record import record
 
-if TYPE_CHECKING:  # linting a script needs no Hydra
+if TYPE_CHECKING:
     from speclaunch.recipe.load import Recipe
     from speclaunch.surroundings import Surroundings
 
 __all__ = [
     "ENGINE_VARIABLES",
-    "Given",
-    "Origin",
     "Request",
+    "RequestOrigin",
+    "RequestedValue",
     "canonical",
     "from_invocation",
     "from_recipe",
@@ -43,7 +47,7 @@ ENGINE_VARIABLES = ("SGLANG_", "SGL_")
 """How the names of the engine's own environment variables begin."""
 
 
-class Origin(StrEnum):
+class RequestOrigin(StrEnum):
     """Where a deployment was written."""
 
     RECIPE = "recipe"
@@ -53,7 +57,7 @@ class Origin(StrEnum):
 
 
 @record
-class Given:
+class RequestedValue:
     """One server argument or environment variable as it was asked for.
 
     `name` is the engine's current name of it (`canonical`), `written` the user's. `value` is what
@@ -79,17 +83,17 @@ class Request:
     """
 
     name: str
-    origin: Origin
+    origin: RequestOrigin
     catalogue: Catalogue
     place: Place
-    given: Mapping[str, Given] = field(default_factory=dict)
-    env: Mapping[str, Given] = field(default_factory=dict)
+    given: Mapping[str, RequestedValue] = field(default_factory=dict)
+    env: Mapping[str, RequestedValue] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     remarks: tuple[Problem, ...] = ()
-    extras: Mapping[str, Given] = field(default_factory=dict)
-    overridden: tuple[Given, ...] = ()
+    extras: Mapping[str, RequestedValue] = field(default_factory=dict)
+    overridden: tuple[RequestedValue, ...] = ()
     """Arguments that are given again later on: the later one counts."""
-    ignored: tuple[Given, ...] = ()
+    ignored: tuple[RequestedValue, ...] = ()
     """Arguments that slime does not pass on: it says them itself."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """Arguments for which something was written that the parser did not understand, by the
@@ -111,7 +115,7 @@ class Request:
 
 def from_recipe(
     recipe: Recipe,
-    spelling: Spelling,
+    spelling: RenderedArgs,
     catalogue: Catalogue,
     inherited: Mapping[str, str] | None = None,
 ) -> Request:
@@ -134,7 +138,7 @@ def from_recipe(
     opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
     parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
     given = {
-        canonical(item.dest): Given(
+        canonical(item.dest): RequestedValue(
             canonical(item.dest),
             item.stored,
             name(item.index),
@@ -160,12 +164,14 @@ def from_recipe(
     problems += found.refused
     own = recipe.deployment.engine.env
     env = {
-        name: Given(name, text, name, Place(COMMAND_LINE, text=f"{name} of the environment"))
+        name: RequestedValue(
+            name, text, name, Place(COMMAND_LINE, text=f"{name} of the environment")
+        )
         for name, text in (inherited or {}).items()
         if name.startswith(ENGINE_VARIABLES) and name not in own
     }
     env |= {
-        name: Given(
+        name: RequestedValue(
             name,
             text,
             name,
@@ -178,7 +184,7 @@ def from_recipe(
     }
     return Request(
         recipe.deployment.name,
-        Origin.RECIPE,
+        RequestOrigin.RECIPE,
         catalogue,
         recipe.start,
         given,
@@ -210,7 +216,7 @@ def from_recipe(
 
 
 def _spelled(
-    recipe: Recipe, spelling: Spelling, catalogue: Catalogue
+    recipe: Recipe, spelling: RenderedArgs, catalogue: Catalogue
 ) -> tuple[EffectiveWords, set[str]]:
     """A recipe's words, and those of the file that its `config` names, as the launch opens it; and
     the arguments whose values are not known."""
@@ -249,23 +255,23 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         return invocation.place if index is None else words[index].place
 
     parsed = parse_argv([word.text for word in words], catalogue, opaque=opaque, whole=False)
-    given: dict[str, Given] = {}
-    overridden: list[Given] = []
+    given: dict[str, RequestedValue] = {}
+    overridden: list[RequestedValue] = []
     for item in parsed.parsed:
         known = not opaque & {item.index, *item.value_indices}
         field_name = canonical(item.dest)
-        one = Given(field_name, item.stored, item.written, place(item.index), known)
+        one = RequestedValue(field_name, item.stored, item.written, place(item.index), known)
         if field_name in given:
             overridden.append(given[field_name])
         given[field_name] = one
     slime = invocation.kind is InvocationKind.SLIME
-    ignored: list[Given] = []
+    ignored: list[RequestedValue] = []
     if slime:
         ignored = [given.pop(name) for name in OWN if name in given]
         given |= _from_slime(invocation.extras, given)
     return Request(
         name,
-        Origin.SLIME if slime else Origin.COMMAND,
+        RequestOrigin.SLIME if slime else RequestOrigin.COMMAND,
         catalogue,
         invocation.place,
         given,
@@ -292,7 +298,7 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
 
 
 def _unread(
-    refused: Iterable[tuple[str, str]], given: Mapping[str, Given], catalogue: Catalogue
+    refused: Iterable[tuple[str, str]], given: Mapping[str, RequestedValue], catalogue: Catalogue
 ) -> dict[str, str]:
     """What refused flags (as written, and as the parser saw them) were meant for.
 
@@ -318,20 +324,24 @@ def _open(invocation: Invocation, found: EffectiveWords) -> bool:
     return elsewhere or missed or bool(found.elided) or found.unseen is not None
 
 
-def _from_slime(extras: Mapping[str, Word], given: Mapping[str, Given]) -> dict[str, Given]:
+def _from_slime(
+    extras: Mapping[str, Word], given: Mapping[str, RequestedValue]
+) -> dict[str, RequestedValue]:
     """slime says the model and the GPUs of an engine with options of its own."""
-    found: dict[str, Given] = {}
+    found: dict[str, RequestedValue] = {}
     model = extras.get(MODEL)
     if model is not None:
-        found["model_path"] = Given("model_path", model.text, MODEL, model.place, model.evaluated)
+        found["model_path"] = RequestedValue(
+            "model_path", model.text, MODEL, model.place, model.evaluated
+        )
     gpus = extras.get(GPUS)
     if gpus is not None and gpus.text.isdigit():
         pipeline = given.get("pp_size")
         stages = pipeline.value if pipeline is not None and pipeline.known else 1
         size = int(gpus.text) // max(1, int(stages))
-        found["tp_size"] = Given("tp_size", size, GPUS, gpus.place)
+        found["tp_size"] = RequestedValue("tp_size", size, GPUS, gpus.place)
     elif gpus is not None:
-        found["tp_size"] = Given("tp_size", gpus.text, GPUS, gpus.place, known=False)
+        found["tp_size"] = RequestedValue("tp_size", gpus.text, GPUS, gpus.place, known=False)
     return found
 
 
@@ -352,9 +362,9 @@ def from_words(
     return from_invocation(invocation, name, catalogue)
 
 
-def _words(found: Mapping[str, Word]) -> dict[str, Given]:
+def _words(found: Mapping[str, Word]) -> dict[str, RequestedValue]:
     return {
-        name: Given(name, word.text, name, word.place, word.evaluated)
+        name: RequestedValue(name, word.text, name, word.place, word.evaluated)
         for name, word in found.items()
     }
 
@@ -367,3 +377,46 @@ def _problems(
         for problem in found
         if problem.index is not None or not skip_missing
     )
+
+
+_NEAR = 2
+"""As many similar flags as the parser's problem asks about: did you mean … or …?"""
+
+
+def meant_by(flag: str, catalogue: Catalogue) -> tuple[str, ...]:
+    """The destinations of the arguments that `flag` was meant for, as far as it can be told.
+
+    A flag that the version knows is meant (its value was refused), of a shortened one all that
+    begin with it, of an older or newer name the argument itself; else similar flags. Empty where
+    the version has nothing of the kind.
+    """
+    return tuple(dict.fromkeys(_destinations(flag.partition("=")[0], catalogue)))
+
+
+def is_exact(flag: str, catalogue: Catalogue) -> bool:
+    """Whether the parser knows the flag, so that only its value can have been refused."""
+    return isinstance(catalogue.spelling(flag), str)
+
+
+def _destinations(flag: str, catalogue: Catalogue) -> Iterator[str]:
+    spelling = catalogue.spelling(flag)
+    if isinstance(spelling, str):
+        yield from _of(spelling, catalogue)
+    elif isinstance(spelling, Ambiguous):
+        for candidate in spelling.candidates:
+            yield from _of(candidate, catalogue)
+    else:
+        name = name_of(flag)
+        became = conversion(name)
+        same = [*other_names(name), *([became.new] if became is not None else [])]
+        known = [found for one in same for found in _of(one, catalogue)]
+        yield from known
+        if not known and history(name) is None:  # what another release has is not misspelled
+            for near in catalogue.close(flag, _NEAR):
+                yield from _of(near, catalogue)
+
+
+def _of(name: str, catalogue: Catalogue) -> Iterator[str]:
+    argument = catalogue.by_name(name)
+    if argument is not None:
+        yield argument.dest

@@ -1,4 +1,4 @@
-"""What each engine version makes of the arguments before it starts: the resolution."""
+"""What each engine version makes of the arguments before it starts: the resolution, in steps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,78 @@ from dataclasses import replace
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
-from speclaunch.facts.overrides import overridden
+from speclaunch.facts.read_checkpoint import overridden
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request
-from speclaunch.plan.resolution.steps import run
+from speclaunch.plan.resolution.algorithm import (
+    resolve_algorithm,
+    resolve_device,
+    resolve_draft,
+)
+from speclaunch.plan.resolution.attention import (
+    is_chosen_by_the_runner,
+    resolve_attention,
+    resolve_draft_attention,
+    resolve_runner_attention,
+)
+from speclaunch.plan.resolution.caches import resolve_caches, resolve_disaggregation, resolve_hybrid
+from speclaunch.plan.resolution.graphs import settle_prefill_graphs
+from speclaunch.plan.resolution.memory import resolve_long_contexts, resolve_memory
+from speclaunch.plan.resolution.models import resolve_model_defaults
+from speclaunch.plan.resolution.parameters import resolve_parameters
+from speclaunch.plan.resolution.schedule import (
+    divide_chunks,
+    resolve_adaptive,
+    resolve_all_to_all,
+    resolve_data_parallelism,
+    resolve_schedule,
+    resolve_verification,
+)
 from speclaunch.plan.resolution.working import Working
+from speclaunch.plan.topics.adaptive import DECIDED_FIRST
+from speclaunch.plan.topics.parallel import OWN_ARGUMENT
+
+
+def _run_steps(working: Working) -> None:
+    """All of it, for the version of the request.
+
+    The order is the engine's where it makes a difference, and it does in three places: the memory
+    is divided before DP attention is reset and before speculation limits the requests; attention
+    backends are chosen before the parameters are, up to 0.5.4 after them; adaptive speculation
+    gives way after them up to 0.5.13, and before them from 0.5.14.
+    """
+    resolve_device(working)
+    resolve_algorithm(working)
+    resolve_draft(working)
+    resolve_all_to_all(working)
+    if working.in_versions(OWN_ARGUMENT):
+        resolve_data_parallelism(working)  # it is rewritten first of all
+    if working.in_versions(">=0.5.14"):
+        resolve_disaggregation(working)
+    resolve_memory(working)
+    resolve_attention(working)
+    if is_chosen_by_the_runner(working):
+        resolve_parameters(working)
+        resolve_runner_attention(working)
+    resolve_hybrid(working)
+    resolve_long_contexts(working)
+    resolve_caches(working)
+    if not working.in_versions(OWN_ARGUMENT):
+        resolve_data_parallelism(working)
+    divide_chunks(working)
+    settle_prefill_graphs(working)
+    resolve_schedule(working)
+    resolve_verification(working)
+    resolve_draft_attention(working)
+    if working.in_versions(DECIDED_FIRST):
+        resolve_adaptive(working)
+        resolve_parameters(working)
+    else:
+        if not is_chosen_by_the_runner(working):
+            resolve_parameters(working)
+        resolve_adaptive(working)
+        resolve_disaggregation(working)
+    resolve_model_defaults(working)
 
 
 def resolve(request: Request, facts: Facts) -> Plan:
@@ -21,7 +88,7 @@ def resolve(request: Request, facts: Facts) -> Plan:
     that is missing is undecided; where the engine would refuse, values stay as they are given.
     """
     working = Working(request, _as_overridden(request, facts))
-    run(working)
+    _run_steps(working)
     return working.finished()
 
 

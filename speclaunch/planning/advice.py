@@ -11,8 +11,8 @@ from speclaunch.engine.canonical import canonical
 from speclaunch.errors import InputError, Problem, SpeclaunchError
 from speclaunch.launch.journal_header import recipe_diff
 from speclaunch.launch.prepare import Prepared
-from speclaunch.plan.budget import Budget, Fit
-from speclaunch.plan.fit import Best, Load, best_for, load_of
+from speclaunch.plan.budget import Fit, MemoryBudget
+from speclaunch.plan.fit import Best, RequestLoad, best_for, load_of
 from speclaunch.plan.fit.search import OBJECTIVE
 from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
 from speclaunch.plan.placement import beyond_the_gpus
@@ -60,7 +60,7 @@ def fitting(prepared: Prepared, plan: Plan) -> Fitting:
 
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
-        return Fitting(Suggestion(Fit.FAILS, beyond, OBJECTIVE, Budget(Fit.FAILS, beyond)))
+        return Fitting(Suggestion(Fit.FAILS, beyond, OBJECTIVE, MemoryBudget(Fit.FAILS, beyond)))
     steps = SETTINGS if recovery.policy == "off" else recovery
     try:
         found = suggest(plan_with, settings=steps)
@@ -76,7 +76,7 @@ def fitting(prepared: Prepared, plan: Plan) -> Fitting:
 
 
 def _unknown(why: str) -> Suggestion:
-    return Suggestion(Fit.UNKNOWN, why, OBJECTIVE, Budget(Fit.UNKNOWN, why, unknown=(why,)))
+    return Suggestion(Fit.UNKNOWN, why, OBJECTIVE, MemoryBudget(Fit.UNKNOWN, why, unknown=(why,)))
 
 
 @record
@@ -107,7 +107,7 @@ def advice(prepared: Prepared, plan: Plan, wish: Wish) -> Advice:
     def plan_with(changes: Mapping[str, Any]) -> Plan:
         return resolve(prepared.changed(changes).request(os.environ), plan.facts)
 
-    load = Load(wish.requests or 0, wish.context or 0)
+    load = RequestLoad(wish.requests or 0, wish.context or 0)
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
         return Advice(Best(Fit.FAILS, beyond, load))

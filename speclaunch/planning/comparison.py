@@ -6,15 +6,20 @@ import difflib
 from collections.abc import Sequence
 from itertools import pairwise
 
-from speclaunch.plan.compare import BudgetNumber, PlanDifference, compare_budgets, compare_rows
-from speclaunch.plan.features import is_idle
+from speclaunch.plan.effective_arguments import (
+    BudgetNumber,
+    PlanDifference,
+    compare_budgets,
+    compare_rows,
+    is_idle,
+)
 from speclaunch.planning.planned_deployment import PlannedDeployment
 from speclaunch.record import record
 from speclaunch.rules.finding import Finding
 
 
 @record
-class Comparison:
+class PlanComparison:
     """What changes from one plan to another."""
 
     before: PlannedDeployment
@@ -82,7 +87,7 @@ class Comparison:
 _RENAMED = "SPL005"
 
 
-def compared(before: PlannedDeployment, after: PlannedDeployment) -> Comparison:
+def compared(before: PlannedDeployment, after: PlannedDeployment) -> PlanComparison:
     """The difference of two plans."""
     # That a name is another one in another version is told where the arguments are.
     versions = before.version != after.version
@@ -92,7 +97,7 @@ def compared(before: PlannedDeployment, after: PlannedDeployment) -> Comparison:
     ]
     old = {_key(finding, before): finding for finding in said[0]}
     new = {_key(finding, after): finding for finding in said[1]}
-    return Comparison(
+    return PlanComparison(
         before,
         after,
         compare_rows(before.rows, after.rows),
@@ -103,7 +108,7 @@ def compared(before: PlannedDeployment, after: PlannedDeployment) -> Comparison:
     )
 
 
-def compared_in_turn(plans: Sequence[PlannedDeployment]) -> tuple[Comparison, ...]:
+def compared_in_turn(plans: Sequence[PlannedDeployment]) -> tuple[PlanComparison, ...]:
     """Each plan with the next one."""
     return tuple(compared(before, after) for before, after in pairwise(plans))
 

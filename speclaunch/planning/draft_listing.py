@@ -10,19 +10,23 @@ from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import InputError, Problem
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Hardware
-from speclaunch.facts.known_models import near_names
-from speclaunch.facts.model_pairs import targets_of
+from speclaunch.facts.known_models import near_names, targets_of
 from speclaunch.plan.budget import Fit, MemoryUse
 from speclaunch.plan.fit.predict import tightest
-from speclaunch.planning.placing import USUAL, Demand, NoPlace, Placed, place, place_on
-from speclaunch.planning.settling import (
-    Settled,
+from speclaunch.planning.placing import (
+    USUAL,
+    Demand,
+    NoPlace,
+    PlacedArguments,
+    SettledArguments,
+    place,
+    place_on,
     request_of,
     rules_of_the_way,
     settle,
     warnings_of_the_way,
 )
-from speclaunch.planning.ways import Method, Way, too_early, ways_for
+from speclaunch.planning.ways import SpeculationMethod, Way, too_early, ways_for
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
@@ -135,7 +139,7 @@ def _judged(way: Way, target: Checkpoint, versions: Sequence[str], lookup: Looku
     if way.unusable is not None:
         return ListedWay(way, refused=way.unusable)
     taken: list[str] = []
-    newest: Settled | None = None
+    newest: SettledArguments | None = None
     refused = ""
     for version in reversed(versions):
         early = too_early(way, version)
@@ -165,7 +169,7 @@ def _judged(way: Way, target: Checkpoint, versions: Sequence[str], lookup: Looku
     )
 
 
-def _doubts(way: Way, settled: Settled) -> Iterator[str]:
+def _doubts(way: Way, settled: SettledArguments) -> Iterator[str]:
     """What the rules warn of, those that never refuse included."""
     if way.mode is not None:
         yield f"trained for {way.mode} mode: in any other mode fewer drafted tokens are accepted"
@@ -175,11 +179,11 @@ def _doubts(way: Way, settled: Settled) -> Iterator[str]:
             yield f"{one.code}: {one.message}"
 
 
-def settled_way(way: Way, target: str, version: str, lookup: Lookup) -> Settled:
+def settled_way(way: Way, target: str, version: str, lookup: Lookup) -> SettledArguments:
     """A way for one release, judged by the rules that do not ask for the machine."""
     arguments = {"model_path": target, **way.arguments}
     found = settle(arguments, version, lookup, rules_of_the_way())
-    if way.method is Method.NGRAM and not found.accepted:  # as a chain: see placing.py
+    if way.method is SpeculationMethod.NGRAM and not found.accepted:  # as a chain: see placing.py
         chain = {**arguments, "speculative_ngram_max_bfs_breadth": 1}
         again = settle(chain, version, lookup, rules_of_the_way())
         return again if again.accepted else found
@@ -211,11 +215,11 @@ def _with_memory(
                 continue
             arguments = {"model_path": target.name, **one.way.arguments}
             placed = _on(arguments, ranks, one.newest, lookup, demand)
-            ranks = placed.ranks if isinstance(placed, Placed) else ranks
+            ranks = placed.ranks if isinstance(placed, PlacedArguments) else ranks
             if isinstance(placed, NoPlace) and placed.memory:
                 best_case = replace(demand, fit=Fit.TIGHT)
                 tight = _on(arguments, ranks, one.newest, lookup, best_case)
-                placed = tight if isinstance(tight, Placed) else placed
+                placed = tight if isinstance(tight, PlacedArguments) else placed
             found.append(_costs(one, placed, ranks))
         if ranks is not None:
             break
@@ -224,20 +228,22 @@ def _with_memory(
 
 def _on(
     arguments: Mapping[str, Any], ranks: int | None, version: str, lookup: Lookup, demand: Demand
-) -> Placed | NoPlace:
+) -> PlacedArguments | NoPlace:
     """On so many GPUs; None: on as many as it takes."""
     if ranks is None:
         return place(arguments, version, lookup, demand=demand)
     return place_on(arguments, ranks, version, lookup, demand)
 
 
-def _costs(one: ListedWay, placed: Placed | NoPlace, ranks: int | None) -> ListedWay:
+def _costs(one: ListedWay, placed: PlacedArguments | NoPlace, ranks: int | None) -> ListedWay:
     budget = placed.budget
     rank = tightest(budget) if budget is not None else None
     draft = None
     if rank is not None:
         sizes = {s.use: s.size.bytes for s in rank.shares}
-        draft = sizes.get(MemoryUse.DRAFT_WEIGHTS, 0 if one.way.method is Method.NGRAM else None)
+        draft = sizes.get(
+            MemoryUse.DRAFT_WEIGHTS, 0 if one.way.method is SpeculationMethod.NGRAM else None
+        )
     kv = budget.draft_kv if budget is not None else None
     verdict = Fit.UNKNOWN if budget is None else budget.fit
     if isinstance(placed, NoPlace) and placed.memory:
@@ -245,19 +251,19 @@ def _costs(one: ListedWay, placed: Placed | NoPlace, ranks: int | None) -> Liste
     memory = WayMemory(
         ranks or 0,
         None
-        if verdict is Fit.UNKNOWN and not isinstance(placed, Placed) and placed.unknown
+        if verdict is Fit.UNKNOWN and not isinstance(placed, PlacedArguments) and placed.unknown
         else verdict is Fit.FITS,
         verdict,
         draft,
-        0 if one.way.method is Method.NGRAM else None if kv is None else kv.bytes,
+        0 if one.way.method is SpeculationMethod.NGRAM else None if kv is None else kv.bytes,
         budget.tokens if budget is not None else None,
-        placed.budget.mem_fraction_static if isinstance(placed, Placed) else None,
-        _longest(placed) if isinstance(placed, Placed) else placed.why,
+        placed.budget.mem_fraction_static if isinstance(placed, PlacedArguments) else None,
+        _longest(placed) if isinstance(placed, PlacedArguments) else placed.why,
     )
     return replace(one, memory=memory)
 
 
-def _longest(placed: Placed) -> str:
+def _longest(placed: PlacedArguments) -> str:
     """The longest request that is served, if it is not the whole context."""
     context = placed.budget.context_length
     if not placed.lost_context or placed.longest is None or context is None:

@@ -10,13 +10,12 @@ from speclaunch.engine.catalogue import load
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
-from speclaunch.facts.find_checkpoint import find_checkpoint
-from speclaunch.facts.hub_name import HUB_NAME
+from speclaunch.facts.find_checkpoint import NOWHERE_ELSE, Sources, find_checkpoint
+from speclaunch.facts.known_models import HUB_NAME
 from speclaunch.facts.safetensors_header import TensorHeader
-from speclaunch.facts.sources import NOWHERE_ELSE, Sources
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import Given, Origin, Request
+from speclaunch.plan.request import Request, RequestedValue, RequestOrigin
 from speclaunch.plan.resolve import resolve
 from speclaunch.record import record
 from speclaunch.rules.finding import Finding, Severity
@@ -126,12 +125,12 @@ def _found(name: str, *, online: bool, weights: bool = True) -> Checkpoint:
             )
         )
     if found.tensors is None and weights and online and HUB_NAME.match(name):
-        from speclaunch.facts.hub_client import RefusedError  # noqa: PLC0415
-        from speclaunch.facts.hub_tensors import fetch_tensors  # noqa: PLC0415
+        from speclaunch.facts.hub import fetch_tensors  # noqa: PLC0415
+        from speclaunch.facts.hub_client import HubRefusedError  # noqa: PLC0415
 
         try:
             return replace(found, tensors=fetch_tensors(name))
-        except RefusedError as error:
+        except HubRefusedError as error:
             raise InputError(
                 Problem(f"{name} cannot be inspected: {error}", help=error.help)
             ) from None
@@ -156,8 +155,8 @@ def _plan(found: Checkpoint, target: Checkpoint | None, engine: str) -> Plan:
         given["speculative_algorithm"] = algorithm
         if not own:
             given["speculative_draft_model_path"] = found.name
-    arguments = {key: Given(key, value, key, place) for key, value in given.items()}
-    request = Request(found.name, Origin.COMMAND, load(engine), place, arguments)
+    arguments = {key: RequestedValue(key, value, key, place) for key, value in given.items()}
+    request = Request(found.name, RequestOrigin.COMMAND, load(engine), place, arguments)
     facts = Facts(found) if own else Facts(target, found)
     return resolve(request, facts)
 

@@ -1,4 +1,6 @@
-"""The facts of checkpoints that a team keeps in `.speclaunch/models/`: pulled, and compared."""
+"""The facts of checkpoints: what every source on this machine knows of one, the nearest first, and
+those that a team keeps in `.speclaunch/models/`, pulled and compared.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,63 @@ from typing import Any
 from speclaunch.engine.canonical import value_of
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
+from speclaunch.facts.checkpoint import Checkpoint, Origin
 from speclaunch.facts.checkpoint_file import CheckpointFile, read_file
+from speclaunch.facts.facts import UnknownFact
+from speclaunch.facts.find_checkpoint import Sources, find_checkpoint, kept_facts
 from speclaunch.facts.hub import fetch_facts, revision_of
-from speclaunch.facts.hub_client import MAIN, RefusedError
-from speclaunch.facts.hub_name import HUB_NAME
-from speclaunch.facts.record_checkpoint import recorded
+from speclaunch.facts.hub_client import MAIN, HubRefusedError
+from speclaunch.facts.known_models import HUB_NAME
+from speclaunch.facts.record_checkpoint import keep, recorded
 from speclaunch.facts.repository_facts import facts_file, home_of_facts, kept_names
-from speclaunch.facts.write_checkpoint_file import keep
 from speclaunch.home import expand_user
 from speclaunch.reads.safe_json import UnreadableFileError, is_directory, is_file, text
 from speclaunch.recipe.compose import recipe_names
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.record import record
 from speclaunch.resources import recipes_dir
+
+_NOT_SHOWN = frozenset({"name", "path", "config", "raw", "origin", "unread", "tensors"})
+FACTS = tuple(one.name for one in fields(Checkpoint) if one.name not in _NOT_SHOWN)
+"""The facts of a checkpoint, in the order in which they are shown."""
+
+
+@record
+class CheckpointSources:
+    """The facts that count for a checkpoint, and what the other sources know."""
+
+    used: Checkpoint | UnknownFact
+    others: tuple[Checkpoint | UnknownFact, ...]
+    """Of sources farther away, and of files that cannot be read."""
+
+
+def known(name: str, sources: Sources) -> CheckpointSources:
+    """Ask every source; what counts is what `lint` and `plan` take."""
+    used = find_checkpoint(name, sources, tokenizer=True)
+    origin = used.origin if isinstance(used, Checkpoint) else None
+    others = [one for one in _each(name, sources) if not _is(one, origin)]
+    return CheckpointSources(used, tuple(one for one in others if one != used))
+
+
+def told(found: Checkpoint, fact: str) -> Any:
+    """A fact; None where the source does not tell it."""
+    value = found.told(fact)
+    return None if value in ((), {}) else value
+
+
+def _each(name: str, sources: Sources) -> Iterator[Checkpoint | UnknownFact]:
+    near = find_checkpoint(name, Sources(sources.directories), tokenizer=True)
+    if isinstance(near, Checkpoint):
+        yield near
+    files = [Sources(repository=(folder,)) for folder in sources.repository]
+    for kept in (kept_facts(name, one) for one in (*files, Sources(index=sources.index))):
+        if kept is not None:
+            yield kept
+
+
+def _is(found: Checkpoint | UnknownFact, origin: Origin | None) -> bool:
+    return isinstance(found, Checkpoint) and found.origin == origin
+
 
 DIRECTORY = "directory"
 """As the source of facts that were read from the disk."""
@@ -35,7 +81,7 @@ _ROLES = (
 
 
 @record
-class Wanted:
+class CheckpointToPull:
     """A checkpoint whose facts are to be kept."""
 
     name: str
@@ -52,7 +98,7 @@ def wanted(
     called: str | None = None,
     revision: str | None = None,
     into: Path | None = None,
-) -> tuple[list[Wanted], list[Problem]]:
+) -> tuple[list[CheckpointToPull], list[Problem]]:
     """The checkpoints that words name (a recipe its target and its draft, else a name or a path),
     and the paths in recipes that have no name.
 
@@ -61,7 +107,7 @@ def wanted(
     """
     if called is not None:
         return [_on_disk(words, called, revision, into or home_of_facts(Path.cwd()))], []
-    found: list[Wanted] = []
+    found: list[CheckpointToPull] = []
     problems: list[Problem] = []
     common: list[str] = []
     ours = recipe_names(config_dirs)
@@ -79,7 +125,7 @@ def wanted(
             own.append(left.pop(0))
         recipe = load(word.removeprefix("recipe="), [*common, *own], config_dirs)
         named = list(_of_recipe(recipe, into))
-        found += [one for one in named if isinstance(one, Wanted)]
+        found += [one for one in named if isinstance(one, CheckpointToPull)]
         problems += [one for one in named if isinstance(one, Problem)]
         if revision is not None:
             raise InputError(Problem("--revision takes a name, and not a recipe", help="drop one"))
@@ -90,14 +136,14 @@ def wanted(
     return list(dict.fromkeys(found)), list(dict.fromkeys(problems))
 
 
-def pulled(one: Wanted, today: date) -> CheckpointFile:
-    """The facts of a checkpoint. Raises RefusedError and UnreadableFileError."""
+def pulled(one: CheckpointToPull, today: date) -> CheckpointFile:
+    """The facts of a checkpoint. Raises HubRefusedError and UnreadableFileError."""
     if one.directory is None:
         return fetch_facts(one.name, revision=one.revision, today=today)
     return recorded(one.directory, one.name, source=DIRECTORY, read=today.isoformat())
 
 
-class State(StrEnum):
+class FactsState(StrEnum):
     """How a file of facts stands to the hub."""
 
     CURRENT = "current"
@@ -110,19 +156,19 @@ class State(StrEnum):
 
 
 @record
-class Checked:
+class ComparedFacts:
     """A file of facts, compared."""
 
     name: str
     path: Path
-    state: State
+    state: FactsState
     differences: tuple[str, ...] = ()
     """What differs, each as `key: here -> on the hub`."""
     why: str | None = None
     help: str | None = None
 
 
-def check(folder: Path, today: date, *, update: bool = False) -> Iterator[Checked]:
+def check(folder: Path, today: date, *, update: bool = False) -> Iterator[ComparedFacts]:
     """Every file of a folder against the hub; with `update` the stale ones are written again."""
     for name in kept_names(folder):
         yield _check(folder, name, today, update=update)
@@ -136,25 +182,25 @@ def read_kept(folder: Path, name: str) -> tuple[Path, CheckpointFile]:
     return path, read_file(path, name)
 
 
-def _check(folder: Path, name: str, today: date, *, update: bool) -> Checked:
+def _check(folder: Path, name: str, today: date, *, update: bool) -> ComparedFacts:
     path = folder / f"{name}.json"
     try:
         path, here = read_kept(folder, name)
         revision = revision_of(here.source)
         if revision is None:
-            return Checked(name, path, State.LOCAL, why=f"from {here.source}")
+            return ComparedFacts(name, path, FactsState.LOCAL, why=f"from {here.source}")
         there = fetch_facts(name, revision=revision, today=today)
         differing = tuple(differences(here, there))
         if not differing:
-            return Checked(name, path, State.CURRENT)
+            return ComparedFacts(name, path, FactsState.CURRENT)
         if not update:
-            return Checked(name, path, State.STALE, differing)
+            return ComparedFacts(name, path, FactsState.STALE, differing)
         keep(folder, there)
-        return Checked(name, path, State.UPDATED, differing)
-    except RefusedError as error:
-        return Checked(name, path, State.UNKNOWN, why=str(error), help=error.help)
+        return ComparedFacts(name, path, FactsState.UPDATED, differing)
+    except HubRefusedError as error:
+        return ComparedFacts(name, path, FactsState.UNKNOWN, why=str(error), help=error.help)
     except (UnreadableFileError, OSError) as error:
-        return Checked(name, path, State.UNKNOWN, why=str(error))
+        return ComparedFacts(name, path, FactsState.UNKNOWN, why=str(error))
 
 
 def differences(here: CheckpointFile, there: CheckpointFile) -> Iterator[str]:
@@ -186,7 +232,9 @@ def _names_a_recipe(word: str, ours: dict[str, Path]) -> bool:
     return word.startswith("recipe=") or word.endswith((".yaml", ".yml")) or word in ours
 
 
-def _on_disk(words: Sequence[str], called: str, revision: str | None, folder: Path) -> Wanted:
+def _on_disk(
+    words: Sequence[str], called: str, revision: str | None, folder: Path
+) -> CheckpointToPull:
     if len(words) != 1:
         raise InputError(Problem("--as names one directory", help="pull the others by themselves"))
     if not HUB_NAME.match(called):
@@ -200,14 +248,16 @@ def _on_disk(words: Sequence[str], called: str, revision: str | None, folder: Pa
     directory = expand_user(words[0])
     if not is_directory(directory) or not is_file(directory / "config.json"):
         raise InputError(Problem(f"{words[0]}: not a directory with a config.json"))
-    return Wanted(called, folder, directory=directory)
+    return CheckpointToPull(called, folder, directory=directory)
 
 
-def _on_hub(word: str, revision: str | None, into: Path | None, ours: dict[str, Path]) -> Wanted:
+def _on_hub(
+    word: str, revision: str | None, into: Path | None, ours: dict[str, Path]
+) -> CheckpointToPull:
     if HUB_NAME.match(word):
         if "/" not in word and (near := suggest(word, ours)):
             raise InputError(Problem(f"{word} is not a recipe", help=near))
-        return Wanted(word, into or home_of_facts(Path.cwd()), revision or MAIN)
+        return CheckpointToPull(word, into or home_of_facts(Path.cwd()), revision or MAIN)
     raise InputError(_needs_a_name(word))
 
 
@@ -221,7 +271,7 @@ def _needs_a_name(path: str) -> Problem:
     return Problem(f"{path} is not the name of a recipe or of a model")
 
 
-def _of_recipe(recipe: Recipe, into: Path | None) -> Iterator[Wanted | Problem]:
+def _of_recipe(recipe: Recipe, into: Path | None) -> Iterator[CheckpointToPull | Problem]:
     ours = recipe.path.resolve().is_relative_to(recipes_dir())
     folder = into or home_of_facts(Path.cwd() if ours else recipe.path)
     args = recipe.deployment.args
@@ -230,6 +280,6 @@ def _of_recipe(recipe: Recipe, into: Path | None) -> Iterator[Wanted | Problem]:
         yield Problem(f"{recipe.deployment.name} names no model", recipe.place("args"))
     for path, role, of_role in named:
         if path is not None and HUB_NAME.match(path):
-            yield Wanted(path, folder, text(value_of(args, of_role)) or MAIN)
+            yield CheckpointToPull(path, folder, text(value_of(args, of_role)) or MAIN)
         elif path is not None:
             yield replace(_needs_a_name(path), place=recipe.place("args", role))

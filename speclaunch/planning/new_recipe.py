@@ -1,34 +1,189 @@
-"""`speclaunch init`: a recipe for a target, by the best-founded way that one version serves."""
+"""`speclaunch init`: a recipe for a target, by the best-founded way that one version serves.
+
+Each value is written with its reason. `--force` writes the best supported recipe despite what the
+rules find in it.
+"""
 
 from __future__ import annotations
 
 import shlex
 import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from speclaunch.engine.canonical import current_name
 from speclaunch.engine.catalogue import held_versions
+from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError, LaunchError, Problem, SpeclaunchError
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.engines import at_hand, named
+from speclaunch.facts.hardware import declare
 from speclaunch.facts.runtime import find_runtime
-from speclaunch.importer.recipe_text import options_with
+from speclaunch.importer.recipe_text import RecipeLine, options_with, recipe_text
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
+from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import UnknownValueError
-from speclaunch.planning.new_recipe_text import text_of
-from speclaunch.planning.placing import TIGHT, Demand, NoPlace, Placed, in_gib, place, place_on
+from speclaunch.plan.topics.drafts import PATH
+from speclaunch.planning.placing import (
+    CONTEXT,
+    LENGTHENED,
+    TIGHT,
+    TP,
+    Demand,
+    NoPlace,
+    PlacedArguments,
+    in_gib,
+    place,
+    place_on,
+    request_of,
+    settle,
+    sizes,
+)
 from speclaunch.planning.planned_deployment import PlannedDeployment, planned
-from speclaunch.planning.settling import LENGTHENED, request_of
-from speclaunch.planning.ways import Method, Way, too_early, ways_for
+from speclaunch.planning.ways import SpeculationMethod, Way, too_early, ways_for
 from speclaunch.recipe.load import load
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
+
+_WIDTH = 100
+_MOST_SKIPPED = 4
+
+
+def text_of(
+    target: Checkpoint, way: Way, placed: PlacedArguments, hardware: str, skipped: Mapping[str, str]
+) -> str:
+    """The whole recipe."""
+    version = placed.settled.version
+    catalogue = load_catalogue(version)
+    args = {
+        current_name(name, catalogue) or name: RecipeLine(value, _comment(name, way, placed))
+        for name, value in _ordered(placed.arguments)
+    }
+    env = {
+        name: RecipeLine(value, placed.why.get(name)) for name, value in placed.settled.env.items()
+    }
+    with_draft = f" with {way.draft}" if way.draft else ""
+    return recipe_text(
+        header=list(_header(target, way, placed, hardware, skipped)),
+        description=f"{way.method}{with_draft} for {target.name}",
+        args=args,
+        env=env,
+        version=version,
+        hardware=RecipeLine(hardware, "what the plan was made for; `auto`: this machine's GPUs"),
+    )
+
+
+def _ordered(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The model and its GPUs first, then speculation, then the rest."""
+    first = ("model_path", "trust_remote_code", TP)
+    yield from ((name, arguments[name]) for name in first if name in arguments)
+    rest = [name for name in arguments if name not in first]
+    own = [name for name in rest if name.startswith("speculative_")]
+    yield from ((name, arguments[name]) for name in own)
+    yield from ((name, arguments[name]) for name in rest if name not in own)
+
+
+def _comment(name: str, way: Way, placed: PlacedArguments) -> str | None:
+    if name in placed.why:
+        return " ".join(placed.why[name].split())
+    if name == CONTEXT:
+        return "the longest request, as requested"
+    if name == TP and placed.budget.fit is Fit.UNKNOWN:
+        return "a guess: what fits is not known"
+    if name == TP:
+        return (
+            "the fewest GPUs with room for a request of the whole context"
+            * (placed.holds_a_request)
+            or "the most room that this hardware has"
+        )
+    if name == PATH and way.draft is not None:
+        return f"{way.why}; confidence {way.confidence}"
+    return None
+
+
+def _header(
+    target: Checkpoint, way: Way, placed: PlacedArguments, hardware: str, skipped: Mapping[str, str]
+) -> Iterator[str]:
+    """What it is, why it is so, what it was checked for, and what was not chosen."""
+    settled, budget = placed.settled, placed.budget
+    draft = f" with {way.draft}" if way.draft else ""
+    yield from _wrapped(
+        "", f"{way.method}{draft} for {target.name} on {hardware}, written by `speclaunch init`."
+    )
+    yield ""
+    yield from _wrapped("Why:      ", f"{way.why}; confidence {way.confidence}")
+    for source in way.sources[:2]:
+        yield from _wrapped("Source:   ", source)
+    yield from _wrapped("Facts:    ", f"{target.name}: {target.origin}")
+    if budget.fit is Fit.UNKNOWN:
+        yield from _wrapped("Memory:   ", f"whether it fits is unknown: {budget.why}")
+    else:
+        yield from _wrapped("Memory:   ", f"{budget.why}{_requests(placed)}")
+    for warning in placed.warnings:
+        yield from _wrapped("Warning:  ", warning)
+    yield from _wrapped(
+        "Checked:  ",
+        f"SGLang {settled.version}: {_finding_text(placed)}; `speclaunch plan` shows it",
+    )
+    if dict(target.raw).get("auto_map") and not _runs_code(placed):
+        yield from _wrapped(
+            "Code:     ",
+            "the checkpoint brings code of its own; if the start asks for it, review that code and "
+            "add `trust_remote_code: true`",
+        )
+    if settled.unjudged:
+        codes = ", ".join(dict.fromkeys(one.code for one in settled.unjudged))
+        yield from _wrapped("Unknown:  ", f"{codes} had no verdict: {settled.unjudged[0].reason}")
+    for name, why in list(skipped.items())[:_MOST_SKIPPED]:
+        yield from _wrapped("Not:      ", f"{name}: {why}")
+    if len(skipped) > _MOST_SKIPPED:
+        yield f"          and {len(skipped) - _MOST_SKIPPED} more"
+    yield from _wrapped("Other:    ", f"`speclaunch drafts {target.name}` lists all ways")
+
+
+def _finding_text(placed: PlacedArguments) -> str:
+    """Findings of the recipe; only one that was written with `--force` has errors."""
+    found = placed.settled.findings
+    errors = dict.fromkeys(one.code for one in found if one.severity is Severity.ERROR)
+    if errors:
+        return f"written despite {', '.join(errors)}"
+    codes = [LENGTHENED] * (placed.settled.lengthened is not None)
+    codes += [TIGHT] * (placed.budget.fit is Fit.TIGHT)
+    return f"no finding but {' and '.join(codes)}" if codes else "no finding"
+
+
+def _runs_code(placed: PlacedArguments) -> bool:
+    return bool(placed.arguments.get("trust_remote_code"))
+
+
+def _requests(placed: PlacedArguments) -> str:
+    budget = placed.budget
+    number, context = budget.requests_at_context, budget.context_length
+    if number is None or context is None:
+        return ""
+    if not number:
+        return f"; no request of the full context ({context:,} tokens) has room"
+    return f"; {number:,} of the full context ({context:,} tokens) at once"
+
+
+def _wrapped(label: str, said: str) -> list[str]:
+    """Lines of a comment below a label."""
+    whole = " ".join(f"{label.strip()} {said}".split()) if not label else said
+    return textwrap.wrap(
+        whole,
+        _WIDTH - 2,
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
 
 _OF_MODEL = ("trust_remote_code",)
 
@@ -38,7 +193,7 @@ class NotWrittenError(SpeclaunchError):
 
 
 @record
-class Wanted:
+class RecipeRequest:
     """What a recipe is asked for. None: chosen here."""
 
     target: Checkpoint
@@ -66,7 +221,7 @@ class NewRecipe:
 
     text: str
     way: Way
-    placed: Placed
+    placed: PlacedArguments
     planned: PlannedDeployment
     skipped: Mapping[str, str] = field(default_factory=dict)
     """The ways that are better founded, and why they were not chosen."""
@@ -84,7 +239,7 @@ def version_for(engine: str | None) -> str:
     return installed or held_versions()[-1]
 
 
-def new_recipe(wanted: Wanted) -> NewRecipe:
+def new_recipe(wanted: RecipeRequest) -> NewRecipe:
     """Write and prove the recipe. Raises NotWrittenError that says why there is none, InputError
     for a method or a draft that nobody knows for the target, and for a longer context than its own.
     """
@@ -102,7 +257,7 @@ def new_recipe(wanted: Wanted) -> NewRecipe:
     raise NotWrittenError(_why_none(wanted, tried))
 
 
-def _require_context(wanted: Wanted) -> None:
+def _require_context(wanted: RecipeRequest) -> None:
     if wanted.context is None:
         return
     try:
@@ -130,15 +285,17 @@ class _Tried:
     """Whether the memory of one is not known."""
 
 
-def _best(wanted: Wanted, tried: _Tried, demand: Demand, *, unknown: bool) -> NewRecipe | None:
+def _best(
+    wanted: RecipeRequest, tried: _Tried, demand: Demand, *, unknown: bool
+) -> NewRecipe | None:
     """The recipe of the way that serves the most requests and the longest context, all ways with
     the same demand; of equal ones the best founded. None where there is none."""
     tried.skipped.clear()
     tried.memory.clear()
-    placed: list[tuple[Way, Placed]] = []
+    placed: list[tuple[Way, PlacedArguments]] = []
     for way in _candidates(wanted):
         found = _placed(wanted, way, demand, unknown=unknown)
-        if isinstance(found, Placed):
+        if isinstance(found, PlacedArguments):
             placed.append((way, found))
             if not found.lost_context and not demand.fewer_requests:
                 break  # no other way preserves more
@@ -150,7 +307,7 @@ def _best(wanted: Wanted, tried: _Tried, demand: Demand, *, unknown: bool) -> Ne
         tried.unknown |= found.unknown
         if _is_hopeless(found):
             break
-    placed.sort(key=lambda one: (-_requests(one[1]), one[1].lost_context))
+    placed.sort(key=lambda one: (-_running(one[1]), one[1].lost_context))
     for number, (way, found) in enumerate(placed):
         others = ((called(other), _less(it, found)) for other, it in placed[number + 1 :])
         worse = {name: why for name, why in others if why is not None}
@@ -161,7 +318,7 @@ def _best(wanted: Wanted, tried: _Tried, demand: Demand, *, unknown: bool) -> Ne
     return None
 
 
-def _unread(wanted: Wanted, way: Way, why: str) -> str:
+def _unread(wanted: RecipeRequest, way: Way, why: str) -> str:
     """Why the memory of a way is unknown, with the checkpoint to pull if its config is the gap."""
     names = {"model_path": wanted.target.name, **way.arguments}
     facts = wanted.lookup.facts(request_of(names, {}, wanted.version))
@@ -173,7 +330,9 @@ def _unread(wanted: Wanted, way: Way, why: str) -> str:
     return why
 
 
-def _placed(wanted: Wanted, way: Way, demand: Demand, *, unknown: bool) -> Placed | NoPlace:
+def _placed(
+    wanted: RecipeRequest, way: Way, demand: Demand, *, unknown: bool
+) -> PlacedArguments | NoPlace:
     unusable = way.unusable or too_early(way, wanted.version)
     if unusable is not None:
         return NoPlace(unusable)
@@ -181,13 +340,13 @@ def _placed(wanted: Wanted, way: Way, demand: Demand, *, unknown: bool) -> Place
     return place(arguments, wanted.version, wanted.lookup, unknown=unknown, demand=demand)
 
 
-def _requests(found: Placed) -> int:
+def _running(found: PlacedArguments) -> int:
     return found.budget.running_requests or 0
 
 
-def _less(other: Placed, chosen: Placed) -> str | None:
+def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
     """Why a way that serves was not chosen; None if it serves as well, and is less well founded."""
-    if _requests(other) < _requests(chosen):
+    if _running(other) < _running(chosen):
         return f"it serves {_requests(other)} requests at a time"
     if other.lost_context > chosen.lost_context:
         return f"its longest request has {other.longest or 0:,} tokens"
@@ -206,7 +365,7 @@ def called(way: Way) -> str:
     return f"{way.method} with {way.draft}" if way.draft else str(way.method)
 
 
-def _candidates(wanted: Wanted) -> Sequence[Way]:
+def _candidates(wanted: RecipeRequest) -> Sequence[Way]:
     """The ways that may be taken, the best founded first."""
     if wanted.way is not None:
         return (wanted.way,)
@@ -235,7 +394,7 @@ def _candidates(wanted: Wanted) -> Sequence[Way]:
     return ways
 
 
-def usable_ways(wanted: Wanted) -> Iterator[tuple[Way, dict[str, Any]]]:
+def usable_ways(wanted: RecipeRequest) -> Iterator[tuple[Way, dict[str, Any]]]:
     """Yield the ways that the release accepts, the best supported first, with their arguments."""
     for way in _candidates(wanted):
         if not (way.unusable or too_early(way, wanted.version)):
@@ -245,7 +404,7 @@ def usable_ways(wanted: Wanted) -> Iterator[tuple[Way, dict[str, Any]]]:
 def names_of(way: Way) -> frozenset[str]:
     """The names that a method goes by; `EAGLE` alone is a draft of its own, and not MTP."""
     found = {plain(way.method)}
-    if way.method is Method.MTP:
+    if way.method is SpeculationMethod.MTP:
         found.add("nextn")
     elif way.algorithm is not None:
         found.add(plain(way.algorithm))
@@ -266,7 +425,7 @@ def _is_hopeless(found: NoPlace) -> bool:
 
 
 def _proven(
-    wanted: Wanted, way: Way, placed: Placed, skipped: Mapping[str, str]
+    wanted: RecipeRequest, way: Way, placed: PlacedArguments, skipped: Mapping[str, str]
 ) -> NewRecipe | str:
     """The recipe, read back: composed, resolved, judged, budgeted; why not, where it fails."""
     text = text_of(wanted.target, way, placed, wanted.hardware, skipped)
@@ -298,7 +457,7 @@ def file_stem(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in short.lower()).strip("_") or "recipe"
 
 
-def _why_none(wanted: Wanted, tried: _Tried) -> list[Problem]:
+def _why_none(wanted: RecipeRequest, tried: _Tried) -> list[Problem]:
     head = (
         f"no way to speculate for {wanted.target.name} serves on {wanted.hardware} with SGLang "
         f"{wanted.version}"
@@ -319,7 +478,7 @@ def _why_none(wanted: Wanted, tried: _Tried) -> list[Problem]:
     ]
 
 
-def _larger(wanted: Wanted, tried: _Tried) -> str:
+def _larger(wanted: RecipeRequest, tried: _Tried) -> str:
     """The hardware that would serve, and what would do on this one."""
     fitting, size = _fitting_hardware(wanted), tried.memory[0][1].least_bytes
     instead = "more or larger GPUs" if fitting is None else fitting
@@ -327,13 +486,14 @@ def _larger(wanted: Wanted, tried: _Tried) -> str:
     help_ = f"use {instead}, or a quantised checkpoint{needed}"
     demand = Demand(wanted.context, True, Fit.TIGHT)
     if not wanted.tight and any(
-        isinstance(_placed(wanted, way, demand, unknown=False), Placed) for way, _ in tried.memory
+        isinstance(_placed(wanted, way, demand, unknown=False), PlacedArguments)
+        for way, _ in tried.memory
     ):
         help_ += "; --tight writes a recipe that fits only in the best case"
     return help_
 
 
-def _fitting_hardware(wanted: Wanted) -> str | None:
+def _fitting_hardware(wanted: RecipeRequest) -> str | None:
     """The least hardware that a way fits on: more of the same GPUs, else larger ones."""
     here = wanted.lookup.hardware
     if here is None:
@@ -351,7 +511,7 @@ def _fitting_hardware(wanted: Wanted) -> str | None:
             for way in ways:
                 arguments = {**_of_model(wanted.target), **way.arguments}
                 found = place_on(arguments, count, wanted.version, lookup, demand)
-                if isinstance(found, Placed):
+                if isinstance(found, PlacedArguments):
                     return f"{name}:{count}, where {called(way)} fits"
                 if _is_hopeless(found):
                     break
@@ -360,3 +520,30 @@ def _fitting_hardware(wanted: Wanted) -> str | None:
 
 _LARGER = ("h100", "h200", "b200")
 _COUNTS = (1, 2, 4, 8)
+
+
+@record
+class ForcedRecipe:
+    """A recipe that may not serve."""
+
+    text: str
+    way: Way
+    placed: PlacedArguments
+
+
+def forced_recipe(wanted: RecipeRequest) -> ForcedRecipe | None:
+    """Return the recipe of the best supported way on all GPUs of the hardware, with the fixes of
+    the rules; None if the release takes no way."""
+    hardware = wanted.lookup.hardware
+    if hardware is None:
+        return None
+    ranks = sizes(hardware)[-1]
+    for way, arguments in usable_ways(wanted):
+        settled = settle({**arguments, TP: ranks}, wanted.version, wanted.lookup)
+        try:
+            placed = PlacedArguments(settled, ranks, budget(settled.plan), dict(settled.applied))
+        except UnknownValueError:
+            continue
+        text = text_of(wanted.target, way, placed, wanted.hardware, {})
+        return ForcedRecipe(text, way, placed)
+    return None

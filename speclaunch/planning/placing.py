@@ -1,29 +1,212 @@
-"""How many GPUs a way to speculate takes, with settings that fit into their memory."""
+"""Arguments that one engine version accepts, and how many GPUs they take.
+
+The rules' own fixes are followed until they are content; then settings are chosen that fit into the
+memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import lru_cache
 from math import log2
 from typing import Any
 
-from speclaunch.errors import SpeclaunchError
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.versions import within
+from speclaunch.errors import Place, SpeclaunchError
+from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Hardware, Vendor
-from speclaunch.plan.budget import Budget, Fit
-from speclaunch.plan.fit.alternatives import needs
-from speclaunch.plan.fit.cost import WHY
+from speclaunch.plan.architectures import architectures
+from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.fit.knobs import FRACTION
-from speclaunch.plan.fit.predict import Predictor, tightest
-from speclaunch.plan.fit.search import Candidate
-from speclaunch.plan.fit.suggestion import SETTINGS, cheapest
-from speclaunch.plan.memory.margins import margins
+from speclaunch.plan.fit.predict import Predictor, margins, tightest
+from speclaunch.plan.fit.price import WHY
+from speclaunch.plan.fit.search import FitCandidate
+from speclaunch.plan.fit.suggestion import SETTINGS, cheapest, needs
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.request import Request, RequestedValue, RequestOrigin
 from speclaunch.plan.resolve import resolve
-from speclaunch.planning.settling import Settled, request_of, settle
 from speclaunch.recipe.values import Steppable
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
+from speclaunch.rules.finding import Finding, Fix, Severity, Unjudged
+from speclaunch.rules.interface import Rule
+from speclaunch.rules.model_values import OVERWRITE
 from speclaunch.rules.registry import all_rules
+from speclaunch.rules.runner import judge
+
+_MOST_ROUNDS = 8
+_THE_WAY = frozenset({"model_path", "speculative_algorithm", "speculative_draft_model_path"})
+"""What makes a way the one that it is: no fix may change it."""
+_SHORT_DRAFT, LENGTHENED = "SPL402", "SPL403"
+"""A draft with less context than its target: refused by the engine, and allowed by its variable."""
+_LENGTHENS = ">=0.5.3"
+"""The releases that lengthen the draft's table of positions, too (SPL403)."""
+
+
+@record
+class SettledArguments:
+    """Arguments and variables for one version, and what the rules still say of them."""
+
+    version: str
+    arguments: Mapping[str, Any]
+    env: Mapping[str, str]
+    plan: Plan
+    findings: tuple[Finding, ...] = ()
+    """Errors and warnings that no fix took away."""
+    unjudged: tuple[Unjudged, ...] = ()
+    applied: Mapping[str, str] = field(default_factory=dict)
+    """What was changed, by name, and the message of the finding that asked for it."""
+    unknown_class: str | None = None
+    """What is wrong where the version has no class for the target at all."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether this version takes it: no error is left."""
+        return self.unknown_class is None and not any(
+            one.severity is Severity.ERROR for one in self.findings
+        )
+
+    @property
+    def clean(self) -> bool:
+        """True if the rules find nothing but what the engine changes, and a lengthened draft."""
+        return self.unknown_class is None and all(one.code == LENGTHENED for one in self.findings)
+
+    @property
+    def lengthened(self) -> str | None:
+        """The warning of a draft that is served beyond the length that it was trained for."""
+        return next((one.message for one in self.findings if one.code == LENGTHENED), None)
+
+    @property
+    def reason(self) -> str:
+        """What stands against it, in one sentence."""
+        if self.unknown_class is not None:
+            return self.unknown_class
+        left = [one for one in self.findings if one.code != LENGTHENED]
+        worst = sorted(left, key=lambda one: one.severity is not Severity.ERROR)
+        return f"{worst[0].code}: {worst[0].message}" if worst else ""
+
+
+def settle(
+    arguments: Mapping[str, Any],
+    version: str,
+    lookup: Lookup,
+    rules: Iterable[Rule] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> SettledArguments:
+    """Follow the fixes of the rules, one at a time, until none is left or none can be followed.
+
+    A fix that would make another way of it (another algorithm, draft or target) is not followed.
+    """
+    asked = tuple(all_rules() if rules is None else rules)
+    now, variables, applied = dict(arguments), dict(env or {}), {}
+    for _ in range(_MOST_ROUNDS):
+        found = _judged(now, variables, version, lookup, asked)
+        steps = [
+            (fix, one.message) for one in found.findings if (fix := _followed(one, now, version))
+        ]
+        if found.unknown_class is not None or not steps:
+            break
+        fix, message = steps[0]
+        for name, value in fix.set.items():
+            applied[name] = message
+            _put(now, name, value)
+        for name, value in fix.env.items():
+            applied[name] = message
+            _put(variables, name, value)
+    return SettledArguments(
+        version,
+        now,
+        variables,
+        found.plan,
+        found.findings,
+        found.unjudged,
+        {name: why for name, why in applied.items() if name in now or name in variables},
+        found.unknown_class,
+    )
+
+
+def _put(into: dict[str, Any], name: str, value: Any) -> None:
+    if value is None:
+        into.pop(name, None)
+    else:
+        into[name] = value
+
+
+def _followed(one: Finding, now: Mapping[str, Any], version: str) -> Fix | None:
+    """The fix, where it can be followed and the way stays the one that it is.
+
+    A draft that is shorter than its target keeps the target's context, as in our own recipes:
+    the engine lets it, and SPL403 warns of it.
+    """
+    fix = one.fix
+    if one.code == _SHORT_DRAFT and within(version, _LENGTHENS):
+        return Fix("let the draft start", env={OVERWRITE: "1"})
+    if one.code == LENGTHENED or fix is None or not (fix.set or fix.env):
+        return None
+    other = any(now.get(name) != value for name, value in fix.set.items() if name in _THE_WAY)
+    return None if other else fix
+
+
+def _judged(
+    arguments: Mapping[str, Any],
+    env: Mapping[str, str],
+    version: str,
+    lookup: Lookup,
+    rules: Sequence[Rule],
+) -> SettledArguments:
+    request = request_of(arguments, env, version)
+    plan = resolve(request, lookup.facts(request))
+    judgement = judge(plan, rules)
+    left = tuple(one for one in judgement.findings if one.severity is not Severity.INFO)
+    unknown = lacks_class(plan.facts, version)
+    return SettledArguments(version, {}, {}, plan, left, judgement.unjudged, {}, unknown)
+
+
+def request_of(arguments: Mapping[str, Any], env: Mapping[str, str], version: str) -> Request:
+    """What these arguments (by the newest engine's names) ask of a version."""
+    place = Place("(new recipe)")
+    return Request(
+        "new",
+        RequestOrigin.RECIPE,
+        load_catalogue(version),
+        place,
+        {name: RequestedValue(name, value, name, place) for name, value in arguments.items()},
+        {name: RequestedValue(name, value, name, place) for name, value in env.items()},
+    )
+
+
+def lacks_class(facts: Facts, version: str) -> str | None:
+    """What is wrong where a version has no class of its own for the target, or nobody knows."""
+    names = facts.target.told("architectures") if facts.target is not None else None
+    if not names:
+        return "the architecture of the target is not known"
+    if names[0] in architectures(version).registered:
+        return None
+    return f"SGLang {version} has no class {names[0]}"
+
+
+@lru_cache(maxsize=1)
+def rules_of_the_way() -> tuple[Rule, ...]:
+    """The rules whose errors depend on target, draft and algorithm, and not on the machine: which
+    versions take a way."""
+    return tuple(r for r in _of_the_way() if Severity.ERROR in (r.severity, *r.also))
+
+
+@lru_cache(maxsize=1)
+def warnings_of_the_way() -> tuple[Rule, ...]:
+    """The others of the same families, which only doubt a way."""
+    return tuple(rule for rule in _of_the_way() if rule not in rules_of_the_way())
+
+
+def _of_the_way() -> tuple[Rule, ...]:
+    return tuple(rule for rule in all_rules() if rule.code.startswith(_FAMILIES))
+
+
+_FAMILIES = ("SPL1", "SPL2", "SPL4", "SPL6")
+"""Parameters, features, models, DFLASH and NGRAM."""
+
 
 TP, CONTEXT = "tp_size", "context_length"
 _BREADTH = "speculative_ngram_max_bfs_breadth"
@@ -59,12 +242,12 @@ USUAL = Demand()
 
 
 @record
-class Placed:
+class PlacedArguments:
     """Arguments for so many GPUs, their memory, and why each was changed."""
 
-    settled: Settled
+    settled: SettledArguments
     ranks: int
-    budget: Budget
+    budget: MemoryBudget
     why: Mapping[str, str] = field(default_factory=dict)
     demand: Demand = USUAL
 
@@ -138,8 +321,8 @@ class NoPlace:
     unknown: bool = False
     least_bytes: int | None = None
     """Bytes that all GPUs together would need at least, where it is known."""
-    settled: Settled | None = None
-    budget: Budget | None = None
+    settled: SettledArguments | None = None
+    budget: MemoryBudget | None = None
     """That of the best settings, where some start at all."""
 
 
@@ -150,7 +333,7 @@ def place(
     *,
     unknown: bool = False,
     demand: Demand = USUAL,
-) -> Placed | NoPlace:
+) -> PlacedArguments | NoPlace:
     """The fewest GPUs on which the rules are content, the memory fits, and a request of the whole
     context has room; else the most that fit. The lookup names the hardware.
 
@@ -160,7 +343,7 @@ def place(
     hardware = lookup.hardware
     if hardware is None:
         return NoPlace("no hardware was named", unknown=True)
-    kept: Placed | None = None
+    kept: PlacedArguments | None = None
     refused: NoPlace | None = None
     for ranks in sizes(hardware):
         found = place_on(arguments, ranks, version, lookup, demand)
@@ -178,7 +361,7 @@ def place(
     return kept or refused or NoPlace("no number of GPUs divides it")
 
 
-def _guessed(found: NoPlace, ranks: int, hardware: Hardware) -> Placed | None:
+def _guessed(found: NoPlace, ranks: int, hardware: Hardware) -> PlacedArguments | None:
     """A place for which only the size of the weights speaks; None where it speaks against it."""
     settled, budget = found.settled, found.budget
     if settled is None or budget is None or not settled.clean:
@@ -191,7 +374,7 @@ def _guessed(found: NoPlace, ranks: int, hardware: Hardware) -> Placed | None:
         fits = ranks == sizes(hardware)[-1]
     else:
         fits = sum(weights) <= _MOST_WEIGHTS * memory * ranks
-    return Placed(settled, ranks, budget, dict(settled.applied)) if fits else None
+    return PlacedArguments(settled, ranks, budget, dict(settled.applied)) if fits else None
 
 
 def sizes(hardware: Hardware) -> tuple[int, ...]:
@@ -205,7 +388,7 @@ def sizes(hardware: Hardware) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*doubled, count)))
 
 
-def _more(one: Placed, other: Placed) -> bool:
+def _more(one: PlacedArguments, other: PlacedArguments) -> bool:
     return (one.budget.tokens or 0) > (other.budget.tokens or 0)
 
 
@@ -215,7 +398,7 @@ def place_on(
     version: str,
     lookup: Lookup,
     demand: Demand = USUAL,
-) -> Placed | NoPlace:
+) -> PlacedArguments | NoPlace:
     """The same on a given number of GPUs, at the best fraction that is likely to work."""
     asked = {**arguments, TP: ranks}
     if demand.context is not None:
@@ -251,7 +434,7 @@ def place_on(
     )
 
 
-def wanted_context(settled: Settled, demand: Demand) -> int | None:
+def wanted_context(settled: SettledArguments, demand: Demand) -> int | None:
     """Tokens that a request is to have: those that were requested, else the model's own; None if
     these are unknown."""
     target = settled.plan.facts.target
@@ -263,7 +446,7 @@ def wanted_context(settled: Settled, demand: Demand) -> int | None:
         return None
 
 
-def _cut_too_far(settled: Settled, demand: Demand) -> str | None:
+def _cut_too_far(settled: SettledArguments, demand: Demand) -> str | None:
     """Why a context that a rule cut is no use; None if it was not, or is long enough."""
     wanted, served = wanted_context(settled, demand), settled.arguments.get(CONTEXT)
     if wanted is None or served is None or served >= min(wanted, LEAST_TOKENS):
@@ -271,7 +454,9 @@ def _cut_too_far(settled: Settled, demand: Demand) -> str | None:
     return f"it cuts the context from {wanted:,} to {served:,} tokens"
 
 
-def _fitted(settled: Settled, ranks: int, lookup: Lookup, demand: Demand) -> Placed | None:
+def _fitted(
+    settled: SettledArguments, ranks: int, lookup: Lookup, demand: Demand
+) -> PlacedArguments | None:
     """The settings that fit with the least loss, where the rules are content with them."""
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
@@ -303,11 +488,11 @@ def _fitted(settled: Settled, ranks: int, lookup: Lookup, demand: Demand) -> Pla
     after = again.plan.memory
     if not again.clean or not (after.fit is Fit.FITS or after.fit is demand.fit):
         return None
-    return Placed(again, ranks, after, {**settled.applied, **why, **again.applied}, demand)
+    return PlacedArguments(again, ranks, after, {**settled.applied, **why, **again.applied}, demand)
 
 
 def _supported(
-    predictor: Predictor, found: Candidate
+    predictor: Predictor, found: FitCandidate
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     """The changes, at the best supported fraction that gives about as many KV tokens: the engine's
     own, the certain one, the likely one."""
@@ -325,14 +510,14 @@ def _supported(
     return {**others, FRACTION: value}, {**why, FRACTION: f"{said}{_engines(own)}"}
 
 
-def _engines(own: Budget) -> str:
+def _engines(own: MemoryBudget) -> str:
     """What the engine's own fraction would give."""
     if own.mem_fraction_static is None or not own.fit.may_serve:
         return ""
     return f"; the engine's own {own.mem_fraction_static:g} gives {own.tokens or 0:,}"
 
 
-def _least(found: Budget, ranks: int) -> int | None:
+def _least(found: MemoryBudget, ranks: int) -> int | None:
     """What everything but the KV cache takes on all GPUs together."""
     rank = tightest(found)
     if rank is not None:

@@ -1,33 +1,38 @@
-"""What `speclaunch plan` is asked: recipes and versions, each to be planned."""
+"""What `speclaunch plan` is asked: recipes and versions, each to be planned, and the roles of one
+recipe, side by side.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem, SpeclaunchError
 from speclaunch.facts.engines import names
-from speclaunch.facts.hardware_choice import choose_hardware
+from speclaunch.facts.hardware import choose_hardware
 from speclaunch.facts.hardware_probe import probe_hardware
 from speclaunch.launch.prepare import Prepared, prepare
+from speclaunch.lint.role_findings import findings_across
+from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
+from speclaunch.plan.placement import gpus_needed
+from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.planning.planned_deployment import PlannedDeployment, Wish, planned
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.recipe.recipe_words import recipes, shown_overrides
 from speclaunch.recipe.select_role import select_role
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.finding import Severity
+from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.interface import Rule
 
 if TYPE_CHECKING:
     from speclaunch.asking.asker import Asker
-    from speclaunch.planning.role_plans import DeploymentPlan
 
 
 @record
-class Side:
+class PlanSide:
     """One of the plans that are asked for."""
 
     prepared: Prepared
@@ -52,7 +57,7 @@ def sides(
     engine: str | None,
     config_dirs: Sequence[Path],
     role: str | None = None,
-) -> list[Side]:
+) -> list[PlanSide]:
     """Every recipe, or the one role of it, at every version. Raises InputError that names all that
     is wrong."""
     named = recipes(words)
@@ -66,7 +71,7 @@ def sides(
             )
         )
     problems: list[Problem] = []
-    found: list[Side] = []
+    found: list[PlanSide] = []
     alike = len({name for name, _ in named}) < len(named)
     for name, overrides in named:
         try:
@@ -80,7 +85,7 @@ def sides(
             label = " ".join([label, *shown_overrides(overrides)])
         for version in versions:
             try:
-                found.append(Side(prepare(recipe, version, dry_run=True), label))
+                found.append(PlanSide(prepare(recipe, version, dry_run=True), label))
             except InputError as error:
                 problems += error.problems
     if problems:
@@ -106,7 +111,7 @@ def wish(
 
 
 def planned_side(
-    side: Side,
+    side: PlanSide,
     found: Lookup,
     rules: Iterable[Rule],
     *,
@@ -164,3 +169,112 @@ def unanswered(option: str, planned: PlannedDeployment, code: ExitCode) -> Optio
     if code is not ExitCode.CLEAN:
         error.exit_code = code
     return error
+
+
+@record
+class RolePlan:
+    """One role: how many servers, of how many hosts, and the plan of one of them."""
+
+    role: str
+    replicas: int
+    hosts: int | None
+    """Of one server; None: it is not known."""
+    gpus_of_a_host: int | None
+    planned: PlannedDeployment
+
+    @property
+    def gpus(self) -> int | None:
+        """Of one server."""
+        return _product(self.hosts, self.gpus_of_a_host)
+
+
+@record
+class DeploymentPlan:
+    """All roles of a recipe at one version. `findings` are those that need several roles."""
+
+    name: str
+    version: str
+    roles: tuple[RolePlan, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def servers(self) -> int:
+        """All of them."""
+        return sum(one.replicas for one in self.roles)
+
+    @property
+    def hosts(self) -> int | None:
+        """Of all servers."""
+        return _sum(_product(one.replicas, one.hosts) for one in self.roles)
+
+    @property
+    def gpus(self) -> int | None:
+        """Of all servers."""
+        return _sum(_product(one.replicas, one.gpus) for one in self.roles)
+
+    @property
+    def fails(self) -> bool:
+        """Whether a role will not serve, or not with the others."""
+        errors = any(one.severity is Severity.ERROR for one in self.findings)
+        return errors or any(one.planned.fails for one in self.roles)
+
+    @property
+    def has_warnings(self) -> bool:
+        """Whether there is something to be warned of."""
+        warned = any(one.severity is Severity.WARNING for one in self.findings)
+        return warned or any(one.planned.count(Severity.WARNING) for one in self.roles)
+
+    def differing(self) -> list[tuple[str, tuple[EffectiveArgument | None, ...]]]:
+        """The arguments that are not the same in all roles, each as every role has it."""
+        rows = [{row.name: row for row in one.planned.rows} for one in self.roles]
+        names = dict.fromkeys(name for some in rows for name in some)
+        found = [(name, tuple(some.get(name) for some in rows)) for name in names]
+        return [(name, some) for name, some in found if len({_value(row) for row in some}) > 1]
+
+
+def plans_of_roles(
+    recipe: Recipe, version: str | None, lookup: Lookup, rules: Sequence[Rule]
+) -> DeploymentPlan:
+    """The plans of all roles. Raises InputError with all that is wrong, and NoJudgeError."""
+    sides = [
+        PlanSide(prepare(role, version, dry_run=True), str(role.role)) for role in recipe.parts
+    ]
+    roles: list[RolePlan] = []
+    for side, role in zip(sides, recipe.parts, strict=True):
+        planned = planned_side(side, lookup, rules, fit=False, wish=None)
+        own = recipe.deployment.roles[str(role.role)]
+        hosts = _known(lambda plan: plan.value("nnodes"), planned.plan)
+        gpus = _known(gpus_needed, planned.plan)
+        roles.append(RolePlan(str(role.role), own.replicas, hosts, gpus, planned))
+    newest = sides[0].prepared
+    across = findings_across(recipe, newest.catalogue.version, lookup, rules)
+    return DeploymentPlan(recipe.deployment.name, newest.version, tuple(roles), across)
+
+
+def _known(ask: Callable[[Plan], int | None], plan: Plan) -> int | None:
+    try:
+        return ask(plan)
+    except UnknownValueError:
+        return None
+
+
+def _value(row: EffectiveArgument | None) -> str:
+    return "" if row is None else f"{row.outcome is ArgumentOutcome.UNKNOWN} {row.effective!r}"
+
+
+def _product(*numbers: int | None) -> int | None:
+    found = 1
+    for one in numbers:
+        if one is None:
+            return None
+        found *= one
+    return found
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    found = 0
+    for one in numbers:
+        if one is None:
+            return None
+        found += one
+    return found

@@ -10,7 +10,7 @@ from typing import Any
 
 from speclaunch.engine.versions import within
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.model_pairs import ModelPair, drafts_for, foundation, partners_of
+from speclaunch.facts.known_models import ModelPair, drafts_for, foundation, partners_of
 from speclaunch.facts.unknown import UnknownValueError
 from speclaunch.importer.recipe_text import group_option
 from speclaunch.plan.topics.algorithms import FIRST_WITH
@@ -18,7 +18,7 @@ from speclaunch.plan.topics.drafts import ASSISTANTS_SINCE, PATH
 from speclaunch.record import record
 
 
-class Method(StrEnum):
+class SpeculationMethod(StrEnum):
     """How a target is drafted for; the value is what the user sees."""
 
     MTP = "MTP"
@@ -37,7 +37,7 @@ class Method(StrEnum):
 class Way:
     """One way to speculate for a target."""
 
-    method: Method
+    method: SpeculationMethod
     algorithm: str | None
     """What `speculative_algorithm` says; None: SGLang has none for it."""
     draft: str | None = None
@@ -63,13 +63,13 @@ class Way:
 
 
 _DRAFTED = {
-    "EAGLE3": (Method.EAGLE3, "EAGLE3", "eagle3_chain"),
-    "DFLASH": (Method.DFLASH, "DFLASH", "dflash"),
-    "DSPARK": (Method.DSPARK, "DSPARK", None),
-    "EAGLE": (Method.EAGLE2, "EAGLE", "eagle_chain"),
-    "NEXTN": (Method.MTP, "EAGLE", "mtp"),
-    "STANDALONE": (Method.STANDALONE, "STANDALONE", "standalone_chain"),
-    "Gemma 4 assistant": (Method.ASSISTANT, "EAGLE", "eagle_chain"),
+    "EAGLE3": (SpeculationMethod.EAGLE3, "EAGLE3", "eagle3_chain"),
+    "DFLASH": (SpeculationMethod.DFLASH, "DFLASH", "dflash"),
+    "DSPARK": (SpeculationMethod.DSPARK, "DSPARK", None),
+    "EAGLE": (SpeculationMethod.EAGLE2, "EAGLE", "eagle_chain"),
+    "NEXTN": (SpeculationMethod.MTP, "EAGLE", "mtp"),
+    "STANDALONE": (SpeculationMethod.STANDALONE, "STANDALONE", "standalone_chain"),
+    "Gemma 4 assistant": (SpeculationMethod.ASSISTANT, "EAGLE", "eagle_chain"),
 }
 """For each algorithm of the index: the method, SGLang's name, and the documented parameters."""
 _CONVERT = ("speculators",)
@@ -78,7 +78,12 @@ _CONVERT = ("speculators",)
 # Best founded first; each method's place by what it rests on.
 _RANK_OWN_RELEASED, _RANK_HIGH, _RANK_OWN, _RANK_MEDIUM = 0, 10, 20, 30
 _RANK_EAGLE2, _RANK_STANDALONE, _RANK_NGRAM, _RANK_LOW, _RANK_NEVER = 40, 50, 70, 80, 90
-_AMONG = (Method.EAGLE3, Method.DFLASH, Method.DSPARK, Method.ASSISTANT)
+_AMONG = (
+    SpeculationMethod.EAGLE3,
+    SpeculationMethod.DFLASH,
+    SpeculationMethod.DSPARK,
+    SpeculationMethod.ASSISTANT,
+)
 
 
 def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tuple[Way, ...]:
@@ -117,7 +122,7 @@ def _own(target: Checkpoint) -> Iterator[Way]:
     }.get(released, f"the config declares {many}; whether the weights hold them is not known")
     where = str(target.origin) if target.origin is not None else target.name
     yield Way(
-        Method.MTP,
+        SpeculationMethod.MTP,
         "EAGLE",
         None,
         group_option("speculation", "mtp"),
@@ -135,7 +140,7 @@ def _published(pair: ModelPair) -> Way:
     """A draft that was published for the target."""
     if pair.algorithm not in _DRAFTED:
         return Way(
-            Method.OTHER,
+            SpeculationMethod.OTHER,
             None,
             pair.draft,
             confidence=pair.confidence or "low",
@@ -159,7 +164,7 @@ def _published(pair: ModelPair) -> Way:
         pair.sources,
         _foundation(pair),
         f"its weights are in the {form}" if foreign else None,
-        ASSISTANTS_SINCE if method is Method.ASSISTANT else since,
+        ASSISTANTS_SINCE if method is SpeculationMethod.ASSISTANT else since,
         pair.mode,
         _RANK_NEVER if foreign else _rank(pair, method),
     )
@@ -172,13 +177,13 @@ def _foundation(pair: ModelPair) -> str:
     return f"published for {pair.sibling}{mode}, of which {pair.target} is another export"
 
 
-def _rank(pair: ModelPair, method: Method) -> int:
+def _rank(pair: ModelPair, method: SpeculationMethod) -> int:
     """By the confidence, then whether its config is known, then the method."""
     level = foundation(pair.confidence)
     base = (_RANK_HIGH, _RANK_MEDIUM, _RANK_LOW, _RANK_LOW)[level]
-    if method in (Method.EAGLE2, Method.MTP) and base < _RANK_LOW:
+    if method in (SpeculationMethod.EAGLE2, SpeculationMethod.MTP) and base < _RANK_LOW:
         return _RANK_EAGLE2 + 2 * level + (not pair.is_read)
-    if method is Method.STANDALONE:
+    if method is SpeculationMethod.STANDALONE:
         return _RANK_STANDALONE + level
     place = _AMONG.index(method) if method in _AMONG else len(_AMONG)
     return base + place + 5 * (not pair.is_read)
@@ -186,7 +191,7 @@ def _rank(pair: ModelPair, method: Method) -> int:
 
 def _partner(name: str, place: int) -> Way:
     return Way(
-        Method.STANDALONE,
+        SpeculationMethod.STANDALONE,
         "STANDALONE",
         name,
         {**group_option("speculation", "standalone_chain"), PATH: name},
@@ -202,7 +207,7 @@ def _partner(name: str, place: int) -> Way:
 
 def _ngram() -> Way:
     return Way(
-        Method.NGRAM,
+        SpeculationMethod.NGRAM,
         "NGRAM",
         None,
         group_option("speculation", "ngram"),

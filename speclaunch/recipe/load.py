@@ -188,7 +188,7 @@ def _validated(
     recipe = Recipe(deployment, composition.path, composition.provenance, unset)
     python = deployment.engine.python
     if python is not None and recipe.place("engine", "python").path == COMMAND_LINE:
-        from speclaunch.facts.trusted_programs import trust  # noqa: PLC0415  few name one
+        from speclaunch.facts.runtime import trust  # noqa: PLC0415  few name one
 
         trust(python)  # the user's own word
     return recipe

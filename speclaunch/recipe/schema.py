@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, core_schema
 
 from speclaunch.errors import InputError
-from speclaunch.facts.declared_gpus import AUTO, declare
+from speclaunch.facts.hardware import AUTO, declare
 from speclaunch.recipe.values import (
     ENV_NAME,
     MOST_REPLICAS,

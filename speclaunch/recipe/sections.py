@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 from speclaunch.errors import InputError
-from speclaunch.facts.declared_gpus import AUTO, declare
+from speclaunch.facts.hardware import AUTO, declare
 from speclaunch.recipe import values
 from speclaunch.recipe.section_table import SECTIONS
 from speclaunch.record import record

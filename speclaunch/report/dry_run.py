@@ -10,7 +10,7 @@ import typer
 from speclaunch.engine.shell import shell_command
 from speclaunch.launch.journal_header import document
 from speclaunch.launch.session import Session
-from speclaunch.plan.fit.cost import say_all
+from speclaunch.plan.fit.price import say_all
 from speclaunch.report.console import err, out
 from speclaunch.report.forecast import forecast_json, show_forecast
 

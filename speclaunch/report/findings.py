@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from speclaunch.facts.origin import Provenance
+from speclaunch.facts.checkpoint import Provenance
 from speclaunch.lint.report import KnownCheckpoint
 from speclaunch.lint.told_once import for_versions
 from speclaunch.report.causes import reasons

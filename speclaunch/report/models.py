@@ -12,15 +12,14 @@ from rich.text import Text
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.planning.kept_facts import Checked, State
-from speclaunch.planning.known_checkpoint import FACTS, Known, told
+from speclaunch.planning.kept_facts import FACTS, CheckpointSources, ComparedFacts, FactsState, told
 
 _COLORS = {
-    State.CURRENT: "green",
-    State.UPDATED: "green",
-    State.STALE: "yellow",
-    State.UNKNOWN: "red",
-    State.LOCAL: "dim",
+    FactsState.CURRENT: "green",
+    FactsState.UPDATED: "green",
+    FactsState.STALE: "yellow",
+    FactsState.UNKNOWN: "red",
+    FactsState.LOCAL: "dim",
 }
 _MOST_DIFFERENCES = 12
 
@@ -52,7 +51,7 @@ def kept_json(file: CheckpointFile | str) -> dict[str, Any]:
     return said | ({"revision": file.revision} if file.revision is not None else {})
 
 
-def show_known(console: Console, name: str, known: Known) -> None:
+def show_known(console: Console, name: str, known: CheckpointSources) -> None:
     """The facts of a checkpoint and where they come from; then what other sources say."""
     console.print(Text(name, "bold"))
     used = known.used
@@ -80,7 +79,7 @@ def show_known(console: Console, name: str, known: Known) -> None:
             console.print(_plain(f"           {line}"))
 
 
-def known_json(name: str, known: Known) -> dict[str, Any]:
+def known_json(name: str, known: CheckpointSources) -> dict[str, Any]:
     """The same as a document."""
     return {
         "version": 1,
@@ -90,7 +89,7 @@ def known_json(name: str, known: Known) -> dict[str, Any]:
     }
 
 
-def show_checked(console: Console, found: Iterable[Checked]) -> None:
+def show_checked(console: Console, found: Iterable[ComparedFacts]) -> None:
     """Each file of facts: how it stands to the hub, and what differs."""
     for one in found:
         why = _plain(f"  {one.why}" if one.why else "")
@@ -105,7 +104,7 @@ def show_checked(console: Console, found: Iterable[Checked]) -> None:
             console.print(Text.assemble(("         help", "bold cyan"), f": {one.help}"))
 
 
-def checked_json(one: Checked) -> dict[str, Any]:
+def checked_json(one: ComparedFacts) -> dict[str, Any]:
     """A file of facts as a document."""
     said: dict[str, Any] = {"model": one.name, "state": one.state.value}
     said |= {"differences": list(one.differences)} if one.differences else {}

@@ -23,8 +23,8 @@ from speclaunch.engine.versions import precedes
 from speclaunch.errors import Place, Problem
 from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.refusals.rows import refusals
-from speclaunch.plan.request import Origin
+from speclaunch.plan.refusals import refusals
+from speclaunch.plan.request import ENGINE_VARIABLES, RequestOrigin
 from speclaunch.plan.topics import spec_v2
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.secrets import KEYS_OF_A_COMMAND, written_secrets
@@ -89,7 +89,7 @@ def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
 
 def how_to_declare(plan: Plan) -> str:
     """How to have an engine that is no release judged by its own arguments."""
-    recipe = plan.request.origin is Origin.RECIPE
+    recipe = plan.request.origin is RequestOrigin.RECIPE
     how = "engine.catalogue: installed" if recipe else "--engine installed"
     return f"{how}, or the path of its package"
 
@@ -320,15 +320,12 @@ def variable_without_effect(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-_OURS = ("SGLANG_", "SGL_")
-
-
 @rule("SPL008")
 def unknown_variable(plan: Plan) -> Iterator[Verdict]:
     """A variable looks like the engine's own, and this version has no such variable."""
     known = plan.catalogue.variables
     for name in plan.request.env:
-        if not name.startswith(_OURS) or name in known:
+        if not name.startswith(ENGINE_VARIABLES) or name in known:
             continue
         if dead_variable(name, plan.request.version) is not None:
             continue
@@ -413,7 +410,7 @@ def unreadable_model_overrides(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL012")
 def literal_secret(plan: Plan) -> Iterator[Verdict]:
     """A secret is written into the file."""
-    recipe = plan.request.origin is Origin.RECIPE
+    recipe = plan.request.origin is RequestOrigin.RECIPE
     for one in written_secrets(plan):
         if not recipe and one.name in KEYS_OF_A_COMMAND:  # SPL802 tells them
             continue

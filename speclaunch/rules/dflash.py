@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from speclaunch.facts.partial_config import merged
+from speclaunch.facts.checkpoint import merged
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics import drafts
 from speclaunch.plan.topics.algorithms import algorithm_names
-from speclaunch.plan.topics.dp_attention import CONTEXT, DFLASH, DFLASH_CONTEXT, DFLASH_HEAD, HEAD
-from speclaunch.plan.topics.parallel import attention_ranks
+from speclaunch.plan.topics.parallel import (
+    CONTEXT,
+    DFLASH,
+    DFLASH_CONTEXT,
+    DFLASH_HEAD,
+    HEAD,
+    attention_ranks,
+)
 from speclaunch.reads.safe_json import mapping
 from speclaunch.rules.interface import Fix, Verdict, rule
-from speclaunch.rules.model_values import known_drafts
+from speclaunch.rules.model_values import DELEGATING, known_drafts
 
 
 def block_tokens(plan: Plan) -> int:
@@ -316,8 +322,6 @@ def dflash_dp_heads(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-_WRAPPERS = ("Mistral3ForConditionalGeneration", "MiniCPMV")
-"""Classes that pass what they lack on to the model within."""
 _DSPARK_HOOKS = {
     "DeepseekV4ForCausalLM": ">=0.5.16",
     "KimiK3ForConditionalGeneration": ">=0.5.17",
@@ -336,7 +340,7 @@ def dflash_target_hook(plan: Plan) -> Iterator[Verdict]:
     if plan.algorithm not in algorithm_names(plan):  # that is SPL101
         return
     known = architectures(plan.request.version)
-    hooks = {*known.dflash_hooks, *(n for n in known.registered if n.startswith(_WRAPPERS))}
+    hooks = {*known.dflash_hooks, *(n for n in known.registered if n.startswith(DELEGATING))}
     if plan.algorithm == "DSPARK":
         hooks |= {n for n, since in _DSPARK_HOOKS.items() if plan.in_versions(since)}
     # Packages beside the engine may register another class under the name.

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.resolution.model_defaults import dtype_of_both
+from speclaunch.plan.resolution.models import dtype_of_both
 from speclaunch.plan.resolution.working import Working
-from speclaunch.plan.topics.drafts import own_path
-from speclaunch.plan.topics.dtype import halved
+from speclaunch.plan.topics.drafts import COMPARES_VOCABULARIES, own_path
+from speclaunch.plan.topics.target import halved
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.model_values import (
     EAGLE3_DRAFTS,
@@ -282,7 +282,7 @@ def standalone_vocabulary(plan: Plan) -> Iterator[Verdict]:
     both = pair(plan)
     if both is None:
         return
-    checked = plan.in_versions(">=0.5.15")
+    checked = plan.in_versions(COMPARES_VOCABULARIES)
     sizes = _sizes(*both, 0 if checked else _PADDING)
     difference = sizes or _ids(*both)
     if difference is None:

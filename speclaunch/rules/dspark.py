@@ -10,14 +10,14 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.working import counted
 from speclaunch.plan.topics import drafts
 from speclaunch.plan.topics.attention import PHASES
-from speclaunch.plan.topics.dp_attention import (
+from speclaunch.plan.topics.parallel import (
     CONTEXT,
     DSPARK_CONTEXT,
     DSPARK_HEAD,
     HEAD,
+    attention_ranks,
     dspark_is_spread,
 )
-from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.model_values import known_drafts
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from speclaunch import reads
 from speclaunch.facts.facts import Facts, UnknownFact
-from speclaunch.facts.gather import gather
+from speclaunch.facts.find_checkpoint import Sources, gather
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.project_settings import Assumptions, SettingsFrom
 from speclaunch.facts.repository_facts import models_folders
-from speclaunch.facts.sources import Sources
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import Given, Request
+from speclaunch.plan.request import Request, RequestedValue
 from speclaunch.plan.resolve import resolve
 from speclaunch.reads.safe_json import is_directory
 from speclaunch.record import record
@@ -181,6 +180,6 @@ def _comparing() -> tuple[Rule, ...]:
     return tuple(one for one in all_rules() if one.check_across and not one.of_deployments)
 
 
-def _text(given: Given | None) -> str | None:
+def _text(given: RequestedValue | None) -> str | None:
     value: Any = given.value if given is not None and given.known else None
     return value if isinstance(value, str) else None

@@ -11,10 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Never
 
-from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.checkpoint import Checkpoint, PartialConfig, Provenance
 from speclaunch.facts.facts import Facts, UnknownFact, checkpoint_fact
-from speclaunch.facts.origin import Provenance
-from speclaunch.facts.partial_config import PartialConfig
 from speclaunch.facts.read_checkpoint import from_config
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolve import resolve

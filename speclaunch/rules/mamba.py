@@ -9,7 +9,14 @@ from speclaunch.facts.hardware import Vendor
 from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.topics.hybrid import CHOSEN, STRATEGY, backend_buffers, has_states
+from speclaunch.plan.topics.hybrid import (
+    AMD_DROPS_CACHE,
+    BUFFERED,
+    CHOSEN,
+    STRATEGY,
+    backend_buffers,
+    has_states,
+)
 from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.values import number
 
@@ -90,9 +97,6 @@ def keeps_extra_buffer(plan: Plan) -> bool:
     return has_extra_buffer(plan) and takes_extra_buffer(plan)
 
 
-_EXTRA = ("extra_buffer", "extra_buffer_lazy")
-
-
 @rule("SPL241")
 def mamba_cache(plan: Plan) -> Iterator[Verdict]:
     """The prefix cache of a hybrid model (Mamba, gated delta net) and its strategies."""
@@ -102,7 +106,7 @@ def mamba_cache(plan: Plan) -> Iterator[Verdict]:
     if plan.in_versions(CHOSEN):
         if asked == "no_buffer":
             yield from _asked_for(plan)
-    elif asked not in _EXTRA and plan.algorithm is not None and not _switched_off(plan):
+    elif asked not in BUFFERED and plan.algorithm is not None and not _switched_off(plan):
         yield _refused(plan)
 
 
@@ -114,7 +118,7 @@ def _cache_is_off(plan: Plan) -> bool:
 
 def _switched_off(plan: Plan) -> bool:
     """Whether an AMD GPU makes the engine switch the cache off."""
-    if plan.in_versions("<0.5.11"):
+    if not plan.in_versions(AMD_DROPS_CACHE):
         return False
     if plan.facts.hardware is None:
         raise UnknownValueError(UNKNOWN_HARDWARE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from speclaunch.plan.topics.refusal import beginning
+from speclaunch.plan.topics.parallel import beginning
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
 

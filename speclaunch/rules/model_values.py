@@ -28,7 +28,7 @@ LLAMA_LIKE = (
 release."""
 _DRAFT_MARKS = ("eagle", "mtp", "nextn", "assistant")
 """Parts of the names of classes that are drafts (in any case)."""
-_DELEGATING = ("MiniCPMV", "Mistral3ForConditionalGeneration")
+DELEGATING = ("MiniCPMV", "Mistral3ForConditionalGeneration")
 """How the names of classes begin that hand over what they lack to the model inside
 (`__getattr__`)."""
 
@@ -52,7 +52,7 @@ def is_draft_class(architecture: str) -> bool:
 def lacks_eagle3(architecture: str, plan: Plan) -> bool:
     """Whether a target's class is known to have no hook for EAGLE-3 in this version."""
     known = architectures(plan.request.version)
-    if architecture.startswith(_DELEGATING):
+    if architecture.startswith(DELEGATING):
         return False
     return architecture in known.registered and architecture not in known.eagle3_hooks
 
@@ -60,7 +60,7 @@ def lacks_eagle3(architecture: str, plan: Plan) -> bool:
 def lacks_shared_embedding(architecture: str, plan: Plan) -> bool:
     """Whether a target's class is known to have no `get_embed_and_head` in this version."""
     known = architectures(plan.request.version)
-    if architecture.startswith(_DELEGATING):
+    if architecture.startswith(DELEGATING):
         return False
     return architecture in known.registered and architecture not in known.shares_embedding
 
@@ -76,7 +76,7 @@ def has_no_class(checkpoint: Checkpoint, plan: Plan) -> bool:
     is_held = known.asked == known.version  # a later release, or a fork, may have it
     if not names or not is_held or not known.registered.isdisjoint(names):
         return False
-    from speclaunch.plan.transformers_classes import in_transformers  # noqa: PLC0415  (rarely)
+    from speclaunch.plan.architectures import in_transformers  # noqa: PLC0415  (rarely)
 
     brought = checkpoint.config.get("auto_map")
     if isinstance(brought, dict) and "AutoModel" in brought:

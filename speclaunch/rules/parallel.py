@@ -8,16 +8,20 @@ from speclaunch.facts.hardware import Vendor
 from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.topics import dp_attention
-from speclaunch.plan.topics.dp_attention import HEAD, HEAD_ALONE, NO_RANKS, NODES, REPLICAS_TOO
+from speclaunch.plan.topics import parallel
 from speclaunch.plan.topics.parallel import (
     ATTENTION_RANKS,
+    HEAD,
+    HEAD_ALONE,
+    NO_RANKS,
+    NODES,
     OWN_ARGUMENT,
     REPLICAS,
+    REPLICAS_TOO,
     SWITCH,
+    KnownRefusal,
     attention_ranks,
 )
-from speclaunch.plan.topics.refusal import Refusal
 from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.values import number
 
@@ -25,16 +29,16 @@ from speclaunch.rules.values import number
 @rule("SPL211")
 def ngram_dp_attention(plan: Plan) -> Iterator[Verdict]:
     """NGRAM does not work with DP attention."""
-    return _without_dp_attention(plan, "NGRAM", dp_attention.NGRAM)
+    return _without_dp_attention(plan, "NGRAM", parallel.NGRAM)
 
 
 @rule("SPL212")
 def standalone_dp_attention(plan: Plan) -> Iterator[Verdict]:
     """STANDALONE does not work with DP attention."""
-    return _without_dp_attention(plan, "STANDALONE", dp_attention.STANDALONE)
+    return _without_dp_attention(plan, "STANDALONE", parallel.STANDALONE)
 
 
-def _without_dp_attention(plan: Plan, algorithm: str, refusal: Refusal) -> Iterator[Verdict]:
+def _without_dp_attention(plan: Plan, algorithm: str, refusal: KnownRefusal) -> Iterator[Verdict]:
     if refusal.holds(plan):
         ranks = attention_ranks(plan)
         yield Verdict(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.plan.budget import Budget, Fit
+from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import graphs
-from speclaunch.plan.topics.concurrency import RUNNING, WHEN_SPECULATING
+from speclaunch.plan.topics.algorithms import RUNNING, WHEN_SPECULATING
 from speclaunch.plan.topics.graphs import DECODE_BACKEND, DECODE_SWITCH, SWITCH
 from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
@@ -294,13 +294,13 @@ def does_not_fit(plan: Plan) -> Iterator[Verdict]:
     )
 
 
-def _fix_of_does_not_fit(plan: Plan, found: Budget) -> Fix:
+def _fix_of_does_not_fit(plan: Plan, found: MemoryBudget) -> Fix:
     if found.impossible:
         return Fix(
             "use more GPUs (a larger tp_size), larger ones, or a quantised model; `speclaunch "
             "plan --fit` shows what would fit"
         )
-    from speclaunch.plan.memory.margins import margins  # noqa: PLC0415
+    from speclaunch.plan.fit.predict import margins  # noqa: PLC0415
 
     choices = margins(plan)
     if choices is None:
@@ -335,7 +335,7 @@ def tight_memory(plan: Plan) -> Iterator[Verdict]:
 
 
 def _fix_of_tight_memory(plan: Plan) -> Fix:
-    from speclaunch.plan.memory.margins import margins  # noqa: PLC0415
+    from speclaunch.plan.fit.predict import margins  # noqa: PLC0415
 
     choices = margins(plan)
     if choices is None or choices.likely is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from speclaunch.plan.gpu_ranks import gpu_ranks
-from speclaunch.plan.placement import beyond_the_gpus, visible_gpus
+from speclaunch.plan.placement import beyond_the_gpus, gpu_ranks, visible_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.topics.parallel import replicas
 from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.values import number
 
@@ -73,7 +73,7 @@ def _fix_of_ranks_beyond_gpus(plan: Plan) -> Fix:
     hardware = plan.facts.hardware
     there = hardware.count if hardware is not None else 1
     plain = all(number(plan, name) == 1 for name in ("pp_size", "nnodes", "gpu_id_step"))
-    whole = plain and not number(plan, "base_gpu_id") and plan.derived.replicas == 1
+    whole = plain and not number(plan, "base_gpu_id") and replicas(plan) == 1
     if not whole or not _all_visible(plan, there):
         return Fix("lower the parallel sizes to the GPUs of the machine, or use more GPUs")
     fitting = 1 << (there.bit_length() - 1)

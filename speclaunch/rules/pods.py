@@ -9,7 +9,7 @@ from speclaunch.errors import Place
 from speclaunch.importer.around.values import byte_count
 from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.topics.shutdown import least_seconds
+from speclaunch.plan.topics.health import least_seconds
 from speclaunch.rules.deployment_values import (
     GPU_RESOURCES,
     Image,

@@ -9,7 +9,7 @@ from typing import Any
 from speclaunch.errors import COMMAND_LINE, Place
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import Origin
+from speclaunch.plan.request import RequestOrigin
 from speclaunch.record import record
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule, rule_across
 from speclaunch.rules.roles import (
@@ -349,7 +349,7 @@ def node_address(plan: Plan) -> Iterator[Verdict]:
             why="the ranks of this host are beyond the last one: the others never wait for it",
             fix=Fix(f"number the hosts from 0 to {nodes - 1}"),
         )
-    if plan.request.origin is Origin.RECIPE:
+    if plan.request.origin is RequestOrigin.RECIPE:
         yield from _fixed(plan)
     elif not plan.is_given(ADDRESS):
         yield Verdict(
@@ -390,7 +390,7 @@ _GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 def platform_nodes(plan: Plan) -> Iterator[Verdict]:
     """The platform gives a server other hosts or GPUs than its arguments ask for."""
     around = plan.request.surroundings
-    if around is None or plan.request.origin is Origin.RECIPE or plan.value("use_ray"):
+    if around is None or plan.request.origin is RequestOrigin.RECIPE or plan.value("use_ray"):
         return
     yield from _hosts(plan, _amount(around.nodes))
     yield from _gpus(plan, _amount(_given(around)))

@@ -8,7 +8,7 @@ from typing import Any
 
 from speclaunch.errors import Place
 from speclaunch.plan.divided_models import LATENT
-from speclaunch.plan.gpu_ranks import gpu_ranks
+from speclaunch.plan.placement import gpu_ranks
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.record import record
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule_across

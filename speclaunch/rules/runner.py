@@ -10,7 +10,7 @@ from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument
 from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import Origin, Request
+from speclaunch.plan.request import Request, RequestOrigin
 from speclaunch.redaction import Redactor, holds_secret, is_secret_variable
 from speclaunch.rules.finding import DeploymentPlace, Finding, Judgement, Unjudged, in_order
 from speclaunch.rules.interface import Rule, Verdict
@@ -87,7 +87,7 @@ def _set_value(name: str, request: Request) -> str:
 
 def _spelled(text: str, request: Request) -> str:
     """A help text with the engine's flags as they are written where the deployment stands."""
-    if request.origin is not Origin.SLIME:
+    if request.origin is not RequestOrigin.SLIME:
         return text
     from speclaunch.importer.slime import prefixed  # noqa: PLC0415
     from speclaunch.importer.slime_own import OWN  # noqa: PLC0415

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import COMMAND_LINE
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import Given
+from speclaunch.plan.request import RequestedValue
 from speclaunch.redaction import holds_secret, is_literal_secret, is_secret_variable
 
 KEYS_OF_A_COMMAND = ("api_key", "admin_api_key")
 """Written into a command they show in the list of processes, too."""
 
 
-def written_secrets(plan: Plan) -> tuple[Given, ...]:
+def written_secrets(plan: Plan) -> tuple[RequestedValue, ...]:
     """The arguments and variables whose secret value is in the file.
 
     An argument that has the value of such a variable takes it from there: only the variable is
@@ -27,13 +27,13 @@ def written_secrets(plan: Plan) -> tuple[Given, ...]:
     return (*(one for one in arguments if _literal(one) not in told), *variables)
 
 
-def _is_secret(one: Given, *, named: bool) -> bool:
+def _is_secret(one: RequestedValue, *, named: bool) -> bool:
     text = _literal(one)
     written = one.value if text and isinstance(one.value, Mapping) else text
     return holds_secret(written) or (named and is_literal_secret(text))
 
 
-def _literal(one: Given) -> str:
+def _literal(one: RequestedValue) -> str:
     """What the file holds of a value."""
     if one.place.path == COMMAND_LINE:
         return ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from speclaunch.importer.slime_own import OWN
 from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import Origin
+from speclaunch.plan.request import RequestOrigin
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule, rule_across
 from speclaunch.rules.roles import Conflict, conflicts, is_side
 from speclaunch.rules.secrets import KEYS_OF_A_COMMAND, written_secrets
@@ -20,7 +20,7 @@ def open_address(plan: Plan) -> Iterator[Verdict]:
     """The server listens on every address and asks for no key."""
     if plan.given("host") not in _OPEN or plan.is_given("api_key"):
         return
-    if plan.request.origin is Origin.SLIME:  # its engines are reached by its own router
+    if plan.request.origin is RequestOrigin.SLIME:  # its engines are reached by its own router
         return
     if _has_a_network(plan):
         return
@@ -57,7 +57,7 @@ def _has_a_network(plan: Plan) -> bool:
 @rule("SPL802")
 def plain_api_key(plan: Plan) -> Iterator[Verdict]:
     """An API key is written into the command."""
-    if plan.request.origin is Origin.RECIPE:  # it may come out of the environment
+    if plan.request.origin is RequestOrigin.RECIPE:  # it may come out of the environment
         return
     for one in written_secrets(plan):
         if one.name not in KEYS_OF_A_COMMAND:
@@ -122,7 +122,7 @@ def remote_code(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL805")
 def slime_argument(plan: Plan) -> Iterator[Verdict]:
     """slime says this argument itself and ignores yours."""
-    if plan.request.origin is not Origin.SLIME:
+    if plan.request.origin is not RequestOrigin.SLIME:
         return
     ignored = {one.name: one for one in plan.request.ignored}
     for name, own in OWN.items():
@@ -192,7 +192,7 @@ def _shown(value: object) -> str:
 @rule("SPL807")
 def slime_data_parallel(plan: Plan) -> Iterator[Verdict]:
     """slime refuses data parallelism without DP attention."""
-    if plan.request.origin is not Origin.SLIME:
+    if plan.request.origin is not RequestOrigin.SLIME:
         return
     ranks = plan.given("dp_size")
     if ranks is None or int(ranks) <= 1 or plan.given("enable_dp_attention"):

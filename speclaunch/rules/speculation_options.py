@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import adaptive
+from speclaunch.plan.topics.algorithms import BLOCKS, REJECTION, blocks_need_rejection
 from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.values import number
@@ -58,8 +59,6 @@ def adaptive_steps(plan: Plan) -> Iterator[Verdict]:
     )
 
 
-_REJECTION = "speculative_use_rejection_sampling"
-_BLOCKS = "speculative_use_block_verification"
 _MAP = "speculative_token_map"
 _THRESHOLDS = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
 
@@ -72,7 +71,7 @@ def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
     for message, at, why, edits in _conflicts(plan):
         yield Verdict(
             f"rejection sampling {message}",
-            at=(*at, _REJECTION, _BLOCKS),
+            at=(*at, REJECTION, BLOCKS),
             why=f"the engine refuses: {why}",
             fix=Fix("remove rejection sampling, or what it does not work with", set=edits),
         )
@@ -81,7 +80,7 @@ def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             "rejection sampling needs speculative_eagle_topk 1, not "
             f"{'an omitted one' if topk is None else topk}",
-            at=("speculative_eagle_topk", _REJECTION, _BLOCKS),
+            at=("speculative_eagle_topk", REJECTION, BLOCKS),
             why="the engine refuses: --speculative-use-rejection-sampling requires "
             "--speculative-eagle-topk=1.",
             fix=Fix(
@@ -92,8 +91,8 @@ def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_on(plan: Plan) -> bool:
-    by_block = bool(plan.given(_BLOCKS)) and plan.algorithm in ("EAGLE", "EAGLE3")
-    return bool(plan.given(_REJECTION)) or by_block
+    by_block = blocks_need_rejection(plan)
+    return bool(plan.given(REJECTION)) or by_block
 
 
 _Conflict = tuple[str, tuple[str, ...], str, dict[str, object]]
@@ -105,7 +104,7 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
             "does not work with STANDALONE",
             ("speculative_algorithm",),
             "it is only supported for EAGLE / EAGLE3 / NEXTN",
-            {_REJECTION: None},
+            {REJECTION: None},
         )
     relaxed = [name for name in _THRESHOLDS if plan.value(name) != 1.0]
     if relaxed:
@@ -121,14 +120,14 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
             ("enable_deterministic_inference",),
             "it is incompatible with --enable-deterministic-inference"
             + (" off CUDA" if plan.in_versions(">=0.5.23") else ""),
-            {_REJECTION: None, _BLOCKS: None},
+            {REJECTION: None, BLOCKS: None},
         )
     if plan.in_versions("<0.5.16") and plan.value("enable_multi_layer_eagle"):
         yield (
             "does not work with multi-layer EAGLE",
             ("enable_multi_layer_eagle",),
             "it is not supported with multi-layer EAGLE (--enable-multi-layer-eagle).",
-            {_REJECTION: None},
+            {REJECTION: None},
         )
     reduced = _reduced_vocabulary(plan)
     if reduced is not None:
@@ -136,7 +135,7 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
             f"needs one vocabulary, and the draft has {reduced[0]} of the target's {reduced[1]}",
             ("speculative_draft_model_path",),
             "it requires the draft and target to share one vocab",
-            {_REJECTION: None, _BLOCKS: None},
+            {REJECTION: None, BLOCKS: None},
         )
 
     if plan.algorithm == "EAGLE" and plan.value(_MAP) is not None:
@@ -144,7 +143,7 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
             f"needs one vocabulary, and {_MAP} reduces the draft's",
             (_MAP,),
             "it requires the draft and target to share one vocab",
-            {_REJECTION: None, _BLOCKS: None},
+            {REJECTION: None, BLOCKS: None},
         )
 
 
@@ -166,23 +165,23 @@ def _reduced_vocabulary(plan: Plan) -> tuple[int, int] | None:
 @rule("SPL112")
 def block_verification(plan: Plan) -> Iterator[Verdict]:
     """Block verification needs EAGLE, EAGLE3, DFLASH or DSPARK, on CUDA or ROCm."""
-    if not plan.given(_BLOCKS):
+    if not plan.given(BLOCKS):
         return
     if plan.algorithm not in ("EAGLE", "EAGLE3", "DFLASH", "DSPARK"):
         yield Verdict(
             f"block verification does not work with {plan.algorithm or 'no speculative algorithm'}",
-            at=(_BLOCKS, "speculative_algorithm"),
+            at=(BLOCKS, "speculative_algorithm"),
             why="the engine refuses: --speculative-use-block-verification only supports EAGLE / "
             "EAGLE3 / NEXTN / DFLASH / DSPARK.",
-            fix=Fix(f"remove {_BLOCKS}", set={_BLOCKS: None}),
+            fix=Fix(f"remove {BLOCKS}", set={BLOCKS: None}),
         )
     elif plan.device != "cuda":
         yield Verdict(
             f"block verification does not work on {plan.device}",
-            at=(_BLOCKS, "device"),
+            at=(BLOCKS, "device"),
             why="the engine refuses: --speculative-use-block-verification only supports CUDA or "
             "ROCm.",
-            fix=Fix(f"remove {_BLOCKS}", set={_BLOCKS: None}),
+            fix=Fix(f"remove {BLOCKS}", set={BLOCKS: None}),
         )
 
 
@@ -297,11 +296,10 @@ def watermark(plan: Plan) -> Iterator[Verdict]:
             "speculative decoding",
             fix=_AWAY,
         )
-    by_block = plan.given(_BLOCKS) and plan.algorithm in ("EAGLE", "EAGLE3")
-    if plan.given(_REJECTION) or by_block:
+    if _is_on(plan):
         yield Verdict(
             "watermarking does not work with rejection sampling",
-            at=("enable_watermark", _REJECTION, _BLOCKS),
+            at=("enable_watermark", REJECTION, BLOCKS),
             why="the engine refuses: --enable-watermark is incompatible with "
             "--speculative-use-rejection-sampling",
             fix=_AWAY,

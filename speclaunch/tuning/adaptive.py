@@ -20,11 +20,11 @@ from typing import Any
 from speclaunch import children
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
+from speclaunch.plan.topics.adaptive import ALGORITHMS
 from speclaunch.tuning.objective import Known
 from speclaunch.tuning.setting import Setting
 
 OPTION = "speculative_adaptive_config"
-_ALGORITHMS = ("EAGLE", "EAGLE3")
 _NEAR = 0.97
 """Steps are candidates from this share of the best speed on: the engine picks among them."""
 _SECONDS = 300.0
@@ -46,7 +46,7 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[Setting]) -> 
         raise InputError(
             Problem(f"SGLang {version} has no {OPTION}", place, "use a newer release, or leave it")
         )
-    if algorithm not in _ALGORITHMS:
+    if algorithm not in ALGORITHMS:
         raise InputError(
             Problem(f"SGLang adapts the steps of EAGLE and EAGLE3 only, not {algorithm}", place)
         )

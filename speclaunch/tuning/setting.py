@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from speclaunch.plan.topics.algorithms import EAGLE_HANDLER
 from speclaunch.record import record
 from speclaunch.rules.values import tree_capacity
 
@@ -13,8 +14,6 @@ _TOPK = (1, 2, 4, 8)
 _TREES = (4, 6, 8, 12, 16, 24, 32, 48, 64)
 _NGRAM = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 NGRAM = "NGRAM"
-TREES = ("EAGLE", "EAGLE3", "STANDALONE")
-"""NEXTN is EAGLE to the engine. DFLASH and others have a width that is their draft's own."""
 
 
 @record
@@ -52,7 +51,7 @@ def _settings(algorithm: str) -> Iterator[Setting]:
     if algorithm == NGRAM:
         for tokens in _NGRAM:
             yield Setting(0, 1, tokens)
-    elif algorithm in TREES:
+    elif algorithm in EAGLE_HANDLER:  # others have a width that is their draft's own
         for steps in _STEPS:
             for topk in _TOPK:
                 if topk == 1:

@@ -10,7 +10,7 @@ from speclaunch.asking.asker import Asker
 from speclaunch.asking.mode import Ask
 from speclaunch.asking.verdicts import Verdicts
 from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.judge.interface import Answer, Question
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import from_words

@@ -14,7 +14,7 @@ from speclaunch.cli.commands import app, register
 from speclaunch.cli.launch import launch
 from speclaunch.cli.start_options import LaunchOptions
 from speclaunch.errors import ExitCode, SpeclaunchError
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.judge.interface import Answer, Question
 from speclaunch.launch.preflight import PreflightError, preflight
 from speclaunch.launch.prepare import prepare

@@ -7,7 +7,7 @@ import pytest
 from speclaunch.bench.sides import NONE, Asked, Side, baseline, candidate, server
 from speclaunch.cli.bench_sides import memory_warnings
 from speclaunch.errors import InputError
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.recipe.load import load
 from speclaunch.recipe.recipe_words import split_recipe
 from speclaunch.rules.examine import Lookup

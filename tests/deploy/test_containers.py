@@ -10,7 +10,7 @@ import yaml
 
 from speclaunch.deploy.interface import Needs, Role
 from speclaunch.deploy.probes import UNKNOWN_START, probes_of
-from speclaunch.engine.command import SpelledArgument, Spelling
+from speclaunch.engine.command import RenderedArgs, SpelledArgument
 from speclaunch.engine.images import official_image
 from tests import program
 from tests.deploy import deployments
@@ -62,7 +62,7 @@ def test_the_official_image_of_a_release(
 
 def role(env: dict[str, str | None] | None = None, **said: str) -> Role:
     arguments = tuple(SpelledArgument(name, f"--{name}", (value,)) for name, value in said.items())
-    return Role("server", ("python3",), Spelling("0.5.23", arguments, env or {}), env or {})
+    return Role("server", ("python3",), RenderedArgs("0.5.23", arguments, env or {}), env or {})
 
 
 def test_liveness_waits_longer_than_the_engines_own_watchdog() -> None:
@@ -80,7 +80,7 @@ def test_the_startup_probe_has_the_budget_of_the_plan() -> None:
     found = probes_of(role())
     assert found.startup.slack == UNKNOWN_START
     known = Role(
-        "server", ("python3",), Spelling("0.5.23", (), {}), {}, needs=Needs(start_seconds=1234)
+        "server", ("python3",), RenderedArgs("0.5.23", (), {}), {}, needs=Needs(start_seconds=1234)
     )
     assert 1234 <= probes_of(known).startup.slack < 1250
 

@@ -8,7 +8,7 @@ import pytest
 
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.checks.machine import check_budget
-from speclaunch.plan.budget import Budget, Fit
+from speclaunch.plan.budget import Fit, MemoryBudget
 from tests.doctor.helpers import HEALTHY, TARGET
 
 
@@ -16,32 +16,32 @@ from tests.doctor.helpers import HEALTHY, TARGET
     ("found", "state", "said", "why"),
     [
         (
-            Budget(Fit.FITS, "12 tokens", notes=("tight",)),
+            MemoryBudget(Fit.FITS, "12 tokens", notes=("tight",)),
             CheckState.OK,
             "r fits: 12 tokens",
             "tight",
         ),
         (
-            Budget(Fit.TIGHT, "2 GiB missing in all but the best case"),
+            MemoryBudget(Fit.TIGHT, "2 GiB missing in all but the best case"),
             CheckState.WARNING,
             "r is tight: 2 GiB missing in all but the best case",
             "",
         ),
         (
-            Budget(Fit.FAILS, "2 GiB missing"),
+            MemoryBudget(Fit.FAILS, "2 GiB missing"),
             CheckState.WARNING,
             "r does not fit: 2 GiB missing",
             "",
         ),
         (
-            Budget(Fit.UNKNOWN, "", unknown=("the target is not known", "so is the draft")),
+            MemoryBudget(Fit.UNKNOWN, "", unknown=("the target is not known", "so is the draft")),
             CheckState.UNKNOWN,
             "whether the recipe fits is unknown",
             "the target is not known; so is the draft",
         ),
     ],
 )
-def test_the_verdict(found: Budget, state: CheckState, said: str, why: str) -> None:
+def test_the_verdict(found: MemoryBudget, state: CheckState, said: str, why: str) -> None:
     (line,) = check_budget(replace(HEALTHY, target=replace(TARGET, budget=found)))
     assert (line.state, line.found, line.why) == (state, said, why)
     assert line.fix == ("speclaunch plan recipe=r --fit" if state is CheckState.WARNING else None)
@@ -53,6 +53,6 @@ def test_without_a_recipe_there_is_none() -> None:
 
 
 def test_a_recipe_of_ones_own_is_named_by_its_path() -> None:
-    target = replace(TARGET, called="mine/r.yaml", budget=Budget(Fit.FAILS, "2 GiB missing"))
+    target = replace(TARGET, called="mine/r.yaml", budget=MemoryBudget(Fit.FAILS, "2 GiB missing"))
     (line,) = check_budget(replace(HEALTHY, target=target))
     assert line.fix == "speclaunch plan recipe=mine/r.yaml --fit"

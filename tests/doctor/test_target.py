@@ -16,8 +16,8 @@ from speclaunch.doctor.target import (
     versions_to_judge,
 )
 from speclaunch.errors import InputError
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import UnknownFact
+from speclaunch.facts.hardware import declare
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules

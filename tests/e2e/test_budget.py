@@ -14,7 +14,7 @@ from speclaunch.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.facts.hardware_probe import probe_host
 from speclaunch.facts.read_checkpoint import read_checkpoint
 from speclaunch.launch.free_port import free_port
-from speclaunch.plan.budget import Budget, Fit, MemoryPhase, MemoryUse, Size
+from speclaunch.plan.budget import Fit, MemoryBudget, MemoryPhase, MemorySize, MemoryUse
 from speclaunch.plan.memory import terms
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.resolve import resolve
@@ -44,7 +44,7 @@ TOO_LITTLE = {
 _ATTEMPTS = 3
 
 
-def predicted(args: dict[str, Any], models: dict[str, Path], host: Hardware) -> Budget:
+def predicted(args: dict[str, Any], models: dict[str, Path], host: Hardware) -> MemoryBudget:
     found = {
         name: read_checkpoint(name, models[args[name]])
         for name in ("model_path", "speculative_draft_model_path")
@@ -54,7 +54,7 @@ def predicted(args: dict[str, Any], models: dict[str, Path], host: Hardware) -> 
     return budget(resolve(request_of({**args, "device": "cpu"}, None, {}, "0.5.23"), facts))
 
 
-def share(found: Budget, use: MemoryUse) -> int:
+def share(found: MemoryBudget, use: MemoryUse) -> int:
     return sum(one.size.bytes for one in found.ranks[0].shares if one.use is use)
 
 
@@ -75,7 +75,7 @@ def test_pools_and_failure(
     same = Hardware("cpu", Vendor.CPU, gpus=(Gpu(0, "memory", memory, memory),), declared=False)
     with monkeypatch.context() as patch:
         patch.setattr(
-            terms, "weight_size", lambda plan, *, draft=False: Size(0 if draft else used, "")
+            terms, "weight_size", lambda plan, *, draft=False: MemorySize(0 if draft else used, "")
         )
         exact = predicted(EAGLE3, models, same)
     assert exact.tokens == pytest.approx(measured["tokens"], rel=1e-3)

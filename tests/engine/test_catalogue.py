@@ -20,7 +20,7 @@ from speclaunch.engine.catalogue import (
     Argument,
     ArgumentKind,
     Catalogue,
-    Unknown,
+    UnknownFlag,
     UnknownVersion,
     add_from_package,
     held_versions,
@@ -281,7 +281,7 @@ def test_resolve_flag() -> None:
     assert isinstance(helped, Argument)
     assert helped.kind is ArgumentKind.HELP
     wrong = newest.resolve_flag("--speculatve-num-steps")
-    assert isinstance(wrong, Unknown)
+    assert isinstance(wrong, UnknownFlag)
     assert newest.close(wrong.token)[0] == "--speculative-num-steps"
 
 
@@ -324,7 +324,7 @@ def agree(catalogue: Catalogue, parser: argparse.ArgumentParser, token: str) -> 
     if isinstance(ours, Ambiguous):
         assert theirs == set(ours.candidates)
     else:
-        assert theirs == (None if isinstance(ours, Unknown) else ours)
+        assert theirs == (None if isinstance(ours, UnknownFlag) else ours)
 
 
 _WORD = st.text("ab-", min_size=1, max_size=6).filter(lambda word: not word.startswith("-"))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speclaunch.engine.catalogue import load
-from speclaunch.engine.command import Spelling, spell
+from speclaunch.engine.command import RenderedArgs, spell
 from speclaunch.engine.shell import shell_command
 from speclaunch.redaction import is_secret_variable
 
@@ -126,7 +126,7 @@ def test_secrets_are_known_by_name() -> None:
         assert not is_secret_variable(name), name
 
 
-def run_in_bash(spelling: Spelling, env: dict[str, str | None]) -> list[str]:
+def run_in_bash(spelling: RenderedArgs, env: dict[str, str | None]) -> list[str]:
     text = shell_command(
         [
             "python3",

@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.argument import ArgumentKind
-from speclaunch.engine.build_catalogue import argument_of, catalogue_records
-from speclaunch.engine.extract import Declared, ExtractError, Release, extract
+from speclaunch.engine.extract import (
+    Declared,
+    ExtractError,
+    Release,
+    argument_of,
+    catalogue_records,
+    extract,
+)
 
 Make = Callable[..., Path]
 

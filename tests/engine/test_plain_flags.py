@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from speclaunch.engine import argv, plain_flags
+from speclaunch.engine import argv
 from speclaunch.engine.argument import Argument
 from speclaunch.engine.argv import ParsedArguments, parse_argv
 from speclaunch.engine.catalogue import Catalogue, held_versions, load
@@ -66,7 +66,6 @@ def _all_by_argparse(
 ) -> ParsedArguments:
     with monkeypatch.context() as patch:
         patch.setattr(argv, "is_plain", lambda _: False)
-        patch.setattr(plain_flags, "is_plain", lambda _: False)
         return parse_argv(words, catalogue, opaque=opaque, whole=False)
 
 

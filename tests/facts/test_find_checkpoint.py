@@ -8,10 +8,8 @@ import pytest
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.find_checkpoint import find_checkpoint
-from speclaunch.facts.gather import gather
+from speclaunch.facts.find_checkpoint import Sources, find_checkpoint, gather
 from speclaunch.facts.hub import fetch_checkpoint
-from speclaunch.facts.sources import Sources
 
 NOWHERE = {"HF_HUB_CACHE": "/nonexistent"}
 

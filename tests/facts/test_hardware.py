@@ -7,9 +7,8 @@ import psutil
 import pytest
 
 from speclaunch.errors import InputError
-from speclaunch.facts.declared_gpus import declare, names
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.facts.hardware import Hardware, Vendor, declare, hardware_names
 from speclaunch.facts.hardware_probe import probe_hardware
 
 
@@ -49,7 +48,7 @@ def test_names_as_people_say_them(said: str, name: str, count: int, capability: 
 
 
 def test_every_name_means_itself() -> None:
-    assert [declare(name).name for name in names()] == list(names())
+    assert [declare(name).name for name in hardware_names()] == list(hardware_names())
     assert declare("cpu").device == "cpu"
     assert declare("mi300x").device == "cuda"
     assert declare("h200").memory_mib == 143771

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.facts.declared_gpus import AUTO, declare
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.hardware import Hardware
-from speclaunch.facts.hardware_choice import choose_hardware
+from speclaunch.facts.hardware import AUTO, Hardware, choose_hardware, declare
 
 HERE = declare("a100-40gb")
 NOTHING = UnknownFact("the GPUs", "no driver answers")

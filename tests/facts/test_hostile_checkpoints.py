@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.find_checkpoint import find_checkpoint
+from speclaunch.facts.find_checkpoint import Sources, find_checkpoint
 from speclaunch.facts.read_checkpoint import from_config, read_checkpoint
-from speclaunch.facts.sources import Sources
 from speclaunch.facts.tensors import TensorFacts
 from speclaunch.reads import safe_json
 

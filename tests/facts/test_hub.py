@@ -19,12 +19,11 @@ from typing import Any
 import pytest
 
 from speclaunch.facts import hub as hub_module
-from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.checkpoint import Checkpoint, Provenance
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hub import fetch_checkpoint, fetch_facts, hub_source, revision_of
-from speclaunch.facts.hub_client import RefusedError
-from speclaunch.facts.origin import Provenance
+from speclaunch.facts.hub_client import HubRefusedError
 from tests.hub_server import COMMIT, Answer, Handler, HubServer, serving
 
 CONFIG = {"hidden_size": 8, "num_hidden_layers": 2}
@@ -140,7 +139,7 @@ def test_why_there_is_nothing(
     assert why in found.why
     assert found.help == help_
     if not answer.body:
-        with pytest.raises(RefusedError) as told:
+        with pytest.raises(HubRefusedError) as told:
             facts()
         assert (str(told.value), told.value.help) == (found.why, help_)
 
@@ -388,7 +387,7 @@ LYING = {
 def test_a_hub_that_lies(name: str, hub: HubServer) -> None:
     answers, why = LYING[name]
     hub.answers |= answers
-    with pytest.raises(RefusedError, match=why):
+    with pytest.raises(HubRefusedError, match=why):
         facts()
 
 
@@ -487,7 +486,7 @@ def test_a_hub_that_drips_does_not_keep_the_process(hub: HubServer, tmp_path: Pa
 def test_the_library_is_not_imported_offline() -> None:
     script = (
         "import sys; import speclaunch.cli.commands as a; a.register([]); "
-        "import speclaunch.facts.gather; import speclaunch.facts.hub; "
+        "import speclaunch.facts.find_checkpoint; import speclaunch.facts.hub; "
         "print([m for m in sys.modules if m.startswith(('huggingface_hub', 'httpx'))])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from speclaunch.facts import hub_tensors
-from speclaunch.facts.hub_client import RefusedError
-from speclaunch.facts.hub_tensors import fetch_tensors
+from speclaunch.facts.hub import fetch_tensors
+from speclaunch.facts.hub_client import HubRefusedError
 from tests.facts.test_hub import drip, pour
 from tests.facts.test_safetensors_header import ONE, packed
 from tests.hub_server import HubServer
@@ -53,7 +52,7 @@ def test_shards(hub: HubServer) -> None:
 )
 def test_an_index_that_names_other_files(file: str, hub: HubServer) -> None:
     hub.answers["model.safetensors.index.json"] = {"weight_map": {"a": file}}
-    with pytest.raises(RefusedError, match="not a file of weights"):
+    with pytest.raises(HubRefusedError, match="not a file of weights"):
         fetch_tensors("org/name")
     assert hub.files == ["model.safetensors.index.json"]
 
@@ -61,7 +60,7 @@ def test_an_index_that_names_other_files(file: str, hub: HubServer) -> None:
 def test_an_index_of_many_files(hub: HubServer) -> None:
     where = {str(i): f"{i}.safetensors" for i in range(300)}
     hub.answers["model.safetensors.index.json"] = {"weight_map": where}
-    with pytest.raises(RefusedError, match="names 300 files"):
+    with pytest.raises(HubRefusedError, match="names 300 files"):
         fetch_tensors("org/name")
 
 
@@ -90,7 +89,7 @@ def test_a_broken_file(data: bytes, why: str, hub: HubServer) -> None:
 
 def test_a_long_header_is_not_fetched(hub: HubServer) -> None:
     hub.answers["model.safetensors"] = struct.pack("<Q", 90 << 20) + bytes(100)
-    with pytest.raises(RefusedError, match="it is not read"):
+    with pytest.raises(HubRefusedError, match="it is not read"):
         fetch_tensors("org/name")
 
 
@@ -101,12 +100,12 @@ def test_a_server_that_sends_all_there_is(hub: HubServer) -> None:
 
 @pytest.mark.thorough
 def test_a_server_that_drips(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_tensors, "_SECONDS", 0.6)
+    monkeypatch.setattr("speclaunch.facts.hub._TENSOR_SECONDS", 0.6)
     hub.answers["model.safetensors"] = drip
-    with pytest.raises(RefusedError, match="did not send it"):
+    with pytest.raises(HubRefusedError, match="did not send it"):
         fetch_tensors("org/name")
 
 
 def test_no_weights(hub: HubServer) -> None:
-    with pytest.raises(RefusedError, match=r"no model\.safetensors"):
+    with pytest.raises(HubRefusedError, match=r"no model\.safetensors"):
         fetch_tensors("org/name")

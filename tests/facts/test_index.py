@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.checkpoint import Checkpoint, Provenance
 from speclaunch.facts.facts import Facts, UnknownFact
-from speclaunch.facts.find_checkpoint import find_checkpoint
+from speclaunch.facts.find_checkpoint import Sources, find_checkpoint
+from speclaunch.facts.hardware import declare
 from speclaunch.facts.known_models import index_names
-from speclaunch.facts.origin import Provenance
-from speclaunch.facts.sources import Sources
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.resolve import resolve
 from speclaunch.resources import models_dir

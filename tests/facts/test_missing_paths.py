@@ -9,8 +9,7 @@ import pytest
 
 from speclaunch.engine.catalogue import held_versions, load
 from speclaunch.engine.command import spell
-from speclaunch.engine.paths import _READ
-from speclaunch.facts.missing_paths import missing_paths
+from speclaunch.facts.missing_paths import _READ, missing_paths
 
 DRAFT = {"speculative_algorithm": "EAGLE3", "speculative_draft_model_path": "/nope/draft"}
 

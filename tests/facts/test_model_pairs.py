@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.facts import model_pairs
-from speclaunch.facts.gather import gather
-from speclaunch.facts.known_models import index_names, near_names, same_model
-from speclaunch.facts.model_pairs import (
+from speclaunch.facts import known_models
+from speclaunch.facts.find_checkpoint import Sources, gather
+from speclaunch.facts.known_models import (
     candidates_for,
     drafts_for,
     foundation,
+    index_names,
+    near_names,
     partners_of,
+    same_model,
     targets_of,
 )
-from speclaunch.facts.sources import Sources
 from speclaunch.resources import models_dir
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +48,7 @@ def test_the_drafts_of_a_target_the_best_founded_first() -> None:
 
 
 def test_no_pair_names_a_test_file_as_its_source() -> None:
-    text = (models_dir() / model_pairs.FILE).read_text().casefold()
+    text = (models_dir() / known_models.PAIRS_FILE).read_text().casefold()
     assert "fixture" not in text and "test file" not in text
 
 
@@ -95,7 +96,7 @@ def vocabulary(name: str) -> int:
 
 def test_every_name_in_the_file_is_one_of_the_index() -> None:
     known = set(index_names())
-    said = json.loads((models_dir() / model_pairs.FILE).read_text())
+    said = json.loads((models_dir() / known_models.PAIRS_FILE).read_text())
     assert {one["draft"] for some in said["drafts"].values() for one in some} <= known
     assert {name for some in said["partners"].values() for name in some} <= known
 
@@ -113,23 +114,23 @@ def test_every_name_in_the_file_is_one_of_the_index() -> None:
 def test_a_file_that_is_something_else_knows_no_draft(
     tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / model_pairs.FILE
+    path = tmp_path / known_models.PAIRS_FILE
     path.write_text(text)
-    found = model_pairs._read(path)
-    monkeypatch.setattr(model_pairs, "_table", lambda: found)
-    model_pairs._made_for.cache_clear()
+    found = known_models._read(path)
+    monkeypatch.setattr(known_models, "_table", lambda: found)
+    known_models._made_for.cache_clear()
     for name in ("a/b", "c/d"):
-        assert not model_pairs.candidates_for(name) and not model_pairs.targets_of(name)
-    model_pairs._made_for.cache_clear()
+        assert not known_models.candidates_for(name) and not known_models.targets_of(name)
+    known_models._made_for.cache_clear()
 
 
 def test_no_file_knows_no_draft(tmp_path: Path) -> None:
-    assert model_pairs._read(tmp_path / model_pairs.FILE).drafts == {}
+    assert known_models._read(tmp_path / known_models.PAIRS_FILE).drafts == {}
 
 
 def test_all_entries_are_not_opened_for_one_target() -> None:
     code = (
-        "import sys, speclaunch.facts.model_pairs as p; opened = []; "
+        "import sys, speclaunch.facts.known_models as p; opened = []; "
         "sys.addaudithook(lambda event, args: event == 'open' and opened.append(args[0])); "
         f"assert p.drafts_for({LLAMA!r}); "
         "print(sum(str(path).endswith(('.json', '.yaml')) for path in opened))"

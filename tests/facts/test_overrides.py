@@ -10,8 +10,7 @@ import pytest
 from speclaunch.engine.catalogue import load
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
-from speclaunch.facts.overrides import overridden
-from speclaunch.facts.read_checkpoint import from_config
+from speclaunch.facts.read_checkpoint import from_config, overridden
 from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.facts import gather as gather_module
+from speclaunch.facts import find_checkpoint as gather_module
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.find_checkpoint import find_checkpoint
-from speclaunch.facts.gather import gather
+from speclaunch.facts.find_checkpoint import Sources, find_checkpoint, gather
 from speclaunch.facts.hardware import Hardware, Vendor
-from speclaunch.facts.sources import Sources
 
 NOWHERE = {"HF_HUB_CACHE": "/nonexistent"}
 

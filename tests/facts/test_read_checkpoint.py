@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.checkpoint import Checkpoint, PartialConfig
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.partial_config import PartialConfig
 from speclaunch.facts.read_checkpoint import from_config, read_checkpoint
 from speclaunch.facts.unknown import UnknownValueError
 

@@ -13,16 +13,14 @@ from typing import Any
 
 import pytest
 
-from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
 from speclaunch.facts.checkpoint_file import CheckpointFile, checkpoint_of, read_file
-from speclaunch.facts.kept_tensors import kept_tensors
-from speclaunch.facts.origin import Origin, Provenance
 from speclaunch.facts.read_checkpoint import read_checkpoint
-from speclaunch.facts.record_checkpoint import publishable
+from speclaunch.facts.record_checkpoint import keep, publishable, text_of
 from speclaunch.facts.record_checkpoint import recorded as facts_of
 from speclaunch.facts.repository_facts import FOLDER
-from speclaunch.facts.write_checkpoint_file import keep, text_of
-from speclaunch.planning.known_checkpoint import FACTS, told
+from speclaunch.facts.tensors import kept_tensors
+from speclaunch.planning.kept_facts import FACTS, told
 from speclaunch.reads.safe_json import UnreadableFileError, parse_object
 from speclaunch.resources import models_dir
 
@@ -360,7 +358,7 @@ def test_what_does_not_read_as_it_was_written_does_not_take_its_place(
     path, _ = keep(tmp_path / "kept", found)
     before = path.read_bytes()
     wrong = text_of(replace(found, gated=False))
-    monkeypatch.setattr("speclaunch.facts.write_checkpoint_file.text_of", lambda _: wrong)
+    monkeypatch.setattr("speclaunch.facts.record_checkpoint.text_of", lambda _: wrong)
     with pytest.raises(UnreadableFileError, match="do not read as they were written"):
         keep(tmp_path / "kept", replace(found, gated=True))
     assert path.read_bytes() == before

@@ -14,8 +14,14 @@ from speclaunch import children
 from speclaunch.errors import LaunchError
 from speclaunch.facts import installed_packages, runtime
 from speclaunch.facts.packages import read_packages
-from speclaunch.facts.runtime import NoEngineError, Runtime, find_runtime, probe
-from speclaunch.facts.runtime_reads import pyenv_choice, pyenv_environment
+from speclaunch.facts.runtime import (
+    NoEngineError,
+    Runtime,
+    find_runtime,
+    probe,
+    pyenv_choice,
+    pyenv_environment,
+)
 from tests.program import run
 
 

@@ -9,14 +9,10 @@ from typing import Any
 import pytest
 
 from speclaunch.errors import InputError
-from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.checkpoint import Checkpoint, Origin, PartialConfig, Provenance, merged
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.find_checkpoint import find_checkpoint
-from speclaunch.facts.origin import Origin, Provenance
-from speclaunch.facts.partial_config import PartialConfig, merged
-from speclaunch.facts.project_file import nearest_file
-from speclaunch.facts.project_settings import SettingsFrom, assumption
-from speclaunch.facts.sources import Sources
+from speclaunch.facts.find_checkpoint import Sources, find_checkpoint
+from speclaunch.facts.project_settings import SettingsFrom, assumption, nearest_file
 from speclaunch.facts.unknown import UnknownValueError
 
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.facts.tokenizer import Vocabulary, read_vocabulary
+from speclaunch.facts.weights import Vocabulary, read_vocabulary
 
 WORDS = {"a": 0, "b": 1, "ab": 2}
 

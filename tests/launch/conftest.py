@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.engine.command import SpelledArgument, Spelling
+from speclaunch.engine.command import RenderedArgs, SpelledArgument
 from speclaunch.launch.address import Address
 from speclaunch.launch.log.phases import PhaseTracker
 from speclaunch.launch.supervisor import Order
@@ -39,7 +39,7 @@ def order(tmp_path: Path, port: int) -> Callable[..., Order]:
             env={**os.environ, "FAKE_API_KEY": "".join(secrets)},
             log=tmp_path / "engine.log",
             address=Address("127.0.0.1", port),
-            asked=Spelling(
+            asked=RenderedArgs(
                 "0.5.23",
                 (
                     SpelledArgument("speculative_algorithm", "--speculative-algorithm", ("NGRAM",)),

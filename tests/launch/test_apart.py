@@ -18,7 +18,7 @@ import pytest
 from speclaunch.cli.verbs import stays
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import LaunchError
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.launch.apart import ReopenedPlanner
 from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.diagnosis.diagnose import diagnose

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.launch.foresight import foresee
 from speclaunch.launch.preflight import PreflightError, require_hope
 from speclaunch.launch.prepare import prepare
 from speclaunch.launch.session import Session
-from speclaunch.plan.budget import Budget, Fit, MemoryPhase
+from speclaunch.plan.budget import Fit, MemoryBudget, MemoryPhase
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import Plan
 from speclaunch.recipe.load import load
@@ -97,8 +97,8 @@ def test_the_forecast_goes_on_from_the_first_start() -> None:
     assert rungs[0].changes["mem_fraction_static"] < first.changes["mem_fraction_static"]
 
 
-def _fails(_: Plan) -> Budget:
-    return Budget(Fit.FAILS, "too little", MemoryPhase.KV_POOL)
+def _fails(_: Plan) -> MemoryBudget:
+    return MemoryBudget(Fit.FAILS, "too little", MemoryPhase.KV_POOL)
 
 
 @pytest.mark.parametrize("policy", list(RecoveryPolicy))

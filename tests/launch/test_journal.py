@@ -19,7 +19,7 @@ from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.journal import FILE, Journal
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseTracker
-from speclaunch.plan.budget import Budget, Fit
+from speclaunch.plan.budget import Fit, MemoryBudget
 
 SECRET = "sk-very-secret"
 
@@ -57,7 +57,11 @@ def test_the_whole_story(tmp_path: Path) -> None:
     found = Diagnosis(Phase.GRAPHS, cause=cause, line="OOM", line_number=7, numbers={"a": 0.5})
     journal.attempt_ended("failed", 1, "OOM", tracker.steps, found)
     journal.waiting()
-    attempt(journal, 2, Rung("lower", {"mem_fraction_static": 0.7}, "w", "c", Budget(Fit.FITS, "")))
+    attempt(
+        journal,
+        2,
+        Rung("lower", {"mem_fraction_static": 0.7}, "w", "c", MemoryBudget(Fit.FITS, "")),
+    )
     journal.ready(None, 3.25)
     journal.served({"mem_fraction_static": 0.7}, ["++args.mem_fraction_static=0.7"])
     assert read(tmp_path)["state"] == "serving"

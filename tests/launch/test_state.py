@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.errors import InputError, LaunchError
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.launch import last_good
 from speclaunch.launch.atomic_files import write_json
 from speclaunch.launch.journal import FILE, LaunchState

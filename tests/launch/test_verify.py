@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from speclaunch.engine.command import SpelledArgument, Spelling
+from speclaunch.engine.command import RenderedArgs, SpelledArgument
 from speclaunch.launch.address import Address
 from speclaunch.launch.client import Generation
 from speclaunch.launch.verify import judge
 
 
-def asked(**args: str) -> Spelling:
+def asked(**args: str) -> RenderedArgs:
     arguments = tuple(
         SpelledArgument(name, f"--{name}", tuple(value.split())) for name, value in args.items()
     )
-    return Spelling("0.5.23", arguments, {})
+    return RenderedArgs("0.5.23", arguments, {})
 
 
 def generated(count: int | None = 10, length: float | None = 3.2) -> Generation:

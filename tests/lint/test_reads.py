@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from speclaunch import reads, resources
-from speclaunch.facts import gather, project_file, project_settings
+from speclaunch.facts import find_checkpoint, project_settings
 from speclaunch.lint import ignores
 from speclaunch.lint.collect import read_found
 from speclaunch.lint.paths import find_files
@@ -89,9 +89,9 @@ def unknown(heard: list[str], recorded: Reads, file: str) -> set[str]:
 
 def forget() -> None:
     """What this process remembers is as old as it is."""
-    gather._found.cache_clear()
+    find_checkpoint._found.cache_clear()
     project_settings.read_settings.cache_clear()
-    project_file.nearest_file.cache_clear()
+    project_settings.nearest_file.cache_clear()
     ignores._with_comments.cache_clear()
 
 

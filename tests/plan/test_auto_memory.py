@@ -17,7 +17,7 @@ from speclaunch.errors import COMMAND_LINE, Place
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import Given, from_words
+from speclaunch.plan.request import RequestedValue, from_words
 from speclaunch.plan.resolve import resolve
 from tests.plan import auto_memory
 from tests.plan.resolving import LLAMA
@@ -30,7 +30,7 @@ def ours(version: str, cell: dict[str, Any]) -> Plan:
     request = from_words(["--model-path", "m", "--tp-size", str(cell["tp"])], {}, load(version))
     if cell["algorithm"] is not None:
         name = "speculative_algorithm"
-        given = Given(name, cell["algorithm"], name, Place(COMMAND_LINE))
+        given = RequestedValue(name, cell["algorithm"], name, Place(COMMAND_LINE))
         request = replace(request, given={**request.given, name: given})
     memory, capability = GPUS[cell["gpu"]]
     hardware = Hardware(cell["gpu"], Vendor.NVIDIA, 8, memory, capability)

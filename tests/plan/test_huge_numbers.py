@@ -6,8 +6,8 @@ import pytest
 
 from speclaunch.engine.argument import ArgumentKind
 from speclaunch.engine.catalogue import load
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from speclaunch.plan.settings import UnknownValueError

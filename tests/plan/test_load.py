@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from speclaunch.plan.budget import Fit
-from speclaunch.plan.fit import Best, Load, best_for, load_of
+from speclaunch.plan.fit import Best, RequestLoad, best_for, load_of
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import Plan
 from tests.plan.memory.sized import plan_of, published
@@ -34,7 +34,7 @@ def planner(words: str = "", hardware: str | None = "h100") -> Any:
 
 
 def best(requests: int, context: int, words: str = "", hardware: str | None = "h100") -> Best:
-    return best_for(Load(requests, context), planner(words, hardware))
+    return best_for(RequestLoad(requests, context), planner(words, hardware))
 
 
 def test_a_load_that_has_room() -> None:
@@ -99,9 +99,9 @@ def test_facts_that_are_missing() -> None:
 
 def test_a_load_that_is_not_stated_is_a_common_one() -> None:
     plan = plan_of(LLAMA, "--max-running-requests 16 --context-length 8192")
-    assert load_of(plan, None, None) == Load(32, 4096, ("--requests 32", "--context 4096"))
-    assert load_of(plan, None, 500) == Load(32, 500, ("--requests 32",))
-    assert load_of(plan, 3, 500) == Load(3, 500)
+    assert load_of(plan, None, None) == RequestLoad(32, 4096, ("--requests 32", "--context 4096"))
+    assert load_of(plan, None, 500) == RequestLoad(32, 500, ("--requests 32",))
+    assert load_of(plan, 3, 500) == RequestLoad(3, 500)
     short = plan_of(LLAMA, "--context-length 1024")
     assert load_of(short, None, None).context == 1024
     with pytest.raises(ValueError, match="more than a request of this model can have"):
@@ -110,8 +110,8 @@ def test_a_load_that_is_not_stated_is_a_common_one() -> None:
 
 def test_an_assumed_load_never_lowers_the_recipes_own_requests() -> None:
     drafting = "--max-running-requests 48"
-    stated = best_for(Load(32, 4096), planner(drafting))
-    assumed = best_for(Load(32, 4096, ("--requests 32",)), planner(drafting))
+    stated = best_for(RequestLoad(32, 4096), planner(drafting))
+    assumed = best_for(RequestLoad(32, 4096, ("--requests 32",)), planner(drafting))
     assert stated.changes["max_running_requests"] == 32
     assert assumed.changes["max_running_requests"] == 48
     assert assumed.fit is Fit.FITS and assumed.requests == 32

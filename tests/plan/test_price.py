@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.launch.ladder.forecast import forecast
 from speclaunch.launch.prepare import prepare
 from speclaunch.launch.session import Session
-from speclaunch.plan.budget import Budget, Fit
+from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.fit.price import Prices, pool_price
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup
@@ -45,7 +45,7 @@ def test_ranks_share_requests_and_chunks() -> None:
 
 def pool(**numbers: Any) -> float:
     enough = numbers.pop("enough", None)
-    return pool_price(Budget(Fit.FITS, "", **numbers), enough)
+    return pool_price(MemoryBudget(Fit.FITS, "", **numbers), enough)
 
 
 def test_a_pool_costs_what_it_lacks() -> None:

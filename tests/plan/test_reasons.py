@@ -8,8 +8,8 @@ import pytest
 
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import from_recipe, from_words
 from speclaunch.plan.resolve import resolve

@@ -14,13 +14,19 @@ from hypothesis import strategies as st
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import held_versions, load
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.refusals.evaluate import Evaluator
-from speclaunch.plan.refusals.leaves import UNKNOWN, leaf
-from speclaunch.plan.refusals.operations import OPERATIONS, TEXTS
-from speclaunch.plan.refusals.rows import DATA, Refusal, refusals
+from speclaunch.plan.refusals import (
+    DATA,
+    OPERATIONS,
+    TEXTS,
+    UNKNOWN,
+    ConditionEvaluator,
+    EngineRefusal,
+    leaf,
+    refusals,
+)
 from speclaunch.plan.request import from_words
 
 STORED = json.loads(DATA.read_text())
@@ -68,7 +74,7 @@ def test_the_messages_hold_no_place_of_a_machine() -> None:
     assert str(DATA.parent.parent.parent) not in DATA.read_text()
 
 
-def said(words: str, version: str = "0.5.23", gpu: str | None = None) -> list[Refusal]:
+def said(words: str, version: str = "0.5.23", gpu: str | None = None) -> list[EngineRefusal]:
     return list(refusals(plan(words, version, gpu)))
 
 
@@ -151,7 +157,7 @@ def test_nothing_written_is_asked_nothing() -> None:
 
 
 def holds(*nodes: list[Any], words: str = "--model-path m --tp-size 4") -> bool | None:
-    return Evaluator(nodes, plan(words)).holds(len(nodes) - 1)
+    return ConditionEvaluator(nodes, plan(words)).holds(len(nodes) - 1)
 
 
 K, U = (lambda value: ["k", value]), ["u"]
@@ -187,7 +193,7 @@ def test_what_is_not_known_decides_nothing(nodes: list[Any], found: bool | None)
 
 def test_a_message_has_the_values_of_the_plan() -> None:
     nodes = [K("got "), ["f", "tp_size"], K(", "), U, ["repr", 0], ["fmt", 0, 1, 2, 3, 4]]
-    assert Evaluator(nodes, plan("--model-path m --tp-size 4")).text(5) == "got 4, …'got '"
+    assert ConditionEvaluator(nodes, plan("--model-path m --tp-size 4")).text(5) == "got 4, …'got '"
 
 
 _VALUES = st.sampled_from([True, False, None, 0, 1, 2, "", "a", [1]])
@@ -208,8 +214,8 @@ def _expressions(draw: st.DrawFn) -> list[list[Any]]:
 @pytest.mark.thorough
 @given(_expressions(), st.integers(0, 3))
 def test_knowing_less_never_turns_a_verdict_around(nodes: list[list[Any]], hidden: int) -> None:
-    whole = Evaluator(nodes, plan("--model-path m"))
-    less = Evaluator([*nodes[:hidden], U, *nodes[hidden + 1 :]], plan("--model-path m"))
+    whole = ConditionEvaluator(nodes, plan("--model-path m"))
+    less = ConditionEvaluator([*nodes[:hidden], U, *nodes[hidden + 1 :]], plan("--model-path m"))
     last = len(nodes) - 1
     assert less.holds(last) in (None, whole.holds(last))
     known = less.value(last)

@@ -252,16 +252,16 @@ def test_spec_v2_is_a_switch_up_to_0_5_12() -> None:
     on, off = {"SGLANG_ENABLE_SPEC_V2": "1"}, {"SGLANG_ENABLE_SPEC_V2": "0"}
     for version, worker in (("0.5.6.post2", True), ("0.5.7", True)):
         found = plan(version, f"{EAGLE3} {CHAIN}", env=on)
-        assert found.derived.spec_v2 is worker
-    assert plan("0.5.11", f"{EAGLE3} {CHAIN}", env=off).derived.spec_v2 is False
-    assert plan("0.5.14", f"{EAGLE3} {CHAIN}", env=off).derived.spec_v2 is True
+        assert spec_v2.runs(found) is worker
+    assert spec_v2.runs(plan("0.5.11", f"{EAGLE3} {CHAIN}", env=off)) is False
+    assert spec_v2.runs(plan("0.5.14", f"{EAGLE3} {CHAIN}", env=off)) is True
 
 
 def test_a_variable_that_is_no_boolean_has_its_default() -> None:
     """environ.py of 0.5.12: EnvBool raises ValueError for it, and `get` returns the default."""
     for text in ("", "on", " 0"):
         found = plan("0.5.12", f"{EAGLE3} {CHAIN}", env={spec_v2.VARIABLE: text})
-        assert found.derived.spec_v2 is True, text
+        assert spec_v2.runs(found) is True, text
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_spec_v2_is_told_once(
     target = model(architecture, dtype="bfloat16", context_length=131072)
     found = plan(version, words, target=target, env={"SGLANG_ENABLE_SPEC_V2": env})
     assert spec_v2.is_requested(found) is requested
-    assert found.derived.spec_v2 is runs
+    assert spec_v2.runs(found) is runs
     assert found.value("disable_overlap_schedule") is not runs
 
 

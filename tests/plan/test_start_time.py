@@ -8,8 +8,8 @@ import pytest
 
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve

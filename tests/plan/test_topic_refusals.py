@@ -9,19 +9,10 @@ import pytest
 from speclaunch.facts.facts import Facts
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.resolution.working import Working
-from speclaunch.plan.topics import (
-    adaptive,
-    deterministic,
-    dp_attention,
-    drafts,
-    dtype,
-    graphs,
-    hybrid,
-    lora,
-    parallel,
-)
-from speclaunch.plan.topics.concurrency import LIMITED
-from speclaunch.plan.topics.refusal import Refusal, beginning
+from speclaunch.plan.topics import adaptive, deterministic, drafts, graphs, hybrid, lora, parallel
+from speclaunch.plan.topics.algorithms import LIMITED
+from speclaunch.plan.topics.parallel import KnownRefusal, beginning
+from speclaunch.plan.topics.target import halved
 from tests.plan.resolving import CPU, LLAMA, model, plan
 
 DRAFT = "--speculative-draft-model-path d"
@@ -47,36 +38,36 @@ DP = "--tp 4 --dp 4 --enable-dp-attention"
 @pytest.mark.parametrize(
     ("refusal", "version", "words", "applies"),
     [
-        (dp_attention.NGRAM, "0.5.3.post3", f"--speculative-algorithm NGRAM {DP}", True),
-        (dp_attention.NGRAM, "0.5.23", "--speculative-algorithm NGRAM --tp 4", False),
-        (dp_attention.NGRAM, "0.5.23", f"--speculative-algorithm EAGLE {DRAFT} {DP}", False),
-        (dp_attention.DFLASH, "0.5.22", f"--speculative-algorithm DFLASH {DRAFT} {DP}", True),
-        (dp_attention.DFLASH, "0.5.23", f"--speculative-algorithm DFLASH {DRAFT} {DP}", False),
-        (dp_attention.DFLASH_HEAD, "0.5.23", f"--speculative-algorithm DFLASH {DRAFT} {DP}", True),
-        (dp_attention.DFLASH_HEAD, "0.5.22", f"--speculative-algorithm DFLASH {DRAFT} {DP}", False),
-        (dp_attention.DSPARK_HEAD, "0.5.16", f"--speculative-algorithm DSPARK {DRAFT} {DP}", True),
+        (parallel.NGRAM, "0.5.3.post3", f"--speculative-algorithm NGRAM {DP}", True),
+        (parallel.NGRAM, "0.5.23", "--speculative-algorithm NGRAM --tp 4", False),
+        (parallel.NGRAM, "0.5.23", f"--speculative-algorithm EAGLE {DRAFT} {DP}", False),
+        (parallel.DFLASH, "0.5.22", f"--speculative-algorithm DFLASH {DRAFT} {DP}", True),
+        (parallel.DFLASH, "0.5.23", f"--speculative-algorithm DFLASH {DRAFT} {DP}", False),
+        (parallel.DFLASH_HEAD, "0.5.23", f"--speculative-algorithm DFLASH {DRAFT} {DP}", True),
+        (parallel.DFLASH_HEAD, "0.5.22", f"--speculative-algorithm DFLASH {DRAFT} {DP}", False),
+        (parallel.DSPARK_HEAD, "0.5.16", f"--speculative-algorithm DSPARK {DRAFT} {DP}", True),
         (
-            dp_attention.DSPARK_HEAD,
+            parallel.DSPARK_HEAD,
             "0.5.17",
             f"--speculative-algorithm DSPARK {DRAFT} --enable-dp-attention",
             True,  # the flag as it was given, for a single rank
         ),
         (
-            dp_attention.DSPARK_HEAD,
+            parallel.DSPARK_HEAD,
             "0.5.18",
             f"--speculative-algorithm DSPARK {DRAFT} --enable-dp-attention",
             False,
         ),
-        (dp_attention.NO_RANKS, "0.5.1.post3", "--enable-dp-attention", True),
-        (dp_attention.NO_RANKS, "0.5.2", "--enable-dp-attention", False),
-        (dp_attention.REPLICAS_TOO, "0.5.23", "--tp 4 --attn-dp-size 2 --dp 2", True),
-        (dp_attention.HEAD_ALONE, "0.5.2", "--enable-dp-lm-head", True),
-        (dp_attention.HEAD_ALONE, "0.5.3.post3", "--enable-dp-lm-head", False),
-        (dp_attention.NODES, "0.5.23", "--tp 4 --nnodes 2 --dp 2", True),
-        (dp_attention.NODES, "0.5.23", "--tp 4 --nnodes 2", False),
+        (parallel.NO_RANKS, "0.5.1.post3", "--enable-dp-attention", True),
+        (parallel.NO_RANKS, "0.5.2", "--enable-dp-attention", False),
+        (parallel.REPLICAS_TOO, "0.5.23", "--tp 4 --attn-dp-size 2 --dp 2", True),
+        (parallel.HEAD_ALONE, "0.5.2", "--enable-dp-lm-head", True),
+        (parallel.HEAD_ALONE, "0.5.3.post3", "--enable-dp-lm-head", False),
+        (parallel.NODES, "0.5.23", "--tp 4 --nnodes 2 --dp 2", True),
+        (parallel.NODES, "0.5.23", "--tp 4 --nnodes 2", False),
     ],
 )
-def test_dp_attention(refusal: Refusal, version: str, words: str, applies: bool) -> None:
+def test_dp_attention(refusal: KnownRefusal, version: str, words: str, applies: bool) -> None:
     assert refusal.applies(plan(version, words)) is applies
 
 
@@ -84,13 +75,13 @@ def test_who_speculates_is_asked_only_where_it_matters() -> None:
     """What nobody can tell of the algorithm leaves rows about any algorithm alone."""
     working = Working(plan("0.5.10.post1", DP).request, Facts(None, None, None))
     working.undecided["speculative_algorithm"] = "nobody knows"
-    assert not dp_attention.HEAD_ALONE.applies(working)
+    assert not parallel.HEAD_ALONE.applies(working)
     with pytest.raises(UnknownValueError, match="nobody knows"):
-        dp_attention.NGRAM.applies(working)
+        parallel.NGRAM.applies(working)
 
 
 def test_every_refusal_names_releases_with_file_and_line() -> None:
-    rows = [one for one in vars(dp_attention).values() if isinstance(one, Refusal)]
+    rows = [one for one in vars(parallel).values() if isinstance(one, KnownRefusal)]
     assert len(rows) >= 11
     for row in rows:
         assert re.match(r"sglang 0\.\d+\.\d+\S* \S+\.py:\d+", row.source), row.said
@@ -214,8 +205,8 @@ def test_experts_and_adapters() -> None:
 
 
 def test_dtypes_states_and_limits() -> None:
-    assert dtype.halved(LLAMA) == "float16"
-    assert dtype.halved(model(model_type="gemma3")) == "bfloat16"
+    assert halved(LLAMA) == "float16"
+    assert halved(model(model_type="gemma3")) == "bfloat16"
     assert not hybrid.has_states(model("GraniteMoeHybridForCausalLM", layer_types=["attention"]))
     assert hybrid.has_states(model("GraniteMoeHybridForCausalLM", layer_types=["mamba"]))
     assert hybrid.has_states(model("FalconH1ForCausalLM"))

@@ -7,7 +7,7 @@ import pytest
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.topics import adaptive, parallel, spec_v2
 from speclaunch.plan.topics.algorithms import algorithm_names
-from speclaunch.plan.topics.draft_memory import draft_in_pool
+from speclaunch.plan.topics.memory import draft_in_pool
 from speclaunch.plan.topics.target import architecture_of, is_one_of
 from tests.plan.resolving import LLAMA, MI300X, model, plan
 
@@ -38,8 +38,8 @@ def speculating(algorithm: str, rest: str = CHAIN) -> str:
 )
 def test_parallel(version: str, words: str, ranks: int, replicas: int) -> None:
     found = plan(version, words)
-    assert parallel.attention_ranks(found) == found.derived.attention_ranks == ranks
-    assert parallel.replicas(found) == found.derived.replicas == replicas
+    assert parallel.attention_ranks(found) == ranks
+    assert parallel.replicas(found) == replicas
     assert parallel.is_on(found) is (ranks > 1)
 
 
@@ -117,12 +117,12 @@ def test_adaptive(version: str, words: str, refusal: str | None) -> None:
 def test_spec_v2(version: str, words: str, env: str, would: bool, runs: bool) -> None:
     found = plan(version, words, env={SPEC_V2: env} if env else None)
     assert spec_v2.would_run(found) is would
-    assert spec_v2.runs(found) is found.derived.spec_v2 is runs
+    assert spec_v2.runs(found) is runs
 
 
 def test_the_draft_is_paid_from_the_pool_from_0_5_14() -> None:
     for version, inside in (("0.4.6.post5", False), ("0.5.13.post1", False), ("0.5.14", True)):
-        assert draft_in_pool(plan(version)) is plan(version).derived.draft_in_pool is inside
+        assert draft_in_pool(plan(version)) is inside
 
 
 def test_the_names_of_algorithms() -> None:

@@ -10,9 +10,8 @@ from speclaunch.plan.budget import Fit
 from speclaunch.plan.effective_arguments import ArgumentOutcome, effective_arguments
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import from_words
+from speclaunch.plan.request import from_words, meant_by
 from speclaunch.plan.resolve import resolve
-from speclaunch.plan.unread_flags import meant_by
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import judge
 from tests.plan.resolving import H100, LLAMA

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from functools import cache
 
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.planning.draft_listing import find_target
-from speclaunch.planning.new_recipe import NewRecipe, Wanted, new_recipe
+from speclaunch.planning.new_recipe import NewRecipe, RecipeRequest, new_recipe
 from speclaunch.rules.examine import Lookup
 
 NEWEST = "0.5.23"
 
 
-def wanted(target: str, hardware: str, version: str = NEWEST, **more: object) -> Wanted:
+def wanted(target: str, hardware: str, version: str = NEWEST, **more: object) -> RecipeRequest:
     lookup = Lookup(hardware=declare(hardware))
-    return Wanted(find_target(target, lookup), version, lookup, hardware, **more)  # type: ignore[arg-type]
+    return RecipeRequest(find_target(target, lookup), version, lookup, hardware, **more)  # type: ignore[arg-type]
 
 
 @cache

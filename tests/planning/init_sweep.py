@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.errors import SpeclaunchError
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.lint.run import Options
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolve import resolve
 from speclaunch.planning.new_recipe import NewRecipe, NotWrittenError, new_recipe
+from speclaunch.planning.placing import request_of, settle
 from speclaunch.planning.plan_requests import planned_side, sides
-from speclaunch.planning.settling import request_of, settle
 from speclaunch.planning.ways import too_early, ways_for
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity

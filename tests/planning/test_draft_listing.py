@@ -8,7 +8,7 @@ import pytest
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import InputError
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.plan.budget import Fit
 from speclaunch.planning.draft_listing import (
     DraftListing,
@@ -17,7 +17,7 @@ from speclaunch.planning.draft_listing import (
     listing,
     spans_of,
 )
-from speclaunch.planning.ways import Method
+from speclaunch.planning.ways import SpeculationMethod
 from speclaunch.rules.examine import Lookup
 
 FEW = ("0.4.6.post5", "0.5.2", "0.5.9", "0.5.12.post1", "0.5.23")
@@ -31,7 +31,7 @@ def found(
     return listing(find_target(target, lookup), lookup, versions)
 
 
-def way(listed: DraftListing, draft: str | None, method: Method) -> ListedWay:
+def way(listed: DraftListing, draft: str | None, method: SpeculationMethod) -> ListedWay:
     (one,) = (o for o in listed.ways if o.way.draft == draft and o.way.method is method)
     return one
 
@@ -52,21 +52,23 @@ def test_releases_in_a_row(taken: str, spans: tuple[tuple[str, str], ...]) -> No
 
 def test_an_algorithm_begins_with_its_release() -> None:
     listed = found("Qwen/Qwen3-8B")
-    assert way(listed, None, Method.NGRAM).spans == (("0.5.9", "0.5.23"),)
-    assert way(listed, "z-lab/Qwen3-8B-DFlash-b16", Method.DFLASH).spans == (
+    assert way(listed, None, SpeculationMethod.NGRAM).spans == (("0.5.9", "0.5.23"),)
+    assert way(listed, "z-lab/Qwen3-8B-DFlash-b16", SpeculationMethod.DFLASH).spans == (
         ("0.5.12.post1", "0.5.23"),
     )
-    assert way(listed, "Qwen/Qwen3-0.6B", Method.STANDALONE).spans == (("0.5.2", "0.5.23"),)
+    assert way(listed, "Qwen/Qwen3-0.6B", SpeculationMethod.STANDALONE).spans == (
+        ("0.5.2", "0.5.23"),
+    )
 
 
 def test_own_layers_begin_with_the_release_that_has_the_class() -> None:
     listed = found("zai-org/GLM-4.6")
-    assert way(listed, None, Method.MTP).spans == (("0.5.2", "0.5.23"),)
+    assert way(listed, None, SpeculationMethod.MTP).spans == (("0.5.2", "0.5.23"),)
 
 
 def test_a_pair_that_newer_releases_refuse_ends_there() -> None:
     listed = found("Qwen/Qwen2.5-7B-Instruct")
-    documented = way(listed, "Qwen/Qwen2.5-1.5B-Instruct", Method.STANDALONE)
+    documented = way(listed, "Qwen/Qwen2.5-1.5B-Instruct", SpeculationMethod.STANDALONE)
     assert documented.spans == (("0.5.2", "0.5.12.post1"),)
     assert "152064 and 151936" in documented.refused
 
@@ -81,24 +83,24 @@ def test_a_foreign_draft_is_taken_by_none() -> None:
 
 def test_a_head_in_another_layout_is_listed_with_the_warning() -> None:
     listed = found("meta-llama/Llama-2-7b-chat-hf", versions=("0.5.23",))
-    original = way(listed, "yuhuili/EAGLE-llama2-chat-7B", Method.EAGLE2)
+    original = way(listed, "yuhuili/EAGLE-llama2-chat-7B", SpeculationMethod.EAGLE2)
     assert original.spans and original.doubts[0].startswith("SPL420")
-    converted = way(listed, "lmsys/sglang-EAGLE-llama2-chat-7B", Method.EAGLE2)
+    converted = way(listed, "lmsys/sglang-EAGLE-llama2-chat-7B", SpeculationMethod.EAGLE2)
     assert converted.spans and not converted.doubts
 
 
 def test_a_draft_for_one_mode_of_the_target_is_a_warning() -> None:
     listed = found("Qwen/Qwen3-8B")
-    block = way(listed, "z-lab/Qwen3-8B-DFlash-b16", Method.DFLASH)
+    block = way(listed, "z-lab/Qwen3-8B-DFlash-b16", SpeculationMethod.DFLASH)
     assert block.doubts[0].startswith("trained for non-thinking mode") and block.spans
     assert "in non-thinking mode" in block.way.why
-    assert not way(listed, "AngelSlim/Qwen3-8B_eagle3", Method.EAGLE3).doubts
+    assert not way(listed, "AngelSlim/Qwen3-8B_eagle3", SpeculationMethod.EAGLE3).doubts
 
 
 def test_a_quantized_copy_of_a_draft_begins_with_its_class() -> None:
     listed = found("Qwen/Qwen3.8-27B", versions=("0.5.18", "0.5.23"))
     for name in ("incoai/Qwen3.8-27B-DFlash2", "josch15366/Qwen3.8-27B-DFlash2-FP8"):
-        assert way(listed, name, Method.DFLASH).spans == (("0.5.23", "0.5.23"),)
+        assert way(listed, name, SpeculationMethod.DFLASH).spans == (("0.5.23", "0.5.23"),)
 
 
 def test_all_held_releases_count_where_none_is_named() -> None:
@@ -107,9 +109,9 @@ def test_all_held_releases_count_where_none_is_named() -> None:
 
 def test_the_memory_of_each_way() -> None:
     listed = found("Qwen/Qwen3-8B", "h100:1", ("0.5.23",))
-    ngram = way(listed, None, Method.NGRAM).memory
-    small = way(listed, "Qwen/Qwen3-0.6B", Method.STANDALONE).memory
-    block = way(listed, "z-lab/Qwen3-8B-DFlash-b16", Method.DFLASH).memory
+    ngram = way(listed, None, SpeculationMethod.NGRAM).memory
+    small = way(listed, "Qwen/Qwen3-0.6B", SpeculationMethod.STANDALONE).memory
+    block = way(listed, "z-lab/Qwen3-8B-DFlash-b16", SpeculationMethod.DFLASH).memory
     assert ngram is not None and small is not None and block is not None
     assert ngram.draft_weights == 0 and ngram.draft_kv == 0 and ngram.fits
     assert small.draft_weights is not None and 1.1e9 < small.draft_weights < 1.6e9  # 0.6B, bfloat16
@@ -147,20 +149,22 @@ def test_all_ways_are_compared_at_their_own_best_fraction() -> None:
     """At the engine's own fraction EAGLE-3 would hold 1,278 tokens, and a draft of 1B 2,111."""
     listed = found("meta-llama/Llama-3.3-70B-Instruct", "h100:2", ("0.5.23",))
     drafts = {
-        "lmsys/SGLang-EAGLE3-Llama-3.3-70B-Instruct-SpecForge": Method.EAGLE3,
-        "meta-llama/Llama-3.2-1B-Instruct": Method.STANDALONE,
-        "meta-llama/Llama-3.2-3B-Instruct": Method.STANDALONE,
+        "lmsys/SGLang-EAGLE3-Llama-3.3-70B-Instruct-SpecForge": SpeculationMethod.EAGLE3,
+        "meta-llama/Llama-3.2-1B-Instruct": SpeculationMethod.STANDALONE,
+        "meta-llama/Llama-3.2-3B-Instruct": SpeculationMethod.STANDALONE,
     }
     costs = [way(listed, draft, method).memory for draft, method in drafts.items()]
     tokens = [one.tokens or 0 for one in costs if one is not None]
     assert tokens == sorted(tokens, reverse=True) and min(tokens) > 20_000
     assert all(one and one.verdict is Fit.FITS and one.fits and one.ranks == 2 for one in costs)
-    large = way(listed, "meta-llama/Llama-3.1-8B-Instruct", Method.STANDALONE).memory
+    large = way(listed, "meta-llama/Llama-3.1-8B-Instruct", SpeculationMethod.STANDALONE).memory
     assert large is not None and large.verdict is Fit.TIGHT and not large.fits
 
 
 def test_a_short_draft_is_listed_with_the_variable_that_lets_it_start() -> None:
     listed = found("meta-llama/Llama-3.3-70B-Instruct", versions=("0.5.23",))
-    short = way(listed, "lmsys/SGLang-EAGLE3-Llama-3.3-70B-Instruct-SpecForge", Method.EAGLE3)
+    short = way(
+        listed, "lmsys/SGLang-EAGLE3-Llama-3.3-70B-Instruct-SpecForge", SpeculationMethod.EAGLE3
+    )
     assert "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1" in short.changes
     assert any(one.startswith("SPL403") for one in short.doubts)

@@ -11,14 +11,14 @@ import yaml
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.request import from_words
 from speclaunch.planning.new_recipe import NewRecipe, NotWrittenError, new_recipe
-from speclaunch.planning.settling import LENGTHENED
-from speclaunch.planning.ways import Method
+from speclaunch.planning.placing import LENGTHENED
+from speclaunch.planning.ways import SpeculationMethod
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.finding import Severity
@@ -158,7 +158,7 @@ def test_what_the_model_group_asks_for_is_asked_for() -> None:
 @pytest.mark.thorough
 def test_a_way_is_taken_by_name() -> None:
     found = new_recipe(wanted("deepseek-ai/DeepSeek-V3", "h200:8", method="ngram"))
-    assert found.way.method is Method.NGRAM
+    assert found.way.method is SpeculationMethod.NGRAM
     found = new_recipe(wanted("Qwen/Qwen3-8B", "h100:1", method="standalone"))
     assert found.way.draft == "Qwen/Qwen3-0.6B"
     chosen = new_recipe(wanted("Qwen/Qwen3-8B", "h100:1", draft="Qwen/Qwen3-1.7B"))
@@ -255,7 +255,10 @@ def test_where_nothing_is_likely_to_fit_it_names_the_hardware_and_offers_tight()
 @pytest.mark.thorough
 def test_a_short_draft_keeps_the_targets_context() -> None:
     found = made("meta-llama/Llama-3.3-70B-Instruct", "h100:4")
-    assert found.way.method is Method.EAGLE3 and "context_length" not in found.placed.arguments
+    assert (
+        found.way.method is SpeculationMethod.EAGLE3
+        and "context_length" not in found.placed.arguments
+    )
     assert "override engine: short_draft" in found.text
     assert "no finding but SPL403" in found.text
     (warning,) = found.placed.warnings
@@ -266,7 +269,10 @@ def test_a_short_draft_keeps_the_targets_context() -> None:
 def test_a_release_that_does_not_lengthen_a_draft_takes_another_way() -> None:
     """Up to 0.5.2 the draft would read beyond its table: the context would be cut to 4,096."""
     found = made("meta-llama/Llama-3.3-70B-Instruct", "h100:4", "0.5.2")
-    assert found.way.method is not Method.EAGLE3 and "context_length" not in found.placed.arguments
+    assert (
+        found.way.method is not SpeculationMethod.EAGLE3
+        and "context_length" not in found.placed.arguments
+    )
     said = " ".join(found.skipped.values())
     assert "it cuts the context from 131,072 to 4,096 tokens" in said
 

@@ -17,7 +17,7 @@ from speclaunch.deploy.rendered_errors import findings_of_recipe
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.checks.machine import check_budget
 from speclaunch.doctor.target import target_of
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.launch.journal_header import _budget
 from speclaunch.launch.preflight import preflight
 from speclaunch.launch.session import Session

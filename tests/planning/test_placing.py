@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.facts.declared_gpus import declare
-from speclaunch.planning.placing import NoPlace, Placed, in_gib, place, sizes
-from speclaunch.planning.ways import Method, ways_for
+from speclaunch.facts.hardware import declare
+from speclaunch.planning.placing import NoPlace, PlacedArguments, in_gib, place, sizes
+from speclaunch.planning.ways import SpeculationMethod, ways_for
 from speclaunch.rules.examine import Lookup
 from tests.planning.helpers import NEWEST, wanted
 
 
-def placed(target: str, hardware: str, method: Method = Method.NGRAM) -> Placed | NoPlace:
+def placed(
+    target: str, hardware: str, method: SpeculationMethod = SpeculationMethod.NGRAM
+) -> PlacedArguments | NoPlace:
     known = wanted(target, hardware).target
     way = next(one for one in ways_for(known) if one.method is method)
     lookup = Lookup(hardware=declare(hardware))
@@ -35,7 +37,7 @@ def test_numbers_of_gpus(hardware: str, tried: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(("hardware", "ranks"), [("h200:8", 1), ("h100:8", 2), ("l4:8", 4)])
 def test_the_fewest_gpus_that_hold_a_request(hardware: str, ranks: int) -> None:
     found = placed("Qwen/Qwen3-32B", hardware)
-    assert isinstance(found, Placed), found
+    assert isinstance(found, PlacedArguments), found
     assert found.ranks == ranks and found.holds_a_request
     assert ("tp_size" in found.arguments) is (ranks > 1)
 
@@ -49,7 +51,7 @@ def test_weights_that_are_too_large_say_how_large() -> None:
 @pytest.mark.thorough
 def test_attention_without_trees_takes_ngram_as_a_chain() -> None:
     found = placed("deepseek-ai/DeepSeek-V3.2", "h200:8")
-    assert isinstance(found, Placed), found
+    assert isinstance(found, PlacedArguments), found
     assert found.arguments["speculative_ngram_max_bfs_breadth"] == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.planning.settling import rules_of_the_way, settle
+from speclaunch.planning.placing import rules_of_the_way, settle
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 

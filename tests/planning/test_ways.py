@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.model_pairs import ModelPair
+from speclaunch.facts.known_models import ModelPair
 from speclaunch.plan.topics.drafts import PATH
-from speclaunch.planning.ways import Method, ways_for
+from speclaunch.planning.ways import SpeculationMethod, ways_for
 
 BARE = Checkpoint("o/target", architectures=("DeepseekV3ForCausalLM",))
 
@@ -22,7 +22,7 @@ def order(target: Checkpoint, *pairs: ModelPair) -> list[str]:
 
 def test_ngram_is_always_there() -> None:
     (only,) = ways_for(BARE, ())
-    assert only.method is Method.NGRAM and PATH not in only.arguments
+    assert only.method is SpeculationMethod.NGRAM and PATH not in only.arguments
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ def test_own_layers_go_first_where_their_weights_are_there(
 ) -> None:
     target = Checkpoint("o/target", mtp_layers=1, mtp_weights=released)
     found = ways_for(target, (pair("o/head", "EAGLE3"),))
-    assert found[place].method is Method.MTP and found[place].confidence == confidence
+    assert found[place].method is SpeculationMethod.MTP and found[place].confidence == confidence
     assert found[place].draft is None and PATH not in found[place].arguments
 
 
 def test_own_layers_without_weights_are_no_way() -> None:
     found = ways_for(Checkpoint("o/target", mtp_layers=1, mtp_weights=False), ())
-    assert found[-1].method is Method.MTP and found[-1].unusable is not None
+    assert found[-1].method is SpeculationMethod.MTP and found[-1].unusable is not None
 
 
 def test_from_the_best_founded_to_the_least() -> None:

@@ -7,7 +7,7 @@ import pytest
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.request import from_recipe

@@ -18,10 +18,9 @@ from speclaunch.errors import Place
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Hardware, Vendor
-from speclaunch.facts.model_pairs import ModelPair
+from speclaunch.facts.known_models import ModelPair
 from speclaunch.facts.safetensors_header import TensorHeader
-from speclaunch.facts.tensor_values import Content
-from speclaunch.facts.tensors import Headers
+from speclaunch.facts.tensors import Content, Headers
 from speclaunch.importer.files import read_shell, read_yaml
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
@@ -117,7 +116,7 @@ def hardware(said: Any) -> Hardware | None:
     if said is None:
         return None
     if isinstance(said, str):
-        from speclaunch.facts.declared_gpus import declare
+        from speclaunch.facts.hardware import declare
 
         return declare(said)
     return Hardware(**{"name": "test", **said, "vendor": Vendor(said["vendor"])})

@@ -10,9 +10,8 @@ from typing import Any
 
 from speclaunch.engine.catalogue import load
 from speclaunch.engine.command import spell
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
-from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess
+from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess, declare
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from speclaunch.plan.budget import Budget
+from speclaunch.plan.budget import MemoryBudget
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import Plan
 from speclaunch.recipe.schema import Recovery
@@ -63,7 +63,7 @@ def compare(
     count: int,
     settings: Recovery,
     first: int = 0,
-    budget: Callable[[Plan], Budget] = work_out,
+    budget: Callable[[Plan], MemoryBudget] = work_out,
 ) -> list[Result]:
     """The results of so many deployments."""
     results = []

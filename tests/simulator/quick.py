@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from speclaunch.plan.budget import Size
+from speclaunch.plan.budget import MemorySize
 from speclaunch.plan.memory import terms
 from speclaunch.plan.memory.weights import weight_size
 from speclaunch.plan.plan import Plan
@@ -15,9 +15,9 @@ from speclaunch.plan.plan import Plan
 @contextmanager
 def kept_weights() -> Iterator[None]:
     """Within this, weights of the same models, ranks and version are worked out once."""
-    found: dict[tuple[object, ...], Size] = {}
+    found: dict[tuple[object, ...], MemorySize] = {}
 
-    def kept(plan: Plan, *, draft: bool = False) -> Size:
+    def kept(plan: Plan, *, draft: bool = False) -> MemorySize:
         facts = plan.facts
         key = (
             facts.target.name if facts.target else None,

@@ -9,7 +9,7 @@ from typing import Any
 from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.diagnosis.diagnose import diagnose
 from speclaunch.launch.ladder.ladder import Ladder, Stop
-from speclaunch.plan.budget import Budget
+from speclaunch.plan.budget import MemoryBudget
 from speclaunch.plan.fit.knobs import steps_down
 from speclaunch.plan.plan import Plan
 from speclaunch.recipe.schema import Recovery, Steppable
@@ -32,7 +32,7 @@ class Climb:
         return self.starts - 1
 
 
-def climb(case: Case, settings: Recovery, budget: Callable[[Plan], Budget]) -> Climb:
+def climb(case: Case, settings: Recovery, budget: Callable[[Plan], MemoryBudget]) -> Climb:
     """Our ladder, fed with what `diagnose` reads off the engine's log."""
     plan_with = case.planner()
     ladder = Ladder(settings, plan_with, budget)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speclaunch.facts.layer_ranges import LONG, SHORT, expanded
-from speclaunch.facts.shorten_layers import ranges
+from speclaunch.facts.checkpoint_file import LONG, SHORT, expanded
+from speclaunch.facts.record_checkpoint import ranges
 from speclaunch.resources import models_dir
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"

@@ -15,10 +15,10 @@ import refusals as tool  # noqa: E402
 from refusal_reading.gather import Gathered, add, decode, encode, remove  # noqa: E402
 
 from speclaunch.engine.catalogue import load  # noqa: E402
-from speclaunch.facts.declared_gpus import declare  # noqa: E402
 from speclaunch.facts.facts import Facts  # noqa: E402
+from speclaunch.facts.hardware import declare  # noqa: E402
 from speclaunch.plan.plan import Plan  # noqa: E402
-from speclaunch.plan.refusals.evaluate import Evaluator  # noqa: E402
+from speclaunch.plan.refusals import ConditionEvaluator  # noqa: E402
 from speclaunch.plan.request import from_words  # noqa: E402
 
 VERSION = "0.5.23"
@@ -49,7 +49,7 @@ def said(folder: Path, words: str, gpu: str | None = None) -> list[str]:
     add(found, VERSION, folder)
     hardware = declare(gpu) if gpu else None
     request = from_words(tuple(f"--model-path m {words}".split()), {}, load(VERSION))
-    evaluator = Evaluator(found.store.nodes, Plan(request, Facts(None, None, hardware)))
+    evaluator = ConditionEvaluator(found.store.nodes, Plan(request, Facts(None, None, hardware)))
     return sorted(evaluator.text(key[1]) for key in found.rows if evaluator.holds(key[0]))
 
 

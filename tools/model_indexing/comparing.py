@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from model_indexing.entries import Entry, flat
 from model_indexing.unread import read_keys
-from speclaunch.facts.layer_ranges import expanded
+from speclaunch.facts.checkpoint_file import expanded
 from speclaunch.reads.safe_json import size
 
 _BESIDE = ".hf_quant_config"

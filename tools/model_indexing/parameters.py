@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from model_indexing.entries import Entry
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.layer_ranges import expanded
-from speclaunch.facts.quantization import quantization_config_in, quantization_in
-from speclaunch.facts.read_checkpoint import from_config
+from speclaunch.facts.checkpoint_file import expanded
+from speclaunch.facts.read_checkpoint import from_config, quantization_config_in, quantization_in
 from speclaunch.plan.memory.matrices import WeightRole
 from speclaunch.plan.memory.model_config import ModelConfig
 from speclaunch.plan.memory.models import head, is_draft_model

@@ -8,7 +8,7 @@ from typing import Any
 
 from recalling.machines import hardware
 from speclaunch.engine.catalogue import load
-from speclaunch.plan.refusals.rows import refusals
+from speclaunch.plan.refusals import refusals
 from speclaunch.plan.request import from_words
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup, examine

@@ -15,7 +15,7 @@ from typing import Any
 from recalling.values import words_for
 from speclaunch.engine.argument import Argument, ArgumentKind, Plain
 from speclaunch.engine.catalogue import Catalogue
-from speclaunch.facts.model_pairs import drafts_for
+from speclaunch.facts.known_models import drafts_for
 from speclaunch.record import record
 
 TOPICS: dict[str, tuple[float, tuple[tuple[str, float], ...]]] = {

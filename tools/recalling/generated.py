@@ -10,7 +10,7 @@ from typing import Any
 from packaging.version import Version
 
 from recalling.comparing import Line
-from speclaunch.plan.refusals.rows import DATA
+from speclaunch.plan.refusals import DATA
 from speclaunch.rules.messages import rule_of
 
 CODE = "SPL017"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from speclaunch.facts.declared_gpus import declare
-from speclaunch.facts.hardware import Hardware
+from speclaunch.facts.hardware import Hardware, declare
 
 MACHINES = ("h100", "b200", "a100", "mi300x")
 GPUS = 8

@@ -20,7 +20,7 @@ from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import load
 from speclaunch.facts.facts import Facts
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.refusals.evaluate import Evaluator
+from speclaunch.plan.refusals import ConditionEvaluator
 from speclaunch.plan.request import from_words
 
 Key = tuple[int, int, str, str, str]
@@ -97,7 +97,7 @@ def add(gathered: Gathered, version: str, folder: Path) -> None:
     target = gathered.store
     moved = Moved(store, target)
     plan = Plan(from_words(("--model-path", "m"), {}, load(version)), Facts(None, None, None))
-    evaluator = Evaluator(target.nodes, plan)
+    evaluator = ConditionEvaluator(target.nodes, plan)
     kept: set[tuple[str, int]] = set()
     for row in combined(reader.rows, store):
         condition = moved(row.condition)
@@ -135,7 +135,7 @@ def leaves(store: Store, node: int) -> set[str]:
     return {one[1] for one in nodes if one[0] in ("f", "e")}
 
 
-def triggers(store: Store, evaluator: Evaluator, condition: int) -> set[str]:
+def triggers(store: Store, evaluator: ConditionEvaluator, condition: int) -> set[str]:
     """Of which arguments one must be written for a condition to hold; `*`: nobody can say.
 
     The evaluator is that of a plan in which nothing is written or known.
@@ -147,7 +147,7 @@ def triggers(store: Store, evaluator: Evaluator, condition: int) -> set[str]:
 class _Needs:
     """Which arguments have to be another's value for a condition to be another one."""
 
-    def __init__(self, store: Store, evaluator: Evaluator) -> None:
+    def __init__(self, store: Store, evaluator: ConditionEvaluator) -> None:
         self.store = store
         self.evaluator = evaluator
         self._found: dict[tuple[int, bool], set[str] | None] = {}

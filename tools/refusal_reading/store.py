@@ -184,7 +184,7 @@ class Store:
 
 def fold(op: str, values: list[Any]) -> Any:
     """The value of an operation on constants; this function itself where there is none."""
-    from speclaunch.plan.refusals.operations import OPERATIONS, TEXTS  # noqa: PLC0415
+    from speclaunch.plan.refusals import OPERATIONS, TEXTS  # noqa: PLC0415
 
     try:
         if op in OPERATIONS:

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from speclaunch.doctor.check_line import CheckLine, CheckState
 from speclaunch.doctor.machine_facts import MachineFacts, Process, Target, Tools
 from speclaunch.doctor.processes import Custody, engines, may_end
+from speclaunch.engine.catalogue import FALSE_TEXTS, TRUE_TEXTS
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess
 from speclaunch.facts.packages import Packages
+from speclaunch.plan.topics import memory
 
 _MINIMUM = {11: 450, 12: 525, 13: 580}
 """CUDA's major version to the first driver branch that runs all its minor versions ("minor version
@@ -79,12 +81,10 @@ def _major(version: str) -> int | None:
 _GIB = 1 << 30
 _OWN_SHARE = 0.03
 """What the driver keeps of a GPU for itself: up to so much is not somebody's."""
-_IMBALANCE = 0.9
-"""The engine's own threshold (model_runner.py, bootstrap.py: `* 0.9`)."""
 _SWITCHES = {
-    "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": ("0", "false", "no", "n"),  # from 0.5.7
-    "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": ("1", "true", "yes", "y"),  # 0.5.3 to 0.5.20
-    "SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK": ("1", "true", "yes", "y"),  # up to 0.5.17
+    memory.BALANCE_CHECK: FALSE_TEXTS,
+    "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": TRUE_TEXTS,  # 0.5.3 to 0.5.20
+    memory.NO_BALANCE_CHECK: TRUE_TEXTS,
 }
 """Variables that make a warning of it; which release reads which is not looked at."""
 
@@ -194,7 +194,7 @@ def _unbalanced(
     if target is None or target.tensor_parallel in (None, 1) or target.gpus is None:
         return
     free = [(gpu.free_bytes, gpu.index) for gpu in gpus[: target.gpus] if gpu.free_bytes]
-    if len(free) < max(2, target.gpus) or min(free)[0] >= _IMBALANCE * max(free)[0]:
+    if len(free) < max(2, target.gpus) or min(free)[0] >= memory.BALANCED * max(free)[0]:
         return
     (least, where), (most, _) = min(free), max(free)
     switched_off = any(

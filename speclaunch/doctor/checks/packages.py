@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 from speclaunch.doctor.check_line import CheckLine, CheckState
 from speclaunch.doctor.checks.engine import pip_install
 from speclaunch.doctor.machine_facts import MachineFacts
+from speclaunch.engine.catalogue import TRUE_TEXTS
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.packages import Packages
 from speclaunch.facts.runtime import Runtime
@@ -239,4 +240,4 @@ def _is_below(version: str, minimum: str) -> bool:
 
 
 def _is_set(found: MachineFacts, name: str) -> bool:
-    return found.env.get(name, "").strip().lower() in ("1", "true", "yes", "y")
+    return found.env.get(name, "").strip().lower() in TRUE_TEXTS

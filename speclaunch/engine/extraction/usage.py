@@ -1,4 +1,4 @@
-"""Who reads what: the arguments and variables that some code of the server still looks at.
+"""The environment variables of one release, and which arguments and variables its server reads.
 
 A read is an attribute load of the name, or the name as a string constant, anywhere but in its
 own declaration.  It is deliberately generous: a name counts as unread only when nothing that
@@ -14,19 +14,194 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field
+from typing import Any
 
-from speclaunch.engine.extraction.evaluate import Evaluator
-from speclaunch.engine.extraction.parser import SERVER_ARGS
-from speclaunch.engine.extraction.variables import (
-    ENVIRON,
-    DeclaredVariable,
-    declared_variables,
-    is_speculative_file,
-    names_speculation,
-    read_variables,
+from speclaunch.engine.extraction.declared import SERVER_ARGS
+from speclaunch.engine.extraction.evaluate import SourceEvaluator
+from speclaunch.engine.extraction.names import (
+    ClassValue,
+    EnumMember,
+    ExpressionScope,
+    Instance,
+    OpaqueValue,
+    assignments,
 )
 from speclaunch.patterns import lazy
 from speclaunch.record import record
+
+#: Where the descriptors are declared, from 0.5.3 on.
+ENVIRON = "sglang/srt/environ.py"
+
+_OURS = lazy(r"^(SGLANG|SGL)_[A-Z0-9_]+$")
+_SPECULATIVE = lazy(r"SPEC(_|$|ULATIVE)|NGRAM|EAGLE|DFLASH|DSPARK|DRAFT|MTP|VERIFY|ACC_LEN")
+_SPECULATIVE_FILE = lazy(r"/speculative/|speculative|eagle|ngram|dflash|dspark")
+_SCALARS: dict[str, type] = {"int": int, "float": float, "bool": bool}
+
+
+@record
+class DeclaredVariable:
+    """One environment variable, as it is declared or as the code first reads it.
+
+    ``dynamic``: the default depends on the machine, so ``default`` is None.
+    """
+
+    name: str
+    type: str
+    default: Any
+    src: str
+    deprecated: bool = False
+    replacement: str | None = None
+    dynamic: bool = False
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name is one of the engine's variables."""
+    return bool(_OURS.match(name)) or (name.isupper() and bool(_SPECULATIVE.search(name)))
+
+
+def names_speculation(name: str) -> bool:
+    """Whether the name alone says that the variable steers speculation."""
+    return bool(_SPECULATIVE.search(name))
+
+
+def is_speculative_file(file: str) -> bool:
+    """Whether a file implements speculation."""
+    return bool(_SPECULATIVE_FILE.search(file))
+
+
+def declared_variables(evaluator: SourceEvaluator) -> Iterator[DeclaredVariable]:
+    """The descriptors of ``class Envs`` and the registry of deprecated names."""
+    tree = evaluator.source.tree(ENVIRON)
+    for node in [] if tree is None else tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == "Envs":
+            yield from _descriptors(evaluator, ClassValue(ENVIRON, node))
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict):
+            yield from _retired(evaluator, node.value)
+
+
+def _descriptors(evaluator: SourceEvaluator, owner: ClassValue) -> Iterator[DeclaredVariable]:
+    scope = ExpressionScope(ENVIRON, owner=owner)
+    for name, node in assignments(owner).items():
+        made = evaluator.value(node, scope)
+        if not (isinstance(made, Instance) and made.of.name.startswith("Env") and is_ours(name)):
+            continue
+        keywords = dict(made.keywords)
+        given = made.arguments[0] if made.arguments else keywords.get("default")
+        given = given.value if isinstance(given, EnumMember) else given
+        dynamic = not _is_plain(given)
+        src = f"{ENVIRON}:{node.lineno}"
+        kind = made.of.name.removeprefix("Env").removesuffix("WithAlias").lower()
+        yield DeclaredVariable(name, kind, None if dynamic else given, src, dynamic=dynamic)
+        old = keywords.get("deprecated_name") or (
+            made.arguments[1] if "Alias" in made.of.name and len(made.arguments) > 1 else None
+        )
+        if isinstance(old, str):
+            yield DeclaredVariable(old, kind, None, src, deprecated=True, replacement=name)
+
+
+def _retired(evaluator: SourceEvaluator, node: ast.Dict) -> Iterator[DeclaredVariable]:
+    for key, value in zip(node.keys, node.values, strict=True):
+        made = evaluator.value(value, ExpressionScope(ENVIRON))
+        if (
+            isinstance(key, ast.Constant)
+            and isinstance(made, Instance)
+            and made.of.name == "_DeprecatedEnv"
+        ):
+            keywords = dict(made.keywords)
+            new = made.arguments[0] if made.arguments else keywords.get("replacement")
+            flag = re.search(r"--[a-z0-9-]+", str(keywords.get("note") or ""))
+            new = new if isinstance(new, str) else (flag[0] if flag else None)
+            src = f"{ENVIRON}:{key.lineno}"
+            yield DeclaredVariable(str(key.value), "str", None, src, True, new)
+
+
+def read_variables(
+    evaluator: SourceEvaluator, file: str, nodes: Iterable[ast.AST]
+) -> Iterator[tuple[DeclaredVariable, ast.Call]]:
+    """Variables that a file reads by name, with the default that stands at the place."""
+    scope = ExpressionScope(file)
+    wrapped: dict[ast.AST, str] = {}
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        function = ast.unparse(node.func).rpartition(".")[2] if _short(node.func) else ""
+        if function in _SCALARS and node.args:
+            wrapped[node.args[0]] = function
+        if function in ("_print_deprecated_env", "_warn_deprecated_env_to_cli_flag"):
+            yield from _old_style(evaluator, node, function, file)
+        kind = _getter(node, function)
+        if kind is None or not node.args:
+            continue
+        name = evaluator.value(node.args[0], scope)
+        if not isinstance(name, str) or not is_ours(name):
+            continue
+        default = _default_argument(evaluator, node, scope)
+        kind = wrapped.get(node, kind)
+        plain, dynamic = _parsed(kind, default)
+        yield DeclaredVariable(name, kind, plain, f"{file}:{node.lineno}", dynamic=dynamic), node
+
+
+def _old_style(
+    evaluator: SourceEvaluator, node: ast.Call, function: str, file: str
+) -> Iterator[tuple[DeclaredVariable, ast.Call]]:
+    words = [evaluator.value(part, ExpressionScope(file)) for part in node.args]
+    if function == "_print_deprecated_env" and len(words) > 1:
+        old, new = words[1], words[0]
+    else:
+        flag = re.search(r"--[a-z0-9-]+", str(words[-1]))
+        old, new = words[0], flag[0] if flag else None
+    if isinstance(old, str):
+        yield DeclaredVariable(old, "str", None, f"{file}:{node.lineno}", True, new), node
+
+
+def _short(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _getter(node: ast.Call, function: str) -> str | None:
+    if function in ("get_bool_env_var", "get_int_env_var"):
+        return function.split("_")[1]
+    if function == "getenv":
+        return "str"
+    if function == "get" and isinstance(node.func, ast.Attribute):
+        owner = node.func.value
+        if isinstance(owner, ast.Attribute | ast.Name) and ast.unparse(owner).endswith("environ"):
+            return "str"
+    return None
+
+
+def _default_argument(evaluator: SourceEvaluator, node: ast.Call, scope: ExpressionScope) -> Any:
+    given = [word.value for word in node.keywords if word.arg == "default"] or node.args[1:2]
+    if given:
+        return evaluator.value(given[0], scope)
+    return {"get_bool_env_var": "false", "get_int_env_var": 0}.get(
+        ast.unparse(node.func).rpartition(".")[2]
+    )
+
+
+def _parsed(kind: str, default: Any) -> tuple[Any, bool]:
+    """The default as the value it stands for; (None, True) when it can't be known."""
+    if not _is_plain(default):
+        return None, True
+    if isinstance(default, str) and kind in _SCALARS:
+        if kind == "bool":
+            return default.lower() in ("true", "1"), False
+        try:
+            return _SCALARS[kind](default), False
+        except ValueError:
+            return default, False
+    return default, False
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(_is_plain(item) for item in value)
+    return value is None or (
+        isinstance(value, str | int | float) and not isinstance(value, OpaqueValue)
+    )
+
 
 _WORD = lazy(r"\w+")
 _ENVIRONMENT = lazy(r"\benviron[.\[]|\bgetenv\b|\bget_(bool|int)_env_var\b|_deprecated_env")
@@ -49,7 +224,7 @@ class Usage:
     speculative: set[str] = field(default_factory=set)
 
 
-def scan(evaluator: Evaluator, names: Iterable[str]) -> Usage:
+def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
     """Which of ``names`` (destinations) are read, and every variable with its readers."""
     source = evaluator.source
     texts = {file: source.read(file) or "" for file in source.server_files()}
@@ -92,7 +267,7 @@ def scan(evaluator: Evaluator, names: Iterable[str]) -> Usage:
 
 
 def _scan_variables(
-    evaluator: Evaluator, file: str, tree: ast.Module, usage: Usage, *, direct: bool
+    evaluator: SourceEvaluator, file: str, tree: ast.Module, usage: Usage, *, direct: bool
 ) -> None:
     """Add what one file reads; ``direct``: it may look variables up without a descriptor."""
     nodes = list(ast.walk(tree))
@@ -209,7 +384,7 @@ def _reads(tree: ast.Module, skipped: frozenset[ast.AST]) -> set[str]:
     return found
 
 
-def _fields_of_carrier(evaluator: Evaluator) -> frozenset[str]:
+def _fields_of_carrier(evaluator: SourceEvaluator) -> frozenset[str]:
     """The fields of the record that carries ports and endpoints to the engine's processes."""
     tree = evaluator.source.tree(SERVER_ARGS)
     for node in [] if tree is None else tree.body:
@@ -223,7 +398,7 @@ def _fields_of_carrier(evaluator: Evaluator) -> frozenset[str]:
 
 
 def _loaded(
-    evaluator: Evaluator, words: dict[str, frozenset[str]], names: frozenset[str]
+    evaluator: SourceEvaluator, words: dict[str, frozenset[str]], names: frozenset[str]
 ) -> frozenset[str]:
     """Which of ``names`` some file loads as an attribute."""
     found: set[str] = set()

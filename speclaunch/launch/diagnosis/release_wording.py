@@ -12,7 +12,7 @@ from functools import lru_cache
 from packaging.version import Version
 
 from speclaunch.engine.catalogue import held_versions, history
-from speclaunch.plan.topics.draft_memory import FIRST_IN_POOL
+from speclaunch.plan.topics.memory import FIRST_IN_POOL
 from speclaunch.record import record
 
 _WORDINGS: tuple[tuple[re.Pattern[str], str | None, str | None], ...] = (

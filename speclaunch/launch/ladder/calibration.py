@@ -16,16 +16,11 @@ from speclaunch.launch.ladder.observations import Observation
 from speclaunch.launch.log.marks import Phase
 from speclaunch.plan.budget import MemoryUse
 from speclaunch.plan.fit.knobs import TOKENS
-from speclaunch.plan.fit.predict import (
-    Bounds,
-    Predictor,
-    key,
-    memory_at_start,
-    shares,
-)
+from speclaunch.plan.fit.predict import Bounds, Predictor, key, memory_at_start, shares
 from speclaunch.plan.memory.phases import EXPECTED
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
+from speclaunch.plan.topics.memory import draft_in_pool
 from speclaunch.record import record
 
 _RUNNING, _CHUNK = "max_running_requests", "chunked_prefill_size"
@@ -274,7 +269,7 @@ def _by_tokens(predictor: Predictor, seen: Observation, tokens: int) -> float | 
     if not budget.tokens or budget.target_kv is None or start is None or limit is not None:
         return None
     cell = budget.target_kv.bytes
-    if budget.draft_kv is not None and predictor.plan(seen.changes).derived.draft_in_pool:
+    if budget.draft_kv is not None and draft_in_pool(predictor.plan(seen.changes)):
         cell += budget.draft_kv.bytes
     return (budget.tokens - tokens) * cell / start
 

@@ -10,7 +10,7 @@ from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.ladder.ladder import Ladder, Stop
 from speclaunch.launch.log.marks import Phase
-from speclaunch.plan.budget import Budget, Fit, MemoryPhase
+from speclaunch.plan.budget import Fit, MemoryBudget, MemoryPhase
 from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor
 from speclaunch.plan.memory.budget import budget as work_out
@@ -78,7 +78,7 @@ def _climb(settings: Recovery, plan_with: PlanWith, budget: BudgetOf) -> tuple[l
         changes = {**changes, **found.changes}
 
 
-def _failure(budget: Budget) -> Diagnosis:
+def _failure(budget: MemoryBudget) -> Diagnosis:
     fails = budget.fit is Fit.FAILS
     if fails and budget.phase is MemoryPhase.KV_POOL:
         return Diagnosis(Phase.KV_POOL, cause=_RAISE)

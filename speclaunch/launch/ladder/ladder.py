@@ -22,11 +22,11 @@ from speclaunch.launch.ladder.observations import Observation, observe
 from speclaunch.launch.ladder.rung_text import rung_of
 from speclaunch.launch.ladder.walk import demanded, walk
 from speclaunch.plan.budget import Fit
-from speclaunch.plan.fit.alternatives import Alternative, alternatives, binding
-from speclaunch.plan.fit.cost import say
 from speclaunch.plan.fit.knobs import FRACTION, arguments
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor, key
-from speclaunch.plan.fit.search import Candidate, Search, best, candidate_of, levels
+from speclaunch.plan.fit.price import say
+from speclaunch.plan.fit.search import FitCandidate, Search, best, candidate_of, levels
+from speclaunch.plan.fit.suggestion import Alternative, alternatives, binding
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.recipe.values import RecoveryPolicy, Steppable
 from speclaunch.record import record
@@ -122,7 +122,7 @@ class Ladder:
         told = None if predicted.fit is Fit.UNKNOWN else predicted
         return rung_of(self._predictor, now, last, walked.changes, walked.why, told)
 
-    def _by_budget(self, seen: Sequence[Observation], tried: set[str]) -> Candidate | None:
+    def _by_budget(self, seen: Sequence[Observation], tried: set[str]) -> FitCandidate | None:
         """The least loss that is safe; where nothing is, everything at its floor, which has the
         best chance."""
         now = seen[-1]

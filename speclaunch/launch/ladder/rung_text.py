@@ -8,10 +8,10 @@ from typing import Any
 from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.diagnosis.interface import Direction
 from speclaunch.launch.ladder.observations import Observation
-from speclaunch.plan.budget import Budget, Fit
-from speclaunch.plan.fit.cost import cost, say
+from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK
 from speclaunch.plan.fit.predict import Predictor
+from speclaunch.plan.fit.price import cost, say
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.graphs import MOST, SIZES
 
@@ -33,7 +33,7 @@ def rung_of(
     last: Attempt,
     changes: Mapping[str, Any],
     why: str,
-    predicted: Budget | None,
+    predicted: MemoryBudget | None,
 ) -> Rung:
     """The rung from the last attempt to `changes`, which are all changes against the recipe."""
     added = {

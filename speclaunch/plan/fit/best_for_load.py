@@ -7,16 +7,16 @@ from dataclasses import field
 from typing import Any
 
 from speclaunch.plan.budget import Fit
-from speclaunch.plan.fit.alternatives import Alternative, alternatives
 from speclaunch.plan.fit.knobs import FRACTION, TOKENS, graphs_can_shrink
-from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor
+from speclaunch.plan.fit.predict import BudgetOf, Choice, Margins, PlanWith, Predictor, margins
+from speclaunch.plan.fit.suggestion import Alternative, alternatives
 from speclaunch.plan.memory.budget import budget as work_out
-from speclaunch.plan.memory.free import number
-from speclaunch.plan.memory.margins import Choice, Margins, margins
+from speclaunch.plan.memory.estimates import number
 from speclaunch.plan.memory.terms import context_length
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.graphs import MOST, SIZES
+from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.record import record
 
 RUNNING = "max_running_requests"
@@ -27,7 +27,7 @@ _DIGITS = 1000
 
 
 @record
-class Load:
+class RequestLoad:
     """So many requests at the same time, of so many tokens each (prompt and answer)."""
 
     requests: int
@@ -54,7 +54,7 @@ class Best:
 
     fit: Fit
     why: str
-    load: Load
+    load: RequestLoad
     requests: int = 0
     """Requests of the load that have room at the same time, all ranks together."""
     tokens_needed: int = 0
@@ -68,7 +68,7 @@ class Best:
     """Where not even one request has room: what else would fit."""
 
 
-def load_of(plan: Plan, requests: int | None, context: int | None) -> Load:
+def load_of(plan: Plan, requests: int | None, context: int | None) -> RequestLoad:
     """Return the load, with a common one (`REQUESTS`, `TOKENS_EACH`) for what is not stated.
 
     Raises UnknownValueError where a fact is missing, ValueError where no request can be so long.
@@ -85,10 +85,10 @@ def load_of(plan: Plan, requests: int | None, context: int | None) -> Load:
     if context is None:
         context = min(TOKENS_EACH, longest)
         assumed.append(f"--context {context}")
-    return Load(requests, context, tuple(assumed))
+    return RequestLoad(requests, context, tuple(assumed))
 
 
-def best_for(load: Load, plan_with: PlanWith, budget: BudgetOf = work_out) -> Best:
+def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out) -> Best:
     """The fraction, the running requests and the graphs for a load: the certain fraction if it
     carries the load, else the likely one.
 
@@ -98,7 +98,7 @@ def best_for(load: Load, plan_with: PlanWith, budget: BudgetOf = work_out) -> Be
     """
     predictor = Predictor(plan_with, budget)
     try:
-        ranks = predictor.plan({}).derived.attention_ranks
+        ranks = attention_ranks(predictor.plan({}))
         running = _least_running(predictor.plan({}), load)
         while True:
             changes = _changes(predictor.plan({}), running, ranks)
@@ -126,7 +126,7 @@ def best_for(load: Load, plan_with: PlanWith, budget: BudgetOf = work_out) -> Be
     return Best(fit, why, load, served, needed, chosen, sizes, found, others)
 
 
-def _least_running(plan: Plan, load: Load) -> int:
+def _least_running(plan: Plan, load: RequestLoad) -> int:
     """The requests to begin with: those of the load, or the recipe's own where more are set and
     the load is assumed."""
     own = plan.value_or_none(RUNNING)
@@ -177,7 +177,7 @@ def _floor(fraction: float) -> float:
     return int(fraction * _DIGITS + 1e-6) / _DIGITS
 
 
-def _why(load: Load, served: int, tokens: int, needed: int, ranks: int) -> str:
+def _why(load: RequestLoad, served: int, tokens: int, needed: int, ranks: int) -> str:
     of = f" of each of {ranks} data-parallel ranks" if ranks > 1 else ""
     need = "needs" if load.requests == 1 else "need"
     asked = f"{load.said} {need} {needed:,} KV tokens{of}"
@@ -188,7 +188,7 @@ def _why(load: Load, served: int, tokens: int, needed: int, ranks: int) -> str:
     return f"{asked}, and there are {tokens:,}: {served:,} run at a time, the others wait"
 
 
-def _without(predictor: Predictor, load: Load, changes: Mapping[str, Any]) -> Best:
+def _without(predictor: Predictor, load: RequestLoad, changes: Mapping[str, Any]) -> Best:
     found = predictor.budget(changes)
     if found.fit is Fit.UNKNOWN:
         return Best(Fit.UNKNOWN, found.why, load)

@@ -15,6 +15,7 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.algorithms import EAGLE_FAMILY
 from speclaunch.plan.topics.graphs import MOST, SIZES, decode_is_captured
+from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.recipe.values import Steppable
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _running(plan: Plan, floors: Floors) -> tuple[Step, ...]:
     running = plan.value("max_running_requests")
     if running is None:
         return ()
-    ranks = max(1, plan.derived.attention_ranks)
+    ranks = max(1, attention_ranks(plan))
     least = max(floors.max_running_requests, ranks)
     return tuple({"max_running_requests": number} for number in halves(int(running), least))
 
@@ -141,7 +142,7 @@ def _chunk(plan: Plan, floors: Floors) -> tuple[Step, ...]:
     if chunk is None:
         return ()
     page = int(plan.value("page_size") or 1)
-    ranks = max(1, plan.derived.attention_ranks)  # the engine divides the chunk among them
+    ranks = max(1, attention_ranks(plan))  # the engine divides the chunk among them
     whole = int(chunk) if int(chunk) > 0 else 2 * _WHOLE_PROMPTS
     sizes = halves(whole, floors.chunked_prefill_size)
     return tuple({name: size * ranks} for size in sizes if size % page == 0)

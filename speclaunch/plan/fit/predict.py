@@ -1,20 +1,115 @@
-"""What the budget predicts for changed settings, each asked for once."""
+"""What the budget predicts for changed settings, each asked for once; and which
+`mem_fraction_static` is certain to work, which is likely to, and where it ends.
+
+Graphs and activations are estimates: by the engine's own rules of thumb, which mean to be on the
+safe side. So there is no one largest fraction that works, but three.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from speclaunch.plan.budget import Budget, Fit, MemoryUse, RankBudget
+from speclaunch.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
 from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.memory.budget import budget as work_out
+from speclaunch.plan.memory.phases import FractionOutcome, Terms, likely_range, start, working_range
+from speclaunch.plan.memory.terms import GatheredSizes, gather
 from speclaunch.plan.plan import Plan
+from speclaunch.plan.topics.memory import draft_in_pool
 from speclaunch.record import record
+
+SAFE = 1.25
+"""Of what the engine puts aside for graphs and activations: so much is left free to be certain."""
+
+
+@record
+class Choice:
+    """One `mem_fraction_static` and what it gives, of one data-parallel replica."""
+
+    fraction: float
+    tokens: int
+    """Tokens of KV cache."""
+    running_requests: int
+    requests_at_context: int | None
+    """Requests of the whole context that have room at the same time."""
+    spare_bytes: int
+    """What is left on a GPU where every estimate turns out at its least: the margin."""
+
+
+@record
+class Margins:
+    """The largest fractions at which the deployment serves. None: there is no such fraction.
+
+    - `certain`: what the engine puts aside by its rules of thumb is there, and more (`SAFE`).
+    - `likely`: what is expected of it is there (`EXPECTED`).
+    - `edge`: only the least that it can be; above it, it fails.
+    """
+
+    least: float
+    """The smallest fraction that leaves a KV cache at all."""
+    certain: Choice | None
+    likely: Choice | None
+    edge: Choice
+
+    @property
+    def best(self) -> Choice:
+        """The one to take: the likely one, else the edge."""
+        return self.likely or self.edge
+
+    @property
+    def said(self) -> str:
+        """The one to take, and the others, in a few words."""
+        sure = "is likely to work" if self.likely is not None else "is at the edge"
+        certain = "none" if self.certain is None else f"{self.certain.fraction:.3f}"
+        return (
+            f"{self.best.fraction:.3f} {sure}, with {self.best.tokens:,} KV tokens (certain: "
+            f"{certain}, the edge: {self.edge.fraction:.3f})"
+        )
+
+
+def margins(plan: Plan) -> Margins | None:
+    """The margins of a plan, whatever fraction it has; None where a fact is missing, or there is no
+    fraction that works."""
+    found = gather(plan)
+    terms = found.terms
+    if terms is None or len(found.unknown) > (found.fraction is None):
+        return None
+    edge = working_range(lambda fraction: start(plan, terms, fraction).turn)
+    if edge is None:
+        return None
+
+    def choice(at: tuple[float, float] | None) -> Choice | None:
+        return None if at is None else _choice(plan, terms, found, min(at[1], edge[1]))
+
+    last = choice(edge)
+    return (
+        None
+        if last is None
+        else Margins(
+            edge[0],
+            choice(likely_range(plan, terms, SAFE)),
+            choice(likely_range(plan, terms)),
+            last,
+        )
+    )
+
+
+def _choice(plan: Plan, terms: Terms, found: GatheredSizes, fraction: float) -> Choice | None:
+    outcome: FractionOutcome = start(plan, terms, fraction)
+    pool = outcome.likely.pool
+    if pool is None:
+        return None
+    context = found.context
+    whole = None if not context else min(pool.tokens // context, pool.running)
+    spare = max(0, outcome.best.free) if MemoryUse.ACTIVATIONS in outcome.best.taken else 0
+    return Choice(fraction, pool.tokens, pool.running, whole, spare)
+
 
 PlanWith = Callable[[Mapping[str, Any]], Plan]
 """Resolves the deployment with arguments changed, by the newest engine's names. None leaves an
 argument to the engine."""
-BudgetOf = Callable[[Plan], Budget]
+BudgetOf = Callable[[Plan], MemoryBudget]
 
 _GUESSED = frozenset({MemoryUse.GRAPHS, MemoryUse.ACTIVATIONS})
 _BEFORE = frozenset({MemoryUse.OTHERS, MemoryUse.RUNTIME})
@@ -49,7 +144,7 @@ class Predictor:
         self._plan_with = plan_with
         self._budget_of = budget_of
         self._plans: dict[str, Plan] = {}
-        self._budgets: dict[str, Budget] = {}
+        self._budgets: dict[str, MemoryBudget] = {}
 
     def plan(self, changes: Mapping[str, Any]) -> Plan:
         """The deployment with these changes."""
@@ -58,7 +153,7 @@ class Predictor:
             self._plans[name] = self._plan_with(changes)
         return self._plans[name]
 
-    def budget(self, changes: Mapping[str, Any]) -> Budget:
+    def budget(self, changes: Mapping[str, Any]) -> MemoryBudget:
         """Its memory."""
         name = key(changes)
         if name not in self._budgets:
@@ -97,20 +192,16 @@ class Predictor:
         left = _sum(rank, {MemoryUse.FREE}) - rank.short_bytes
         grows = 1.0  # bytes that go for each byte of the static part
         target, draft = at.target_kv, at.draft_kv
-        if (
-            target is not None
-            and draft is not None
-            and not self.plan(changes).derived.draft_in_pool
-        ):
+        if target is not None and draft is not None and not draft_in_pool(self.plan(changes)):
             grows += draft.bytes / max(1, target.bytes)
         return round(working[0] + left / start / grows, 4)
 
-    def _apart(self, changes: Mapping[str, Any], budget: Budget) -> Bounds | None:
+    def _apart(self, changes: Mapping[str, Any], budget: MemoryBudget) -> Bounds | None:
         """Where no fraction works: what each side asks for, with the smallest pool."""
         start = memory_at_start(budget)
         if start is None:
             return None
-        charged = self.plan(changes).derived.draft_in_pool
+        charged = draft_in_pool(self.plan(changes))
         weights = {MemoryUse.TARGET_WEIGHTS, MemoryUse.STATE, MemoryUse.REQUEST_SLOTS}
         static = weights | ({MemoryUse.DRAFT_WEIGHTS} if charged else set())
         rest = _GUESSED | (set() if charged else {MemoryUse.DRAFT_WEIGHTS})
@@ -120,7 +211,9 @@ class Predictor:
         beyond = self._beyond_the_pool(changes, budget, low)
         return Bounds(round(low, 4), round(1 - _sum(tightest(beyond), rest) / start, 4))
 
-    def _beyond_the_pool(self, changes: Mapping[str, Any], budget: Budget, low: float) -> Budget:
+    def _beyond_the_pool(
+        self, changes: Mapping[str, Any], budget: MemoryBudget, low: float
+    ) -> MemoryBudget:
         """A budget ends where it fails: so it is asked at a fraction that leaves a small pool."""
         if any(share.use in _GUESSED for rank in budget.ranks for share in rank.shares):
             return budget
@@ -145,14 +238,14 @@ def _bounds(ends: tuple[float, float] | None) -> Bounds | None:
     return None if ends is None else Bounds(*ends)
 
 
-def tightest(budget: Budget) -> RankBudget | None:
+def tightest(budget: MemoryBudget) -> RankBudget | None:
     """The rank with the least room."""
     if not budget.ranks:
         return None
     return min(budget.ranks, key=lambda rank: _sum(rank, {MemoryUse.FREE}) - rank.short_bytes)
 
 
-def memory_at_start(budget: Budget) -> int | None:
+def memory_at_start(budget: MemoryBudget) -> int | None:
     """Bytes that are free when the engine first looks: what the fraction is a fraction of."""
     rank = tightest(budget)
     if rank is None:
@@ -165,7 +258,7 @@ def _sum(rank: RankBudget | None, uses: frozenset[MemoryUse] | set[MemoryUse]) -
     return sum(s.size.bytes for s in rank.shares if s.use in uses) if rank is not None else 0
 
 
-def shares(budget: Budget, *uses: MemoryUse) -> float:
+def shares(budget: MemoryBudget, *uses: MemoryUse) -> float:
     """What these uses take of the memory at the start, as a fraction."""
     start = memory_at_start(budget)
     return 0.0 if start is None else _sum(tightest(budget), set(uses)) / start

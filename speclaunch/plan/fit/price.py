@@ -1,4 +1,4 @@
-"""What a change of the settings costs the user, as one number that orders candidates.
+"""What a change of the settings costs the user: in words, and as one number that orders candidates.
 
 A unit is half of what one halving of the running requests costs. Decode without CUDA graphs is the
 dearest: every token of such a batch takes longer, whatever else is changed.
@@ -10,12 +10,121 @@ from collections.abc import Mapping
 from math import log2
 from typing import Any
 
-from speclaunch.plan.budget import Budget
-from speclaunch.plan.fit.cost import largest_graph
-from speclaunch.plan.fit.knobs import STEPS, TOKENS
-from speclaunch.plan.plan import Plan
+from speclaunch.plan.budget import MemoryBudget
+from speclaunch.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK
+from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.graphs import MOST, SIZES
+from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.record import record
+
+
+def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget | None) -> str:
+    """What is lost on the way from one plan to the other; budgets where they are known."""
+    lost = [
+        _lost_requests(before, after),
+        _lost_tokens(was, now) if now is not None else _unknown_tokens(before, after),
+        _lost_context(now),
+        _lost_depth(before, after),
+        _lost_graphs(before, after),
+        _lost_chunk(before, after),
+    ]
+    return "; ".join(text for text in lost if text) or "no cost compared to the recipe"
+
+
+def say(name: str, value: Any) -> str:
+    """A setting as it is written."""
+    return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+
+
+def say_all(changes: Mapping[str, Any]) -> str:
+    """Settings as they are written, one after the other."""
+    return ", ".join(say(name, value) for name, value in changes.items())
+
+
+def _lost_requests(before: Plan, after: Plan) -> str | None:
+    was, now = (
+        before.value_or_none("max_running_requests"),
+        after.value_or_none("max_running_requests"),
+    )
+    if was is None or now is None or now >= was:
+        return None
+    return f"{was} → {now} running requests"
+
+
+def _lost_tokens(was: MemoryBudget | None, now: MemoryBudget | None) -> str | None:
+    if now is None or now.tokens is None:
+        return None
+    if was is None or not was.tokens:
+        return f"{now.tokens:,} KV tokens are left"
+    if now.tokens >= was.tokens:
+        return None
+    share = 100 * (1 - now.tokens / was.tokens)
+    return f"{was.tokens:,} → {now.tokens:,} KV tokens (-{share:.0f} %)"
+
+
+def _unknown_tokens(before: Plan, after: Plan) -> str | None:
+    was, now = before.value_or_none(FRACTION), after.value_or_none(FRACTION)
+    if now is None or was == now or (was is not None and now >= was):
+        return None
+    return "a smaller KV cache (by an unknown amount)"
+
+
+def _lost_context(now: MemoryBudget | None) -> str | None:
+    if now is None or now.requests_at_context is None or now.requests_at_context >= 1:
+        return None
+    return f"no request of {now.context_length:,} tokens has room"
+
+
+def _lost_depth(before: Plan, after: Plan) -> str | None:
+    was, now = (
+        tuple(plan.value_or_none(name) for name in (STEPS, TOPK, TOKENS))
+        for plan in (before, after)
+    )
+    if was == now or None in now:
+        return None
+    tokens = f"{was[2]} → {now[2]} draft tokens"
+    return f"{tokens} (steps / topk {was[0]} / {was[1]} → {now[0]} / {now[1]})"
+
+
+def _lost_graphs(before: Plan, after: Plan) -> str | None:
+    was, now = largest_graph(before), largest_graph(after)
+    if was is None or now is None or now >= was:
+        return None
+    running = after.value_or_none("max_running_requests")
+    if running is not None and now >= running:
+        return None  # the list ends where the requests do
+    return f"batches of more than {now} requests run without CUDA graphs (before: {was})"
+
+
+def largest_graph(plan: Plan) -> int | None:
+    """Return the largest batch that has a CUDA graph; None if there is none, or it is unknown."""
+    try:
+        return max(captured_sizes(plan), default=None)
+    except UnknownValueError:
+        return None
+
+
+def _lost_chunk(before: Plan, after: Plan) -> str | None:
+    name = "chunked_prefill_size"
+    was, now = before.value_or_none(name), after.value_or_none(name)
+    if was is None or now is None or was == now:
+        return None
+    return f"prompts are prefilled in chunks of {now:,} tokens instead of {was:,}"
+
+
+WHY = {
+    FRACTION: "divides the memory between the KV cache and what graphs and activations need",
+    MOST: "fewer and smaller CUDA graphs",
+    SIZES: "fewer and smaller CUDA graphs",
+    STEPS: "a smaller draft tree",
+    TOPK: "a smaller draft tree",
+    TOKENS: "fewer draft tokens to verify for each request",
+    "max_running_requests": "fewer concurrent requests, with smaller graphs and buffers",
+    "chunked_prefill_size": "smaller activations during prefill",
+    "max_total_tokens": "a smaller KV cache",
+}
+
 
 RUNNING, CHUNK = "max_running_requests", "chunked_prefill_size"
 
@@ -56,7 +165,7 @@ class Prices:
         """Return the prices against a plan."""
         numbers = (_number(plan, name) for name in (RUNNING, STEPS, TOKENS, CHUNK))
         running, steps, tokens, chunk = numbers
-        ranks = max(1, plan.derived.attention_ranks)
+        ranks = max(1, attention_ranks(plan))
         return cls(running, largest_graph(plan), steps, tokens, chunk, ranks)
 
     def settings(self, changes: Mapping[str, Any]) -> float:
@@ -81,7 +190,7 @@ class Prices:
         return log2(1 + min(largest, self.largest_graph, each)) / log2(1 + each)
 
 
-def pool_price(budget: Budget, enough: float | None) -> float:
+def pool_price(budget: MemoryBudget, enough: float | None) -> float:
     """Return the price of a KV cache; `enough`: tokens that cost nothing, None if unknown."""
     tokens = float(budget.tokens or 1)
     price = 0.0 if enough is None else _POOL * _halvings(enough, tokens)

@@ -12,7 +12,7 @@ from itertools import product
 from math import ceil, floor, inf
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.plan.budget import Budget
+from speclaunch.plan.budget import MemoryBudget
 from speclaunch.plan.fit.knobs import FRACTION, Step, steps_down
 from speclaunch.plan.fit.predict import Bounds, Predictor, with_fraction
 from speclaunch.plan.fit.price import Prices, pool_price
@@ -41,12 +41,12 @@ BoundsOf = Callable[[Mapping[str, Any]], Bounds | None]
 
 
 @record
-class Candidate:
+class FitCandidate:
     """Settings that are predicted to work."""
 
     changes: Mapping[str, Any]
     """All changes against the recipe, the fraction included."""
-    budget: Budget
+    budget: MemoryBudget
     bounds: Bounds
 
     @property
@@ -129,7 +129,7 @@ class Search:
         return self.asked * (1 - self.settings.objective.tokens_within)
 
 
-def best(search: Search, steps: Levels) -> Candidate | None:
+def best(search: Search, steps: Levels) -> FitCandidate | None:
     """Return the cheapest settings that are predicted to fit; None if there are none."""
     prices = Prices.of(search.predictor.plan({}))
     priced = [
@@ -138,7 +138,7 @@ def best(search: Search, steps: Levels) -> Candidate | None:
         for changes in steps.combinations(running)
     ]
     priced.sort(key=lambda one: one[0])
-    floors: dict[int, Candidate | None] = {}
+    floors: dict[int, FitCandidate | None] = {}
     cheapest, found = inf, None
     for price, number, changes in priced:
         if price >= cheapest:
@@ -156,7 +156,7 @@ def best(search: Search, steps: Levels) -> Candidate | None:
     return found or next((floors[number] for number in sorted(floors) if floors[number]), None)
 
 
-def candidate_of(search: Search, changes: Mapping[str, Any]) -> Candidate | None:
+def candidate_of(search: Search, changes: Mapping[str, Any]) -> FitCandidate | None:
     """These changes at the best fraction there is for them; None where there is none."""
     bounds = search.bounds_of(changes)
     if bounds is None:
@@ -164,7 +164,7 @@ def candidate_of(search: Search, changes: Mapping[str, Any]) -> Candidate | None
     for complete in _at_fractions(search, changes, bounds):
         if search.tried(complete):
             continue
-        found = Candidate(complete, search.predictor.budget(complete), bounds)
+        found = FitCandidate(complete, search.predictor.budget(complete), bounds)
         return found if found.tokens >= search.least_tokens else None
     return None
 

@@ -1,13 +1,20 @@
-"""The memory verdict of a plan: its budget, and whether a deployment fits."""
+"""The memory verdict of a plan: its budget by use, and whether a deployment fits."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from speclaunch.plan.budget import Budget, Fit, MemoryPhase
-from speclaunch.plan.memory import engine_messages, shares
-from speclaunch.plan.memory.estimate import in_gib
-from speclaunch.plan.memory.free import Device
+from speclaunch.plan.budget import (
+    Fit,
+    MemoryBudget,
+    MemoryPhase,
+    MemoryShare,
+    MemorySize,
+    MemoryUse,
+    RankBudget,
+)
+from speclaunch.plan.memory import phases
+from speclaunch.plan.memory.estimates import Device, SizeEstimate, in_gib
 from speclaunch.plan.memory.phases import (
     FractionDirection,
     FractionOutcome,
@@ -21,9 +28,114 @@ from speclaunch.plan.memory.phases import (
     working_range,
 )
 from speclaunch.plan.memory.pool import Pool
-from speclaunch.plan.memory.terms import Gathered, gather, weights_least
+from speclaunch.plan.memory.terms import GatheredSizes, gather, weights_least
 from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.topics import memory
+from speclaunch.plan.topics.memory import draft_in_pool
+
+_ELASTIC = (MemoryUse.ACTIVATIONS, MemoryUse.GRAPHS, MemoryUse.RUNTIME)
+"""Estimates that give way, in this order, where the likely sizes do not fit and the least do."""
+
+
+def _rank_budgets(
+    found: GatheredSizes, terms: Terms, outcome: FractionOutcome
+) -> tuple[RankBudget, ...]:
+    """The budget of each group of ranks. Where a phase fails, it goes up to that phase, with all
+    estimates at their least: what is missing then is missing for certain."""
+    return tuple(_rank_budget(device, terms, outcome) for device in found.device or ())
+
+
+def _rank_budget(device: Device, terms: Terms, outcome: FractionOutcome) -> RankBudget:
+    fails = outcome.best.failure is not None
+    course = outcome.best if fails else outcome.likely
+    taken = course.taken
+    runtime = device.runtime.least if fails else device.runtime.size.bytes
+    why = device.runtime.size.why
+    if terms.corpus.size.bytes:
+        runtime += taken.get(MemoryUse.RUNTIME, 0)
+        why += f"; {terms.corpus.size.why}"
+    sizes = {
+        MemoryUse.OTHERS: device.others,
+        MemoryUse.RUNTIME: MemorySize(runtime, why, exact=False),
+    }
+    whys = _whys(terms, course.pool)
+    for use in MemoryUse:
+        if use in taken and use is not MemoryUse.RUNTIME:
+            why, exact = whys.get(use, ("", True))
+            sizes[use] = MemorySize(taken[use], why, exact)
+    left = device.memory_bytes - sum(size.bytes for size in sizes.values())
+    if left < 0 and not fails:
+        left = _give_way(sizes, _leasts(device, terms), left)
+    shares = [
+        MemoryShare(use, sizes[use]) for use in MemoryUse if use in sizes and sizes[use].bytes
+    ]
+    shares.append(
+        MemoryShare(MemoryUse.FREE, MemorySize(max(0, left), "what remains", exact=False))
+    )
+    return RankBudget(device.ranks, device.memory_bytes, tuple(shares), max(0, -left))
+
+
+def _leasts(device: Device, terms: Terms) -> dict[MemoryUse, int]:
+    return {
+        MemoryUse.ACTIVATIONS: terms.activations.least,
+        MemoryUse.GRAPHS: terms.target_graphs.least + terms.draft_graphs.least,
+        MemoryUse.RUNTIME: device.runtime.least + terms.corpus.least,
+    }
+
+
+def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], left: int) -> int:
+    for use in _ELASTIC:
+        size = sizes.get(use)
+        if size is None or left >= 0:
+            continue
+        less = min(max(0, size.bytes - leasts[use]), -left)
+        if less:
+            why = f"{size.why}: {in_gib(size.bytes)}, of which {in_gib(size.bytes - less)} are left"
+            sizes[use] = MemorySize(size.bytes - less, why, exact=False)
+            left += less
+    return left
+
+
+def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
+    """How each size comes about, and whether it is exact."""
+    graphs = [one.size for one in (terms.target_graphs, terms.draft_graphs) if one.size.bytes]
+    whys = {
+        MemoryUse.TARGET_WEIGHTS: (terms.target_weights.size.why, terms.target_weights.size.exact),
+        MemoryUse.DRAFT_WEIGHTS: (terms.draft_weights.size.why, terms.draft_weights.size.exact),
+        MemoryUse.GRAPHS: ("; ".join(one.why for one in graphs), False),
+        MemoryUse.ACTIVATIONS: (terms.activations.size.why, terms.activations.size.exact),
+    }
+    if pool is None:
+        return whys
+    layout, page = terms.pool.layout, terms.pool.page
+    rows = f"{pool.tokens:,} tokens and a page of {page}"
+    text = f"{rows}, {layout.full_token_bytes:,} bytes each"
+    if pool.window_tokens:
+        text += (
+            f"; {pool.window_tokens:,} tokens of layers with a window, "
+            f"{layout.swa_token_bytes:,} bytes each"
+        )
+    slots = terms.pool.slots
+    whys |= {
+        MemoryUse.TARGET_KV: (text, False),
+        MemoryUse.DRAFT_KV: (f"{rows}, {terms.pool.draft_token:,} bytes each", False),
+        MemoryUse.STATE: (
+            f"{pool.states.slots:,} states of {in_gib(layout.state_request_bytes)}",
+            False,
+        ),
+        MemoryUse.REQUEST_SLOTS: (
+            f"a row for each request, of {slots.context + slots.extra:,} tokens, 4 bytes each",
+            True,
+        ),
+    }
+    return whys
+
+
+def _likely_size(estimate: SizeEstimate) -> str:
+    """An estimate in a sentence."""
+    return f"about {in_gib(estimate.size.bytes)} (at least {in_gib(estimate.least)})"
+
 
 _ELSEWHERE = (
     "cpu_offload_gb",
@@ -42,7 +154,7 @@ _FORMATS = frozenset({"gguf", "bitsandbytes", "layered", "sharded_state"})
 """`load_format` whose files are not what the config describes."""
 
 
-def memory_verdict(plan: Plan) -> Budget:
+def memory_verdict(plan: Plan) -> MemoryBudget:
     """Return the memory budget with its verdict. Never raises.
 
     Ranks without a GPU do not fit. A defect of the budget gives UNKNOWN: it must neither hide what
@@ -50,15 +162,15 @@ def memory_verdict(plan: Plan) -> Budget:
     """
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
-        return Budget(Fit.FAILS, beyond)
+        return MemoryBudget(Fit.FAILS, beyond)
     try:
         return budget(plan)
     except Exception as error:
         why = f"of a bug in the memory budget, please report it: {type(error).__name__}: {error}"
-        return Budget(Fit.UNKNOWN, f"not known, because {why}", unknown=(why,))
+        return MemoryBudget(Fit.UNKNOWN, f"not known, because {why}", unknown=(why,))
 
 
-def is_impossible(plan: Plan, found: Gathered) -> bool:
+def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
     """Whether the weights of one rank, counted one by one and at their least, are more than its
     GPU has for them when nobody else uses it.
 
@@ -78,7 +190,7 @@ def is_impossible(plan: Plan, found: Gathered) -> bool:
         return False
     least = weights_least(target).least
     draft = found.draft_weights
-    if plan.derived.draft_in_pool and draft is not None and draft.counted:
+    if draft_in_pool(plan) and draft is not None and draft.counted:
         least += weights_least(draft).least
     return all(least > one.memory_bytes - one.runtime.least for one in found.device)
 
@@ -98,7 +210,7 @@ _CLOSE = 0.03
 """Of the memory that is free at the start: what is left over counts as close below that."""
 
 
-def budget(plan: Plan) -> Budget:
+def budget(plan: Plan) -> MemoryBudget:
     """Where the memory goes and whether it is enough, by the accounting of the plan's version.
 
     Never raises for a fact that is missing: the budget is then unknown, and says because of what.
@@ -126,11 +238,11 @@ def budget(plan: Plan) -> Budget:
     except UnknownValueError:
         unequal = None
     if unequal is not None:
-        return Budget(Fit.FAILS, unequal.what, unequal.phase, unequal.message, **base)
+        return MemoryBudget(Fit.FAILS, unequal.what, unequal.phase, unequal.message, **base)
     if found.fraction is None:
         return _unknown(found, base)
     outcome = start(plan, terms, found.fraction)
-    base["ranks"] = shares.ranks(found, terms, outcome)
+    base["ranks"] = _rank_budgets(found, terms, outcome)
     if found.unknown:
         return _unknown(found, base)
     if outcome.best.failure is not None:
@@ -147,18 +259,18 @@ def _within(
     return (low, high) if low <= high else None
 
 
-def _unknown(found: Gathered, base: dict[str, Any]) -> Budget:
+def _unknown(found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget:
     reasons = tuple(found.unknown)
-    return Budget(Fit.UNKNOWN, "; ".join(reasons), unknown=reasons, **base)
+    return MemoryBudget(Fit.UNKNOWN, "; ".join(reasons), unknown=reasons, **base)
 
 
-def _too_large(plan: Plan, found: Gathered, base: dict[str, Any]) -> Budget | None:
+def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget | None:
     """What is known of the weights alone is more than there is."""
     if not found.device or kept_elsewhere(plan):
         return None
     most = min(one.most_free for one in found.device)
     weights = [(MemoryPhase.TARGET_WEIGHTS, "target", found.target_weights)]
-    if plan.derived.draft_in_pool:
+    if draft_in_pool(plan):
         weights.append((MemoryPhase.DRAFT_WEIGHTS, "draft", found.draft_weights))
     for phase, whose, size in weights:
         if size is None:
@@ -169,12 +281,14 @@ def _too_large(plan: Plan, found: Gathered, base: dict[str, Any]) -> Budget | No
                 f"the {whose}'s weights take {in_gib(size.bytes)} of a rank, {in_gib(-most)} more "
                 "than is available"
             )
-            message = engine_messages.allocation(plan)
-            return Budget(Fit.FAILS, why, phase, message, unknown=tuple(found.unknown), **base)
+            message = phases.allocation_message(plan)
+            return MemoryBudget(
+                Fit.FAILS, why, phase, message, unknown=tuple(found.unknown), **base
+            )
     return None
 
 
-def _unbalanced(plan: Plan, found: Gathered) -> PredictedFailure | None:
+def _unbalanced(plan: Plan, found: GatheredSizes) -> PredictedFailure | None:
     """Ranks of a tensor-parallel group with very different memory free (0.5.7
     model_runner.py:788; before, the same with another name of the variable)."""
     devices: tuple[Device, ...] = found.device or ()
@@ -183,16 +297,16 @@ def _unbalanced(plan: Plan, found: Gathered) -> PredictedFailure | None:
     least = min(one.free for one in devices)
     most = max(one.free for one in devices)
     if plan.in_versions(">=0.5.7"):
-        checked = plan.env_flag("SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK", True)
+        checked = plan.env_flag(memory.BALANCE_CHECK, True)
     else:
-        checked = not plan.env_flag("SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK")
-    if not checked or least >= 0.9 * most:
+        checked = not plan.env_flag(memory.NO_BALANCE_CHECK)
+    if not checked or least >= memory.BALANCED * most:
         return None
     why = (
         f"one GPU has {in_gib(least)} free and another {in_gib(most)}: the engine refuses ranks "
         "that differ by more than a tenth"
     )
-    message = engine_messages.unbalanced(most, least)
+    message = phases.unbalanced_message(most, least)
     return PredictedFailure(
         MemoryPhase.TARGET_WEIGHTS, FractionDirection.NEITHER, message, why, most - least
     )
@@ -207,7 +321,7 @@ _ADVICE = {
 
 def _fails(
     outcome: FractionOutcome, failure: PredictedFailure, terms: Terms, base: dict[str, Any]
-) -> Budget:
+) -> MemoryBudget:
     why = (
         f"{failure.what}: at least {in_gib(failure.short)} are missing of "
         f"{in_gib(terms.device.free)} free at the start; {_ADVICE[failure.turn]}"
@@ -222,7 +336,7 @@ def _fails(
     pool = outcome.best.pool
     if pool is not None:
         base |= _counts(outcome, base["context_length"])
-    return Budget(Fit.FAILS, why, failure.phase, message, notes=notes, **base)
+    return MemoryBudget(Fit.FAILS, why, failure.phase, message, notes=notes, **base)
 
 
 def _counts(outcome: FractionOutcome, context: int | None) -> dict[str, Any]:
@@ -238,14 +352,14 @@ def _counts(outcome: FractionOutcome, context: int | None) -> dict[str, Any]:
 
 
 def _holds(
-    plan: Plan, outcome: FractionOutcome, terms: Terms, found: Gathered, base: dict[str, Any]
-) -> Budget:
+    plan: Plan, outcome: FractionOutcome, terms: Terms, found: GatheredSizes, base: dict[str, Any]
+) -> MemoryBudget:
     """FITS or TIGHT: every estimate at its least leaves room; it depends on the likely bound."""
     context, doubt = found.context, outcome.likely.failure
     base |= _counts(outcome, context)
     pool = outcome.likely.pool
     if pool is None:  # none with the likely sizes, one in the best case
-        return Budget(Fit.TIGHT, _small_pool(terms, doubt), **base)
+        return MemoryBudget(Fit.TIGHT, _small_pool(terms, doubt), **base)
     notes = _limits(pool, terms, context)
     if doubt is not None:
         notes.append(_doubt(plan, terms, doubt))
@@ -259,22 +373,22 @@ def _holds(
     )
     missing = None if found.fraction is None else expected(plan, terms, found.fraction).failure
     if missing is None:
-        return Budget(Fit.FITS, why, notes=tuple(notes), **base)
+        return MemoryBudget(Fit.FITS, why, notes=tuple(notes), **base)
     why += (
         f", but only in the best case: {in_gib(missing.short)} are missing of what "
         f"'{missing.phase.value}' is expected to need"
     )
-    return Budget(Fit.TIGHT, why, notes=tuple(notes), **base)
+    return MemoryBudget(Fit.TIGHT, why, notes=tuple(notes), **base)
 
 
 def _small_pool(terms: Terms, doubt: PredictedFailure | None) -> str:
     what = "the KV cache" if doubt is None else doubt.what
     reason = (
         f"{what} fits only in the best case: it depends on CUDA's own memory, "
-        f"{shares.likely_size(terms.device.runtime)}"
+        f"{_likely_size(terms.device.runtime)}"
     )
     if not terms.target_weights.size.exact:
-        reason += f", and on the weights, {shares.likely_size(terms.target_weights)}"
+        reason += f", and on the weights, {_likely_size(terms.target_weights)}"
     return reason
 
 
@@ -286,7 +400,7 @@ def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
         at = f"mem_fraction_static up to {safe[1]:.3f} leaves it"
     return (
         f"{in_gib(doubt.short)} are missing of the engine's own reserve, a rule of thumb on the "
-        f"safe side (activations {shares.likely_size(terms.activations)}): if the start fails, it "
+        f"safe side (activations {_likely_size(terms.activations)}): if the start fails, it "
         f"fails in the phase '{doubt.phase.value}'; {at}"
     )
 

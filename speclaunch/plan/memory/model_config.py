@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.partial_config import merged
+from speclaunch.facts.checkpoint import SHORT_DTYPES, Checkpoint, merged
 from speclaunch.plan.plan import UnknownValueError
-from speclaunch.plan.topics.dtype import SHORT, halved
+from speclaunch.plan.topics.target import halved
 from speclaunch.reads.safe_json import mapping, size, sizes, text, texts
 from speclaunch.record import record
 
 MOST_LAYERS = 4096
 """No model has more; it bounds what is done layer by layer."""
+ROUTED_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+"""Keys of the number of experts that a token is routed to some of."""
 ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 _SWITCHED = ("DeepseekVL2ForCausalLM", "DeepseekOCRForCausalLM")
@@ -158,7 +159,7 @@ def serving_dtype(checkpoint: Checkpoint, dtype: object) -> str:
     in float16 where it is auto, Gemma ones in bfloat16.
     """
     said = str(dtype or "auto").lower()
-    said = SHORT.get(said, said)
+    said = SHORT_DTYPES.get(said, said)
     if said != "auto":
         if said not in ELEMENT_BYTES:
             raise UnknownValueError(f"`dtype` {said} is not known")

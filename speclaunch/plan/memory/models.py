@@ -6,21 +6,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.plan.memory.cell import skips_index
-from speclaunch.plan.memory.families import ModelFamily, QkNorm, family_of
-from speclaunch.plan.memory.layers import recurrent_layers, sliding_layers
+from speclaunch.plan.memory.layers import recurrent_layers, skips_index, sliding_layers
 from speclaunch.plan.memory.matrices import (
     Matrix,
+    ModelFamily,
+    QkNorm,
     Shard,
     WeightRole,
     attention,
     experts,
+    family_of,
     latent_attention,
     linear_attention,
     mlp,
     vector,
 )
-from speclaunch.plan.memory.model_config import MOST_LAYERS, ModelConfig
+from speclaunch.plan.memory.model_config import MOST_LAYERS, ROUTED_EXPERTS, ModelConfig
 from speclaunch.plan.plan import UnknownValueError
 
 _PADDED_VOCABULARY = 64
@@ -105,8 +106,7 @@ def feed_forward(
 
 def is_mixture(config: ModelConfig) -> bool:
     """Whether some layers have experts."""
-    keys = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-    found = config.optional(*keys, least=0)
+    found = config.optional(*ROUTED_EXPERTS, least=0)
     return found is not None and found > 1
 
 

@@ -1,21 +1,109 @@
-"""The engine's start, phase by phase, and which values of `mem_fraction_static` work.
+"""The engine's start, phase by phase: which values of `mem_fraction_static` work, and what the
+engine prints when memory runs out.
 
-Whether the draft is loaded before the pool or after it: `topics/draft_memory.py`.
+Whether the draft is loaded before the pool or after it: `topics/memory.py`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import field, replace
 from enum import StrEnum
 
 from speclaunch.plan.budget import MemoryPhase, MemoryUse
-from speclaunch.plan.memory import engine_messages
-from speclaunch.plan.memory.estimate import GIB, Estimate
-from speclaunch.plan.memory.free import Device
+from speclaunch.plan.memory.estimates import GIB, Device, SizeEstimate
 from speclaunch.plan.memory.pool import Pool, PoolSettings, pool
 from speclaunch.plan.plan import Plan
+from speclaunch.plan.topics.hybrid import NEEDS_A_STATE
 from speclaunch.record import record
+
+_TORCH = "torch.OutOfMemoryError: CUDA out of memory."
+"""Of PyTorch 2.5 and later, which all these releases need; the sizes that follow are not told."""
+_HOST = "DefaultCPUAllocator: can't allocate memory"
+
+
+def allocation_message(plan: Plan) -> str:
+    """An allocation that fails: of a GPU, or of the host on a CPU."""
+    return _HOST if plan.device.startswith("cpu") else _TORCH
+
+
+def _no_tokens(plan: Plan, fraction: float) -> str:
+    """No page of KV cache is left. sglang 0.5.23 pool_configurator.py:96, 0.5.10
+    model_runner_kv_cache_mixin.py:57, 0.5.3 model_runner.py:1660, 0.4.6 model_runner.py:899."""
+    text = "Not enough memory. Please try to increase --mem-fraction-static."
+    if plan.in_versions(">=0.5.10"):
+        return f"{text} Current value: mem_fraction_static={fraction}"
+    if plan.in_versions(">=0.5.3"):
+        return f"{text} Current value: self.server_args.mem_fraction_static={fraction}"
+    return text
+
+
+def _nothing_left(fraction: float, before: int, after: int) -> str:
+    """The weights alone take the static share (0.5.14 and later; 0.5.23
+    kv_cache_configurator.py:3051). `before` and `after` loading: bytes."""
+    least = 1 - after / before
+    return (
+        f"Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static="
+        f"{fraction}. Raise --mem-fraction-static above {math.ceil(least * 1000) / 1000:.3f} "
+        f"(minimum viable = 1 - available/pre = {least:.4f}). If using speculative decoding, "
+        "draft weights are now counted."
+    )
+
+
+def _no_states(slots: int, rest: float, each: int) -> str:
+    """No state of linear attention fits (0.5.13 and later; 0.5.23
+    kv_cache_configurator.py:3394). `rest` is GiB."""
+    return (
+        "Not enough GPU memory for hybrid (mamba/linear-attention) state cache. Computed "
+        f"max_mamba_cache_size={slots} (total_rest_memory={rest:.2f} GB, "
+        f"mamba_cache_per_req={each / (1 << 20):.2f} MB). Try: (1) reduce --max-running-requests, "
+        "(2) increase --mem-fraction-static, (3) reduce --speculative-num-draft-tokens, or "
+        "(4) use GPUs with more memory."
+    )
+
+
+def _too_few_states(slots: int, ratio: int, requests: int) -> str:
+    """States for less than one request (0.5.13 and later; 0.5.23
+    kv_cache_configurator.py:3154)."""
+    return (
+        "Hybrid (mamba/linear-attention) state cache is too small to serve any requests. "
+        f"max_mamba_cache_size={slots}, mamba_ratio={ratio}, resulting max_num_reqs={requests}. "
+        "Try: (1) reduce --max-running-requests, (2) increase --mem-fraction-static, or "
+        "(3) use GPUs with more memory."
+    )
+
+
+def _small_window(tokens: int, window: int, page: int) -> str:
+    """A sliding-window pool that never admits a request (0.5.16 and later; 0.5.23
+    pool_configurator.py:212)."""
+    return (
+        f"SWA pool ({tokens} tokens) cannot hold even one request: the prefill admission floor is "
+        f"sliding_window_size ({window}) + page_size ({page}). Increase --swa-full-tokens-ratio "
+        "or the total KV budget."
+    )
+
+
+def _no_requests() -> str:
+    """The pool leaves no request (0.5.23 tp_worker.py:420, 0.4.6 tp_worker.py:128)."""
+    return "AssertionError: max_running_request is zero"
+
+
+def capture_message(plan: Plan) -> str:
+    """Graphs that do not fit; 0.4.6 writes CUDA in capitals (cuda_graph_runner.py)."""
+    name = "CUDA" if plan.in_versions("<0.4.7") else "cuda"
+    return f"Capture {name} graph failed: CUDA out of memory."
+
+
+def unbalanced_message(local: int, least: int) -> str:
+    """A rank sees much less than another (0.5.23 distributed/bootstrap.py:445)."""
+    gib = float(1 << 30)
+    return (
+        "The memory capacity is unbalanced. Some GPUs may be occupied by other processes. "
+        f"pre_model_load_memory={least / gib}, local_gpu_memory={local / gib}, "
+        f"local_gpu_memory * 0.9={local / gib * 0.9}"
+    )
+
 
 EXPECTED = 0.75
 """Share of the engine's own reserve that graphs and activations are expected to need."""
@@ -34,16 +122,16 @@ class Terms:
     """All sizes that the start of one rank depends on, but for the fraction."""
 
     device: Device
-    target_weights: Estimate
-    draft_weights: Estimate
-    corpus: Estimate
+    target_weights: SizeEstimate
+    draft_weights: SizeEstimate
+    corpus: SizeEstimate
     """What NGRAM keeps; on a CPU it is the same memory."""
     reserved: int
     """Taken off the pool's budget for images (0.5.18 and later)."""
     pool: PoolSettings
-    target_graphs: Estimate
-    draft_graphs: Estimate
-    activations: Estimate
+    target_graphs: SizeEstimate
+    draft_graphs: SizeEstimate
+    activations: SizeEstimate
     draft_first: bool
     """Whether the draft's weights are loaded before the pool is sized."""
 
@@ -74,7 +162,7 @@ class PhaseRun:
     def take(
         self,
         use: MemoryUse,
-        size: Estimate,
+        size: SizeEstimate,
         phase: MemoryPhase,
         turn: FractionDirection,
         message: str,
@@ -127,7 +215,7 @@ def _expected_share(plan: Plan) -> float:
 def scaled(terms: Terms, share: float) -> Terms:
     """Return the terms with a share of what is estimated for graphs and activations."""
 
-    def part(estimate: Estimate) -> Estimate:
+    def part(estimate: SizeEstimate) -> SizeEstimate:
         size = max(estimate.least, int(estimate.size.bytes * share))
         return replace(estimate, size=replace(estimate.size, bytes=size))
 
@@ -148,7 +236,7 @@ def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> Ph
     """Return one run through the phases; `least`: with every estimate at its least."""
     before = terms.device.most_free if least else terms.device.free
     course = PhaseRun(before, least)
-    full = engine_messages.allocation(plan)
+    full = allocation_message(plan)
     course.take(
         MemoryUse.TARGET_WEIGHTS,
         terms.target_weights,
@@ -167,7 +255,7 @@ def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> Ph
     if course.failure is not None:
         return course
     _allocate(plan, terms, fraction, before, course)
-    graphs = engine_messages.capture(plan)
+    graphs = capture_message(plan)
     if not terms.draft_first:
         course.take(
             MemoryUse.GRAPHS,
@@ -212,7 +300,7 @@ def _allocate(plan: Plan, terms: Terms, fraction: float, before: int, course: Ph
         (MemoryUse.TARGET_KV, found.target_bytes),
         (MemoryUse.REQUEST_SLOTS, found.slot_bytes),
     ):
-        _pool_memory(course, use, size, engine_messages.allocation(plan))
+        _pool_memory(course, use, size, allocation_message(plan))
 
 
 def _draft_pool(course: PhaseRun, message: str) -> None:
@@ -243,23 +331,23 @@ def _refusal(
     """Why the engine does not take the pool, in the order in which it looks."""
     text = None
     settings, states = terms.pool, found.states
-    new = plan.in_versions(">=0.5.13")
+    new = plan.in_versions(NEEDS_A_STATE)
     if settings.states is not None and states.slots <= 0 and new:
-        text = engine_messages.no_states(states.slots, rest / GIB, settings.states.each)
+        text = _no_states(states.slots, rest / GIB, settings.states.each)
     elif terms.draft_first and rest - states.bytes <= 0:
-        text = engine_messages.nothing_left(fraction, before, after)
+        text = _nothing_left(fraction, before, after)
     elif found.tokens <= 0:
-        text = engine_messages.no_tokens(plan, fraction)
+        text = _no_tokens(plan, fraction)
     elif (
         settings.window is not None
         and found.window_tokens
         and settings.window + settings.page >= found.window_tokens
     ):
-        text = engine_messages.small_window(found.window_tokens, settings.window, settings.page)
+        text = _small_window(found.window_tokens, settings.window, settings.page)
     if text is None and found.running <= 0:
-        text = engine_messages.no_requests()
+        text = _no_requests()
         if settings.states is not None and new:
-            text = engine_messages.too_few_states(states.slots, states.ratio, found.running)
+            text = _too_few_states(states.slots, states.ratio, found.running)
     if text is None:
         return None
     short = max(0, int(settings.cell * settings.page + states.bytes - rest))

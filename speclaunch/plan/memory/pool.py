@@ -7,11 +7,11 @@ sglang 0.5.23 model_executor/pool_configurator.py and mem_cache/kv_cache_configu
 
 from __future__ import annotations
 
-from speclaunch.plan.memory.free import number
-from speclaunch.plan.memory.kv import PoolLayout
-from speclaunch.plan.memory.states import States, StateSettings, room
+from speclaunch.plan.memory.estimates import number
+from speclaunch.plan.memory.kv import PoolLayout, States, StateSettings, room
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.algorithms import EAGLE_FAMILY
+from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.record import record
 
 _FEWEST, _MOST = 2048, 4096
@@ -48,7 +48,7 @@ def slot_settings(plan: Plan, context: int) -> SlotSettings:
     running = None if given is None else int(given)
     return SlotSettings(
         running,
-        plan.derived.attention_ranks,
+        attention_ranks(plan),
         int(plan.in_versions(">=0.5.23")),
         context,
         _extra(plan),

@@ -29,7 +29,7 @@ _REPEATED_GROUP = lazy(r"\)[*+{]")
 
 
 @record(slots=False)
-class Excluded:
+class ExcludedModules:
     """Names of modules, or parts of them; and patterns (`re:…`, `*`).
 
     The name of a module within one that is named is excluded with it.
@@ -39,7 +39,7 @@ class Excluded:
     patterns: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> Excluded:
+    def of(cls, names: Iterable[str]) -> ExcludedModules:
         """From the list of a config. Raises UnknownValueError."""
         plain, patterns = set(), []
         for name in names:
@@ -59,9 +59,9 @@ class Excluded:
         """A module's name as a model without a vision tower has it."""
         return _WRAPPERS.sub("model.", name).removeprefix("language_model.")
 
-    def and_these(self, names: Iterable[str]) -> Excluded:
+    def and_these(self, names: Iterable[str]) -> ExcludedModules:
         """With more names."""
-        return Excluded(self.names | frozenset(names), self.patterns)
+        return ExcludedModules(self.names | frozenset(names), self.patterns)
 
     def __contains__(self, name: object) -> bool:
         return _is_within(self.names, self.patterns, str(name))
@@ -161,7 +161,7 @@ class Quantised:
     not `excluded`, unless `layers` names one with another (mixed precision)."""
 
     scheme: Scheme | None = None
-    excluded: Excluded = field(default_factory=Excluded)
+    excluded: ExcludedModules = field(default_factory=ExcludedModules)
     layers: Mapping[str, Scheme] | None = None
     experts_only: bool = False
 
@@ -197,7 +197,7 @@ def quantised(checkpoint: Checkpoint) -> Quantised:
     method = method.replace("_", "-")
     if method in ("modelopt-mixed", "w4afp8") and config.get("quantized_layers"):
         return Quantised(layers=_by_layer(mapping(config.get("quantized_layers"))))
-    excluded = Excluded.of(_exclusions(config))
+    excluded = ExcludedModules.of(_exclusions(config))
     known = {
         "fp8": lambda: _fp8(config),
         "modelopt-fp8": lambda: FP8,
@@ -224,7 +224,7 @@ def online(method: object) -> Quantised:
     found = schemes.get(str(method))
     if found is None:
         raise UnknownValueError(f"how `quantization` {method} stores weights is not known")
-    return Quantised(found, Excluded().and_these(_HEAD))
+    return Quantised(found, ExcludedModules().and_these(_HEAD))
 
 
 def _exclusions(config: Mapping[str, Any]) -> list[str]:
@@ -286,5 +286,5 @@ def _by_layer(layers: Mapping[str, Any]) -> dict[str, Scheme]:
             scheme = FP8
         else:
             raise UnknownValueError(f"how {algorithm} stores weights is not known")
-        found[Excluded.plain(name)] = scheme
+        found[ExcludedModules.plain(name)] = scheme
     return found

@@ -6,18 +6,17 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TypeVar
 
-from speclaunch.plan.budget import Size
-from speclaunch.plan.memory import kv, reserve
-from speclaunch.plan.memory.estimate import MIB, NOTHING, Estimate
-from speclaunch.plan.memory.free import Device, devices, number
-from speclaunch.plan.memory.kv import PoolLayout
+from speclaunch.plan.budget import MemorySize
+from speclaunch.plan.memory import estimates, kv
+from speclaunch.plan.memory.estimates import MIB, NOTHING, Device, SizeEstimate, devices, number
+from speclaunch.plan.memory.kv import PoolLayout, state_settings
 from speclaunch.plan.memory.phases import Terms
 from speclaunch.plan.memory.pool import PoolSettings, draft_headroom, slot_settings
-from speclaunch.plan.memory.states import state_settings
 from speclaunch.plan.memory.weights import weight_size
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.models import is_multimodal
 from speclaunch.plan.resolution.working import Working
+from speclaunch.plan.topics.memory import draft_in_pool
 from speclaunch.record import record
 
 _T = TypeVar("_T")
@@ -32,14 +31,14 @@ _NODES = 10_000_000
 
 
 @record(frozen=False)
-class Gathered:
+class GatheredSizes:
     """What could be told, and what could not."""
 
     device: tuple[Device, ...] | None = None
-    target_weights: Size | None = None
-    draft_weights: Size | None = None
-    target_kv: Size | None = None
-    draft_kv: Size | None = None
+    target_weights: MemorySize | None = None
+    draft_weights: MemorySize | None = None
+    target_kv: MemorySize | None = None
+    draft_kv: MemorySize | None = None
     context: int | None = None
     fraction: float | None = None
     terms: Terms | None = None
@@ -73,9 +72,9 @@ def context_length(plan: Plan) -> int:
     return found
 
 
-def gather(plan: Plan) -> Gathered:
+def gather(plan: Plan) -> GatheredSizes:
     """The sizes of a plan."""
-    found = Gathered()
+    found = GatheredSizes()
     found.device = found.tell(lambda: devices(plan))
     draft = found.tell(lambda: has_draft(plan))
     found.target_weights = found.tell(lambda: weight_size(plan))
@@ -110,14 +109,14 @@ def gather(plan: Plan) -> Gathered:
         reserved,
         settings,
         *estimates,
-        draft_first=plan.derived.draft_in_pool,
+        draft_first=draft_in_pool(plan),
     )
     return found
 
 
-def weights_least(size: Size) -> Estimate:
+def weights_least(size: MemorySize) -> SizeEstimate:
     """Weights, and the least that they take."""
-    return Estimate(size, size.bytes if size.exact else int(size.bytes * _WEIGHTS_LEAST))
+    return SizeEstimate(size, size.bytes if size.exact else int(size.bytes * _WEIGHTS_LEAST))
 
 
 def _fraction(plan: Plan) -> float:
@@ -148,16 +147,16 @@ def _other_ways(plan: Plan) -> None:
             raise UnknownValueError(f"{why} ({plan.spelling(name)})")
 
 
-def _estimates(plan: Plan, draft: bool) -> tuple[Estimate, Estimate, Estimate]:
+def _estimates(plan: Plan, draft: bool) -> tuple[SizeEstimate, SizeEstimate, SizeEstimate]:
     return (
-        reserve.graphs(plan),
-        reserve.graphs(plan, draft=True) if draft else NOTHING,
-        reserve.activations(plan),
+        estimates.graphs(plan),
+        estimates.graphs(plan, draft=True) if draft else NOTHING,
+        estimates.activations(plan),
     )
 
 
 def _pool_settings(
-    plan: Plan, cell: Size, layout: PoolLayout, draft_token: int, context: int
+    plan: Plan, cell: MemorySize, layout: PoolLayout, draft_token: int, context: int
 ) -> PoolSettings:
     most = plan.value("max_total_tokens")
     by_requests = plan.in_versions(">=0.5.22") and plan.value("disable_radix_cache")
@@ -189,14 +188,14 @@ def _split(plan: Plan) -> int | None:
     return max(1, number(plan, "page_size")) if plan.in_versions("<0.5.11") else None
 
 
-def _corpus(plan: Plan) -> Estimate:
+def _corpus(plan: Plan) -> SizeEstimate:
     """NGRAM's trie is the host's memory, which is what the CPU engine shares out."""
     if plan.algorithm != "NGRAM" or not plan.device.startswith("cpu"):
         return NOTHING
     nodes = number(plan, "speculative_ngram_capacity", _NODES)
     why = f"{nodes:,} nodes of NGRAM's trie, {_NODE} bytes each"
     least = nodes * _NODE
-    return Estimate(Size(least + _NGRAM_REST, why, exact=False), least)
+    return SizeEstimate(MemorySize(least + _NGRAM_REST, why, exact=False), least)
 
 
 def _for_images(plan: Plan) -> int:

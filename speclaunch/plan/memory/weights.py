@@ -10,11 +10,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import product
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.plan.budget import Size
-from speclaunch.plan.memory.drafts import Draft, draft_of
-from speclaunch.plan.memory.files_ratio import ratio_to_files
+from speclaunch.plan.budget import MemorySize
+from speclaunch.plan.memory.layers import MTP_ENDS, Draft, draft_of
 from speclaunch.plan.memory.matrices import Matrix, Shard, WeightRole
 from speclaunch.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
 from speclaunch.plan.memory.models import (
@@ -34,11 +34,46 @@ from speclaunch.plan.memory.quantized import (
     online,
     quantised,
 )
-from speclaunch.plan.memory.ranks import Ranks, ranks_of
+from speclaunch.plan.placement import Ranks, ranks_of
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.algorithms import BLOCK_FAMILY
 from speclaunch.plan.topics.target import target_of
 from speclaunch.record import record
+
+_FAR = 0.25
+"""Where count and files differ by more, the config does not describe the files."""
+
+
+def ratio_to_files(
+    checkpoint: Checkpoint, counted: Mapping[WeightRole, int], head: int, *, is_draft: bool
+) -> float | None:
+    """The files' bytes by the config's; 1 without files, None where they are of something else.
+
+    Files may lack or repeat what the config does not tell: a head that is tied (`head`: its bytes,
+    0 where it is counted), the embedding of a draft, MTP layers and their copies. The nearest of
+    these is what they hold.
+    """
+    total = checkpoint.weight_bytes
+    if total is None:
+        return 1.0
+    sizes = dict(counted)
+    sizes[WeightRole.BODY] += sizes.pop(WeightRole.VISION)
+    optional = [sizes[WeightRole.MTP_COPY], head]
+    if checkpoint.mtp_weights is None:
+        optional.append(sizes[WeightRole.MTP])
+    if is_draft:
+        optional += [sizes[WeightRole.EMBEDDING], sizes[WeightRole.HEAD]]
+    fixed = sum(sizes.values()) + head - sum(optional)
+    choices = [
+        fixed + sum(size for size, taken in zip(optional, chosen, strict=True) if taken)
+        for chosen in product((True, False), repeat=len(optional))
+    ]
+    nearest = min(choices, key=lambda size: abs(size - total))
+    if nearest <= 0:
+        return None
+    ratio = total / nearest
+    return ratio if abs(ratio - 1) <= _FAR else None
+
 
 _PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 _USUAL = 2
@@ -221,7 +256,7 @@ _MTP = frozenset({WeightRole.MTP, WeightRole.MTP_COPY})
 _CLOSE = 0.001
 
 
-def weight_size(plan: Plan, *, draft: bool = False) -> Size:
+def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
     """Bytes of the weights on the rank that has most, once they are loaded.
 
     A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) counts without
@@ -232,7 +267,7 @@ def weight_size(plan: Plan, *, draft: bool = False) -> Size:
         return _size(plan, checkpoint, _MODEL, plan.value("quantization"))
     found = draft_of(plan)
     if found is None:
-        return Size(0, "no draft model")
+        return MemorySize(0, "no draft model")
     name = "speculative_draft_model_quantization"
     method = plan.value(name) if plan.has_argument(name) else plan.value("quantization")
     kept = _kept(plan, found)
@@ -242,12 +277,12 @@ def weight_size(plan: Plan, *, draft: bool = False) -> Size:
     return replace(size, why=size.why + _peak(plan, found, kept))
 
 
-def config_bytes(checkpoint: Checkpoint) -> Size:
+def config_bytes(checkpoint: Checkpoint) -> MemorySize:
     """Bytes of the whole checkpoint from its config alone: what the index of its weights says,
     within two per cent. Raises UnknownValueError."""
     found = counted(checkpoint)
     exact = found.stored is NOT_QUANTISED and not _has_vision(found)
-    return Size(found.bytes(), f"{found.parameters:,} parameters", exact)
+    return MemorySize(found.bytes(), f"{found.parameters:,} parameters", exact)
 
 
 def _kept(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
@@ -266,7 +301,9 @@ def _kept(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
     return _MODEL
 
 
-def _size(plan: Plan, checkpoint: Checkpoint, roles: frozenset[WeightRole], method: object) -> Size:
+def _size(
+    plan: Plan, checkpoint: Checkpoint, roles: frozenset[WeightRole], method: object
+) -> MemorySize:
     ranks = ranks_of(plan)
     quantised = None
     if method is not None and checkpoint.quantization is None:
@@ -286,7 +323,7 @@ def _size(plan: Plan, checkpoint: Checkpoint, roles: frozenset[WeightRole], meth
     loaded = loaded_in(plan, stored, element, ranks)
     config = ModelConfig.of(checkpoint)
     most, all_ranks = _loaded_bytes(plan, config, found, roles, loaded)
-    ratio = _ratio_to_files(checkpoint, config, found)
+    ratio = _files_ratio(checkpoint, config, found)
     if ratio is None:
         return _evenly(checkpoint, ranks, roles, "the config does not describe the files")
     exact = stored is NOT_QUANTISED and abs(ratio - 1) < _CLOSE and not _has_vision(found)
@@ -295,7 +332,7 @@ def _size(plan: Plan, checkpoint: Checkpoint, roles: frozenset[WeightRole], meth
     whole = all_ranks * ratio
     parts = f", {most * ratio / whole:.3g} of it on a rank" if _is_divided(ranks) and whole else ""
     why = f"{whole / _GIB:.2f} GiB by the {source}{parts}"
-    return Size(round(most * ratio), why, exact)
+    return MemorySize(round(most * ratio), why, exact)
 
 
 def _loaded_bytes(
@@ -332,7 +369,7 @@ _MOST_SUMS = 256
 """Sums that are remembered of one model: one a way to place it."""
 
 
-def _ratio_to_files(
+def _files_ratio(
     checkpoint: Checkpoint, config: ModelConfig, found: CountedWeights
 ) -> float | None:
     """The files' bytes by the config's; see `ratio_to_files`."""
@@ -346,7 +383,9 @@ def _ratio_to_files(
     return ratio_to_files(checkpoint, sizes, extra, is_draft=is_draft)
 
 
-def _evenly(checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], why: str) -> Size:
+def _evenly(
+    checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], why: str
+) -> MemorySize:
     """The files, divided evenly among ranks. Raises UnknownValueError where that tells nothing."""
     total = checkpoint.weight_bytes
     own = is_draft_model(checkpoint.architecture or "")
@@ -355,7 +394,7 @@ def _evenly(checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], 
     parts = ranks.tensor * (1 if own else ranks.stages)
     text = f"{total / _GIB:.2f} GiB by the {_files(checkpoint)}"
     text += f", divided by {parts}" if parts > 1 else ""
-    return Size(round(total / parts), text, False, counted=False)
+    return MemorySize(round(total / parts), text, False, counted=False)
 
 
 def _files(checkpoint: Checkpoint) -> str:
@@ -363,7 +402,7 @@ def _files(checkpoint: Checkpoint) -> str:
 
 
 def _is_mtp_alone(checkpoint: Checkpoint) -> bool:
-    return (checkpoint.architecture or "").endswith(("NextN", "MTP"))
+    return (checkpoint.architecture or "").endswith(MTP_ENDS)
 
 
 def _peak(plan: Plan, draft: Draft, kept: frozenset[WeightRole]) -> str:

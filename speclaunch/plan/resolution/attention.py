@@ -1,15 +1,21 @@
-"""Which attention backends run, and the page size that they need."""
+"""Which attention backends run, the target's and the draft's, and the page size that they need."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from speclaunch.plan.changes import ChangeKind
 from speclaunch.plan.plan import UnknownValueError
-from speclaunch.plan.resolution.attention_models import by_model
-from speclaunch.plan.resolution.pages import resolve_pages
+from speclaunch.plan.resolution.attention_models import by_model, drafts_chains, resolve_pages
+from speclaunch.plan.resolution.models import (
+    NEMOTRON_H,
+    nemotron_h_has_defaults,
+    nemotron_h_verifies_on_trtllm,
+    of_config,
+)
 from speclaunch.plan.resolution.working import Working
-from speclaunch.plan.topics import deterministic
+from speclaunch.plan.topics import deterministic, drafts
 from speclaunch.plan.topics.attention import (
     BACKENDS,
     BOTH,
@@ -220,7 +226,7 @@ def _trtllm_is_default(working: Working, major: int) -> bool:
     algorithm = working.given("speculative_algorithm")
     if algorithm is None or working.given("speculative_eagle_topk") is not None:
         return True
-    return working.in_versions(">=0.5.23") and str(algorithm).upper() == "DFLASH"
+    return drafts_chains(working)
 
 
 def _asymmetric(working: Working) -> bool:
@@ -277,3 +283,101 @@ def _hierarchical_cache(working: Working) -> None:
 def _direct_io(working: Working) -> bool:
     """Whether the layout makes the transfer direct before this is looked at."""
     return bool(working.value("hicache_mem_layout") == "page_first_direct")
+
+
+_MINIMAX_M3 = ("MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration")
+_KIMI = ("KimiLinearForCausalLM", "KimiK3ForConditionalGeneration")
+
+
+def resolve_draft_attention(working: Working) -> None:
+    """What the target's model chooses for a draft; for DFLASH then one that its worker has."""
+    with working.deciding(DRAFT):
+        if working.given("speculative_algorithm") is None:
+            return
+        found = None if working.is_given(DRAFT) else _draft_by_model(working)
+        if found is not None:
+            backend, source = found
+            why = f"the engine's choice for the draft of a {working.architecture}"
+            working.set(DRAFT, backend, why, f"sglang {source}")
+        _of_dflash(working)
+
+
+def _draft_by_model(working: Working) -> tuple[str, str] | None:
+    """The draft's backend that the model of the target brings, and where (0.5.17 and later)."""
+    if working.in_versions("<0.5.17") or not working.may_be((*NEMOTRON_H, *_MINIMAX_M3, *_KIMI)):
+        return None
+    architecture, algorithm = working.architecture, str(working.algorithm)
+    if architecture in NEMOTRON_H:
+        return _nemotron_h(working, algorithm)
+    if algorithm != "DSPARK":
+        return None
+    if architecture in _KIMI and working.capability // 10 == 10:
+        return "trtllm_mha", "0.5.23 arg_groups/kimi_k3_hook.py:50, 0.5.17 :37"
+    if architecture in _MINIMAX_M3 and working.in_versions(">=0.5.23") and _is_nvfp4(working):
+        return "trtllm_mha", "0.5.23 arg_groups/model_overrides/minimax_m3.py:86"
+    return None
+
+
+def _nemotron_h(working: Working, algorithm: str) -> tuple[str, str] | None:
+    """The draft's share of the model's defaults (0.5.19 and later)."""
+    if not nemotron_h_has_defaults(working):
+        return None
+    source = "0.5.23 arg_groups/model_overrides/nemotron_h.py:139, 0.5.19 :113"
+    if nemotron_h_verifies_on_trtllm(working):
+        return ("trtllm_mha", source) if algorithm in ("EAGLE", "DSPARK") else None
+    return ("flashinfer", source) if algorithm in ("EAGLE", "DFLASH", "DSPARK") else None
+
+
+def _is_nvfp4(working: Working) -> bool:
+    """Whether MiniMax M3 is served in its own NVFP4, by argument or by its config."""
+    asked = working.given("quantization")
+    if asked is not None:
+        return bool(asked == "minimax_m3_nvfp4")
+    own = of_config(working, "quantization_config")
+    return isinstance(own, Mapping) and own.get("quant_method") == "minimax_m3_nvfp4"
+
+
+def _of_dflash(working: Working) -> None:
+    """`_resolve_dflash_draft_attention_backend`: as given, else the target's of prefill (0.5.15
+    and later)."""
+    if working.in_versions("<0.5.15") or working.algorithm != "DFLASH":
+        return
+    if DRAFT in working.resolved and _supported(working, working.value(DRAFT)) == working.value(
+        DRAFT
+    ):
+        return  # the model's choice, which the worker takes
+    asked = working.value(DRAFT)
+    backend = asked or working.backend(PREFILL)
+    backend = backend or working.backend(BOTH)
+    found = _supported(working, backend)
+    if asked is not None and found != asked:
+        working.change(
+            ChangeKind.ATTENTION_BACKEND,
+            DRAFT,
+            found,
+            f"the DFLASH draft worker does not take {asked}",
+            "sglang 0.5.23 arg_groups/speculative_hook.py:933, 0.5.15 :270",
+        )
+    else:
+        why = f"as the target's prefill ({backend})"
+        if backend is None:
+            why = "the target's own backend is not one of the draft worker's"
+        elif found != backend:
+            why = f"the DFLASH draft worker does not take {backend}, the target's of prefill"
+        working.set(
+            DRAFT,
+            found,
+            "as it was given" if asked is not None else why,
+            "sglang 0.5.23 arg_groups/speculative_hook.py:986, 0.5.15 :270",
+        )
+
+
+def _supported(working: Working, backend: str | None) -> str:
+    fallback = "triton" if working.is_hip else "flashinfer"
+    if backend is None:
+        return fallback
+    if drafts.dflash_drafts_on(working, backend):
+        return backend
+    if backend == "trtllm_mha" and working.in_versions(">=0.5.23"):
+        return "fa4" if working.capability // 10 == 10 else fallback
+    return fallback

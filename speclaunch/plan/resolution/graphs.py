@@ -1,10 +1,36 @@
-"""Which batch sizes of decode get a CUDA graph."""
+"""Which batches of decode and which numbers of tokens of prefill get a CUDA graph.
+
+Graphs of prefill cost memory, and many features switch them off; the list of their sizes exists
+whether they are on or off.
+"""
 
 from __future__ import annotations
 
-from speclaunch.plan.plan import Plan
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from speclaunch.plan.changes import ChangeKind
+from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.resolution.models import (
+    is_deepseek_v4,
+    is_multimodal,
+    is_nemotron_h,
+    is_sparse,
+    uses_kda,
+)
 from speclaunch.plan.resolution.working import Working, counted
-from speclaunch.plan.topics.graphs import MOST, SIZES, span
+from speclaunch.plan.topics import lora, parallel
+from speclaunch.plan.topics.graphs import (
+    BACKENDS_BY_PHASE,
+    EAGER,
+    MOST,
+    PIECEWISE,
+    PREFILL_BY_DEFAULT,
+    SIZES,
+    span,
+)
+from speclaunch.plan.topics.graphs import PREFILL_BACKEND as BACKEND
+from speclaunch.plan.topics.parallel import attention_ranks
 
 
 def resolve_sizes(working: Working) -> None:
@@ -122,7 +148,7 @@ def captured_sizes(plan: Plan) -> tuple[int, ...]:
     running = plan.value("max_running_requests")
     if not sizes or running is None:
         return tuple(sizes)
-    ranks = working.derived.attention_ranks
+    ranks = attention_ranks(working)
     most = max(1, int(running) // ranks)
     base, width = _alignment(working, ranks)
     if working.in_versions(">=0.5.10"):
@@ -150,3 +176,310 @@ def _alignment(working: Working, ranks: int) -> tuple[int, int]:
     if working.in_versions(">=0.5.9") and base % context != 0:
         base *= context
     return base, max(1, width)
+
+
+_VALIDATED_A2A = ("none", "deepep", "megamoe", "flashinfer")
+
+
+def resolve_prefill_graphs(working: Working) -> None:
+    """`disable_piecewise_cuda_graph` up to 0.5.13, `cuda_graph_backend_prefill` afterwards."""
+    if working.in_versions(BACKENDS_BY_PHASE):
+        with working.deciding(BACKEND):
+            backend, why = _prefill_backend(working)
+            source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:32, 0.5.14 server_args.py:2920"
+            working.set(BACKEND, backend, why, source)
+    elif working.in_versions(PREFILL_BY_DEFAULT):
+        with working.deciding(PIECEWISE):
+            _piecewise(working)
+
+
+def _piecewise(working: Working) -> None:
+    """`_handle_piecewise_cuda_graph` (0.5.10 to 0.5.13)."""
+    if working.value("enforce_piecewise_cuda_graph"):
+        why = "enforce_piecewise_cuda_graph asks for the graphs"
+        working.set(PIECEWISE, False, why, "sglang 0.5.10 server_args.py:1081")
+        return
+    if working.value(PIECEWISE):
+        return
+    if working.in_versions("<0.5.11") and working.given("speculative_algorithm") is not None:
+        working.change(
+            ChangeKind.PREFILL_GRAPHS_OFF,
+            PIECEWISE,
+            True,
+            "0.5.10 has no piecewise graphs of prefill together with speculation",
+            "sglang 0.5.10 server_args.py:1089",
+            said=False,
+        )
+        return
+    found = _first_refusal(_refuses_piecewise(working))
+    if found is not None:
+        why = f"{found}: not supported with piecewise prefill graphs"
+        working.set(PIECEWISE, True, why, "sglang 0.5.10 server_args.py:1078")
+
+
+_Refusals = Iterator[tuple[bool, str]]
+"""Whether something goes without graphs of prefill, and what it is."""
+
+
+def _first_refusal(refusals: _Refusals) -> str | None:
+    """The first thing that does; None: they are on."""
+    return next((what for refused, what in refusals if refused), None)
+
+
+def _refuses_piecewise(working: Working) -> _Refusals:
+    """What goes without the compiled graphs, cheap questions first."""
+    value = working.value
+    said = "DP attention" if working.in_versions(parallel.OWN_ARGUMENT) else parallel.SWITCH
+    yield parallel.is_on(working), said
+    yield bool(value("enable_torch_compile")), "enable_torch_compile"
+    yield working.number("pp_size", 1) > 1, "the stages of a pipeline"
+    yield value("moe_a2a_backend") not in (None, "none"), "moe_a2a_backend"
+    yield lora.is_on(working), "adapters (LoRA)"
+    yield (value("load_format") == "gguf" or value("quantization") == "gguf"), "gguf"
+    yield value("dllm_algorithm") is not None, "dllm_algorithm"
+    yield (
+        (float(value("cpu_offload_gb") or 0) > 0 or bool(value("enable_hierarchical_cache"))),
+        "offloading to the host",
+    )
+    yield bool(value("enable_deterministic_inference")), "enable_deterministic_inference"
+    yield value("disaggregation_mode") != "null", "disaggregation"
+    yield bool(value("enable_symm_mem")), "enable_symm_mem"
+    yield (
+        (bool(value("enable_eplb")) or value("expert_distribution_recorder_mode") is not None),
+        "the recording of experts",
+    )
+    yield working.number("attn_cp_size", 1) > 1, "context parallelism"
+    yield bool(value("debug_cuda_graph")), "debug_cuda_graph"
+    yield bool(value("enable_dsa_prefill_context_parallel")), "context parallelism"
+    yield (working.in_versions(">=0.5.16") and working.number("dcp_size", 1) > 1), "dcp_size"
+    yield not working.is_cuda, "no NVIDIA GPU"
+    yield working.architecture in working.architectures.no_piecewise, working.architecture
+    yield (working.in_versions("<0.5.13") and is_sparse(working)), "sparse attention"
+    allowed = working.architecture in working.architectures.multimodal_piecewise
+    yield (is_multimodal(working) and not allowed), "a multimodal target"
+
+
+def _prefill_backend(working: Working) -> tuple[str, str]:
+    """`_parse_cuda_graph_config` and what follows it (0.5.14 and later), and why."""
+    given = given_backend(working)
+    if given is not None:
+        return given, "as it was given"
+    backend = "breakable" if working.in_versions(">=0.5.15") else "tc_piecewise"
+    why = "the default of this version"
+    if backend == "breakable" and not working.is_cuda:
+        backend = "disabled" if working.in_versions(">=0.5.22") else "tc_piecewise"
+        why = "no NVIDIA GPU"
+    if backend == "breakable":
+        if working.in_versions(">=0.5.19") and working.number("pp_size", 1) > 1:
+            return "disabled", "the stages of a pipeline go without graphs of prefill"
+        if _compiled_instead(working):
+            backend, why = "tc_piecewise", f"{working.architecture} is validated with it alone"
+    found = None
+    if backend == "tc_piecewise":
+        found = _first_refusal(_refuses_piecewise(working))
+    elif backend == "breakable":
+        found = _first_refusal(_refuses_breakable(working))
+    if working.in_versions(">=0.5.16") and working.value("disaggregation_mode") == "decode":
+        found = "the decode server of a disaggregated pair"
+    return (backend, why) if found is None else ("disabled", f"{found}: no graphs of prefill")
+
+
+def given_backend(working: Working) -> str | None:
+    """The backend that the user chose, in one of five ways."""
+    config = working.given("cuda_graph_config")
+    if isinstance(config, str):
+        raise UnknownValueError("cuda_graph_config is not read")
+    phase = config.get("prefill") if isinstance(config, Mapping) else None
+    if isinstance(phase, Mapping) and "backend" in phase:
+        return str(phase["backend"])
+    given: Any = working.given(BACKEND)
+    if given is not None:
+        return str(given)
+    if working.value("disable_cuda_graph") or working.value("disable_prefill_cuda_graph"):
+        return "disabled"
+    target = working.plan.facts.target
+    inkling = target is not None and "Inkling" in (target.architecture or "")
+    return "full" if inkling and working.in_versions(">=0.5.16") else None
+
+
+def _compiled_instead(working: Working) -> bool:
+    """Models whose prefill is validated with compiled graphs alone (0.5.16 to 0.5.21)."""
+    if working.in_versions("<0.5.16") or working.in_versions(">=0.5.22"):
+        return False
+    known = working.architectures
+    architecture = working.architecture
+    if architecture not in known.multimodal_piecewise or not is_multimodal(working):
+        return False
+    if working.in_versions(">=0.5.18"):
+        if architecture in known.multimodal_breakable:
+            return False
+        prefill = working.given("prefill_attention_backend") or working.given("attention_backend")
+        return bool(prefill != "trtllm_mla")
+    return True
+
+
+def _refuses_breakable(working: Working) -> _Refusals:
+    """`_disable_breakable_cudagraph_if_incompatible` (0.5.15 and later)."""
+    moe = working.value("moe_a2a_backend") or "none"
+    if working.in_versions(">=0.5.16"):
+        yield working.number("dcp_size", 1) > 1, "dcp_size"
+    if working.in_versions(">=0.5.17"):
+        yield bool(working.value("enable_two_batch_overlap")), "enable_two_batch_overlap"
+        yield moe not in _VALIDATED_A2A, f"moe_a2a_backend {moe}"
+    else:
+        yield (
+            lora.is_on(working),
+            "adapters (LoRA)",
+        )
+        yield moe != "none", f"moe_a2a_backend {moe}"
+        yield parallel.is_on(working), parallel.SWITCH
+    if working.number("attn_cp_size", 1) > 1:
+        if working.in_versions(">=0.5.17") and working.value("enable_prefill_cp"):
+            raise UnknownValueError("graphs of prefill with context parallelism are not modelled")
+        yield True, "context parallelism"
+    mla = working.architectures.uses_mla(working.target)
+    if working.in_versions("<0.5.17"):
+        yield bool(mla), "latent attention (MLA)"
+    elif working.in_versions("<0.5.18"):
+        yield (bool(mla) and not is_sparse(working)), "latent attention (MLA)"
+        yield is_nemotron_h(working), "Nemotron-H"
+    if working.in_versions(">=0.5.20"):
+        kda = uses_kda(working)
+        exempt = "Glm5NextForConditionalGeneration" in working.target.architectures
+        yield (kda and not (working.in_versions(">=0.5.22") and exempt)), "Kimi's linear attention"
+    yield is_deepseek_v4(working), "DeepSeek V4"
+    allowed = working.in_versions(">=0.5.16")
+    allowed = allowed and working.architecture in working.architectures.multimodal_breakable
+    yield (is_multimodal(working) and not allowed), "a multimodal target"
+
+
+PREFILL_SIZES = "cuda_graph_bs_prefill"
+PREFILL_MOST = "cuda_graph_max_bs_prefill"
+_CHUNK = "chunked_prefill_size"
+_NOT_CLAMPED = "<0.5.16"
+_PREFILL_SOURCE = (
+    "sglang 0.5.23 arg_groups/cuda_graph_hook.py:480, 0.5.10 server_args.py:1397, "
+    "0.5.3 server_args.py:797"
+)
+
+
+def resolve_prefill_sizes(working: Working) -> None:
+    """The list and its end (0.5.3 and later)."""
+    if working.in_versions("<0.5.3"):
+        return
+    with working.deciding(PREFILL_SIZES, PREFILL_MOST):
+        most = _prefill_most(working)
+        if working.given(PREFILL_SIZES) is None:
+            _set_prefill_sizes(working, _prefill_sizes(working, most))
+
+
+def settle_prefill_graphs(working: Working) -> None:
+    """What is changed once attention backends and chunks are known; the fraction is not.
+
+    DeepSeek V3 with trtllm_mla goes without graphs of prefill (0.5.15 and later). Where DP
+    attention has divided the chunk, no graph has more tokens than the rest (0.5.16 and later).
+    """
+    with working.deciding(BACKEND):
+        backend = (
+            working.backend("attention_backend") if working.in_versions(BACKENDS_BY_PHASE) else None
+        )
+        if backend in EAGER and working.value(BACKEND) != "disabled":
+            source = "sglang 0.5.23 arg_groups/attention_hook.py:124, 0.5.14 server_args.py:4494"
+            working.set(BACKEND, "disabled", f"{backend} runs without CUDA graphs", source)
+        if working.in_versions(">=0.5.15") and _falls_back(working):
+            why = "trtllm_mla in a graph of prefill falls back to a slower kernel for DeepSeek V3"
+            source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:279, 0.5.18 server_args.py:4732"
+            working.set(BACKEND, "disabled", why, source)
+    with working.deciding(PREFILL_SIZES, PREFILL_MOST):
+        if working.in_versions(_NOT_CLAMPED) or attention_ranks(working) == 1:
+            return
+        chunk = working.number(_CHUNK)
+        if working.value(BACKEND) == "disabled" or working.given(PREFILL_MOST) is not None:
+            return
+        if int(working.value(PREFILL_MOST)) > chunk:
+            why = f"at most a rank's chunk of prefill, {chunk}"
+            source = "sglang 0.5.23 arg_groups/parallel_hook.py:338, 0.5.18 server_args.py:6692"
+            working.set(PREFILL_MOST, chunk, why, source)
+            if working.given(PREFILL_SIZES) is None:
+                _set_prefill_sizes(working, _prefill_spans(working, chunk))
+
+
+def _falls_back(working: Working) -> bool:
+    names = ("DeepseekV3ForCausalLM",)
+    if given_backend(working) is not None or not working.may_be(names):
+        return False
+    if working.value(BACKEND) == "disabled" or working.architecture not in names:
+        return False
+    prefill = working.backend("prefill_attention_backend")
+    return (prefill or working.backend("attention_backend")) == "trtllm_mla"
+
+
+def _set_prefill_sizes(working: Working, sizes: list[int]) -> None:
+    end = f" up to {sizes[-1]} tokens, coarser as they grow" if sizes else ""
+    working.set(PREFILL_SIZES, sizes, counted(len(sizes), "size") + end, _PREFILL_SOURCE)
+
+
+def _prefill_sizes(working: Working, most: int) -> list[int]:
+    """`generate_prefill_cuda_graph_batch_sizes`, and what DeepEP makes of it from 0.5.17 on."""
+    aligned = _aligned(working)
+    if aligned:
+        most = int(working.given(PREFILL_MOST) or 2048)  # it is not chosen yet
+    sizes = _prefill_spans(working, most)
+    return sorted({-(-size // 8) * 8 for size in sizes}) if aligned else sizes
+
+
+def _aligned(working: Working) -> bool:
+    """Whether DeepEP has all sizes divide by 8, and the list before its end is chosen."""
+    deepep = working.in_versions(">=0.5.17") and working.value("moe_a2a_backend") == "deepep"
+    return deepep and working.value(BACKEND) == "breakable"
+
+
+def _prefill_spans(working: Working, most: int) -> list[int]:
+    """The list up to a number of tokens."""
+    spans = [(4, 32, 4), (48, 256, 16), (288, 512, 32)]
+    if working.in_versions(">=0.5.8"):
+        first = 576 if working.in_versions(">=0.5.9") else 640
+        spans += [(first, 1024, 64), (1280, 4096, 256), (4608, most, 512)]
+    else:
+        spans += [(640, 4096, 128), (4352, most, 256)]
+    sizes = [size for low, high, step in spans for size in span(low, high, step)]
+    return [size for size in sizes if size <= most]
+
+
+def _prefill_most(working: Working) -> int:
+    """The most tokens of a graph of prefill."""
+    most = working.given(PREFILL_MOST)
+    why = "as it was given"
+    if most is None:
+        most, why = _default_most(working)
+    context = working.given("context_length")
+    capped = working.in_versions(">=0.5.13") and working.in_versions("<0.5.17")
+    if capped and context is not None and int(context) < int(most):
+        most, why = int(context), f"at most context_length, {context}"
+    source = "sglang 0.5.23 arg_groups/memory_hook.py:233, 0.5.10 server_args.py:1254"
+    working.set(PREFILL_MOST, int(most), why, source)
+    return int(most)
+
+
+def _default_most(working: Working) -> tuple[int, str]:
+    if _aligned(working):
+        return 2048, "2048 tokens with DeepEP"
+    if working.in_versions("<0.5.7"):
+        most = int(working.plan.default(PREFILL_MOST))
+        return most, f"{most}: the default of this version's parser"
+    most = working.number(_CHUNK)
+    why = f"as many as a chunk of prefill has, {most}"
+    if working.in_versions(">=0.5.8") and working.architectures.uses_mla(working.target):
+        most = min(8192, most) if working.in_versions(">=0.5.19") else 2048
+        why = f"{most} tokens for latent attention (MLA)"
+    pipeline = working.in_versions(">=0.5.19") and working.number("pp_size", 1) > 1
+    pipeline = pipeline and working.given(PREFILL_SIZES) is None and most > 8192
+    if pipeline and working.value(BACKEND) == "breakable":
+        most, why = 8192, "8192 tokens for the stages of a pipeline"
+    total = working.given("max_total_tokens")
+    if working.in_versions(">=0.5.10") and total is not None and int(total) < most:
+        most, why = int(total), f"at most max_total_tokens, {total}"
+    old_llama = "llama-2" in str(working.given("model_path")).lower()
+    if working.in_versions(">=0.5.10") and old_llama and most > 4096:
+        most, why = 4096, "4096 tokens for Llama 2"
+    return most, why

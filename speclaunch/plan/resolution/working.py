@@ -11,7 +11,6 @@ from speclaunch.facts.hardware import Vendor
 from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.architectures import Architectures, architectures
 from speclaunch.plan.changes import Change, ChangeKind, Reason
-from speclaunch.plan.derived import Derived
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Request
 from speclaunch.plan.topics.target import architecture_of, may_be, target_of
@@ -97,11 +96,6 @@ class Working:
     def facts(self) -> Facts:
         """What is known of the checkpoints and the hardware."""
         return self.plan.facts
-
-    @property
-    def derived(self) -> Derived:
-        """What the engine works out and has no argument for, as resolved so far."""
-        return self.plan.derived
 
     def in_versions(self, specifier: str) -> bool:
         """Whether the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""

@@ -14,6 +14,8 @@ from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.plan.topics.spec_v2 import OVERLAP
 
 ADAPTIVE = "speculative_adaptive"
+ALGORITHMS = ("EAGLE", "EAGLE3")
+"""Those that it changes the steps of."""
 DECIDED_FIRST = ">=0.5.14"
 _TOPK = "speculative_eagle_topk"
 _NOT_WITH = ("enable_multi_layer_eagle", "enable_two_batch_overlap", "enable_pdmux")
@@ -27,7 +29,7 @@ def refusal(settings: Settings) -> str | None:
 def _refusals(settings: Settings) -> Iterator[str]:
     """In the engine's order."""
     algorithm = settings.algorithm
-    if algorithm not in ("EAGLE", "EAGLE3"):
+    if algorithm not in ALGORITHMS:
         yield (
             f"only EAGLE and EAGLE3 support it, not {algorithm}" if algorithm else "nothing drafts"
         )

@@ -1,10 +1,12 @@
-"""The names of speculative algorithms, the releases that have them, and who handles them."""
+"""The names of speculative algorithms, the releases that have them, who handles them, and how many
+requests run with them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # the table of rules is read without a plan
+if TYPE_CHECKING:
     from speclaunch.plan.settings import Settings
 
 EAGLE_HANDLER = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
@@ -31,9 +33,25 @@ _ADDED = (
 FIRST_WITH = {name: since for since, names in _ADDED for name in names}
 """The first release with a name; `0`: all that are known have it."""
 
+REJECTION = "speculative_use_rejection_sampling"
+BLOCKS = "speculative_use_block_verification"
+
+
+def blocks_need_rejection(settings: Settings) -> bool:
+    """True if block verification switches rejection sampling on: of EAGLE and EAGLE3 (0.5.23
+    arg_groups/speculative_hook.py:173). Raises UnknownValueError."""
+    return bool(settings.value(BLOCKS)) and settings.algorithm in ("EAGLE", "EAGLE3")
+
 
 def algorithm_names(settings: Settings) -> frozenset[str]:
     """The speculative algorithms that this version knows, plugins aside."""
     return frozenset(
         name for since, names in _ADDED if settings.in_versions(f">={since}") for name in names
     )
+
+
+RUNNING = "max_running_requests"
+LIMITED = SPECULATIVE | EAGLE_FAMILY
+"""The algorithms that set a limit where none is given."""
+WHEN_SPECULATING = 48
+"""That limit (0.5.23 arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384)."""

@@ -61,6 +61,9 @@ def bundles_dspark(config: Mapping[str, Any]) -> bool:
     return any(config.get(f"dspark_{key}") is not None for key in _DSPARK_KEYS)
 
 
+COMPARES_VOCABULARIES = ">=0.5.15"
+"""The sizes of the vocabularies of a STANDALONE draft and its target have to be the same
+(speculative/standalone_worker_v2.py)."""
 DSPARK_FOLDER = ">=0.5.23"
 """A folder `dspark` in the target's directory holds one, too."""
 

@@ -14,6 +14,8 @@ PREFILL_BACKEND = "cuda_graph_backend_prefill"
 PIECEWISE = "disable_piecewise_cuda_graph"
 BACKENDS_BY_PHASE = ">=0.5.14"
 """Each phase has a backend of its own (0.5.14 server_args.py:2920)."""
+PREFILL_BY_DEFAULT = ">=0.5.10"
+"""Prefill is captured unless something switches it off."""
 EAGER = ("torch_native", "flex_attention")
 """Attention backends that run without graphs (0.5.23 arg_groups/attention_hook.py:124, 0.5.10
 server_args.py:2301)."""
@@ -38,7 +40,7 @@ def prefill_is_captured(settings: Settings) -> bool:
     """
     if settings.in_versions(BACKENDS_BY_PHASE):
         return settings.value(PREFILL_BACKEND) not in (None, "disabled")
-    if settings.in_versions(">=0.5.10"):
+    if settings.in_versions(PREFILL_BY_DEFAULT):
         return not settings.value(PIECEWISE)
     asked = settings.in_versions(">=0.5.5") and settings.value("enable_piecewise_cuda_graph")
     return bool(asked)

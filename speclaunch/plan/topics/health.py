@@ -1,9 +1,14 @@
-"""What the endpoints answer that a probe may ask, by release.
+"""What the endpoints answer that a probe may ask, by release, and how a server ends.
 
 Read from `entrypoints/http_server.py` of the releases (0.5.23: lines 715 to 800 and 2191) and
 measured on the CPU engine (0.5.23): `/health` answers after 1.0 s when it is idle or saturated, and
 503 after 20 s when the scheduler hangs; before the warm-up is over the port is open, `/v1/models`
 says 200 and `/health` 503.
+
+After SIGTERM a server ends without a limit: every request that runs is finished
+(`sigterm_watchdog`, 0.4.6 managers/tokenizer_manager.py:1084, 0.5.23
+managers/tokenizer_manager.py:3508). Measured on the CPU engine (0.5.23): 8 requests of 1,000 tokens
+keep it for 132 s, while /health says 503.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from speclaunch.patterns import lazy
+from speclaunch.plan.settings import Settings
 
 if TYPE_CHECKING:
     from speclaunch.plan.settings import Settings
@@ -127,3 +133,16 @@ def needs_key(settings: Settings, path: str) -> bool:
 
 def _has_metrics(settings: Settings) -> bool:
     return bool(settings.value("enable_metrics"))
+
+
+_LOOKS = 5
+"""Seconds between two looks whether the signal came."""
+_SCHEDULERS = 15
+"""Seconds that it gives its schedulers to release what they hold (`_SCHEDULER_EXIT_TIMEOUT_SECS`,
+0.5.23 managers/tokenizer_manager.py:456)."""
+_WAITS = ">=0.5.20"
+
+
+def least_seconds(settings: Settings) -> int:
+    """Seconds that the end takes without any request, at most."""
+    return _LOOKS + (_SCHEDULERS if settings.in_versions(_WAITS) else 0)

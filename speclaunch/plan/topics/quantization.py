@@ -98,7 +98,7 @@ class Absence(StrEnum):
 
 
 @record
-class Method:
+class QuantizationMethod:
     """What a release makes of the two."""
 
     made: str | None
@@ -109,7 +109,7 @@ class Method:
     """Whether `used` is refused for what the checkpoint says."""
 
 
-def method_of(settings: Settings) -> Method:
+def method_of(settings: Settings) -> QuantizationMethod:
     """The method that the target is served with. Raises UnknownValueError."""
     given = settings.given(NAME)
     asked = None if given is None else str(given).lower()
@@ -119,11 +119,11 @@ def method_of(settings: Settings) -> Method:
     if made == _ANY and asked == _ANY:
         raise UnknownValueError(_ALGORITHM)
     if made == _ANY and is_amd(settings):
-        return Method(made, _PETIT)
+        return QuantizationMethod(made, _PETIT)
     if asked is None:
-        return Method(made, made)
+        return QuantizationMethod(made, made)
     used = _used(settings, asked, made)
-    return Method(made, used or asked, contradicted=used is None)
+    return QuantizationMethod(made, used or asked, contradicted=used is None)
 
 
 def absence(settings: Settings, used: str) -> Absence | None:

@@ -1,4 +1,4 @@
-"""Which architecture of target the engine dispatches on."""
+"""The target: the architecture that the engine dispatches on, and its data type."""
 
 from __future__ import annotations
 
@@ -30,6 +30,13 @@ def architecture_of(settings: Settings) -> str:
     if found == "Olmo3ForCausalLM":
         return "Olmo2ForCausalLM"  # its class of both (0.5.4 and 0.5.23 configs/olmo3.py:59)
     return found
+
+
+def halved(checkpoint: Checkpoint) -> str:
+    """What `dtype: auto` makes of float32, which a config without a type means as well: float16,
+    bfloat16 for Gemma (`_get_and_verify_dtype`, 0.5.23 configs/model_config.py:2284, 0.4.6 :455).
+    """
+    return "bfloat16" if (checkpoint.model_type or "").startswith("gemma") else "float16"
 
 
 def may_be(settings: Settings, architectures: Iterable[str]) -> bool:

@@ -6,9 +6,13 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from speclaunch.plan.compare import BudgetNumber, PlanDifference
-from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
-from speclaunch.planning.comparison import Comparison
+from speclaunch.plan.effective_arguments import (
+    ArgumentOutcome,
+    BudgetNumber,
+    EffectiveArgument,
+    PlanDifference,
+)
+from speclaunch.planning.comparison import PlanComparison
 from speclaunch.report.findings import render
 from speclaunch.report.plan import formatting
 from speclaunch.report.plan.terminal_lines import LineWriter, TableCell
@@ -18,7 +22,7 @@ from speclaunch.rules.finding import Finding
 _ARROW = "\N{RIGHTWARDS ARROW}"
 
 
-def show_comparison(console: Console, found: Comparison, *, everything: bool = False) -> None:
+def show_comparison(console: Console, found: PlanComparison, *, everything: bool = False) -> None:
     """What changes: arguments, findings, memory, command; and how each of the two would end."""
     paper = LineWriter(console)
     paper.line((found.title, "bold"))
@@ -44,7 +48,7 @@ def show_comparison(console: Console, found: Comparison, *, everything: bool = F
         paper.say(f"{said} ({place(planned)})" if differs else said, style)
 
 
-def _show_arguments(paper: LineWriter, found: Comparison, *, everything: bool) -> None:
+def _show_arguments(paper: LineWriter, found: PlanComparison, *, everything: bool) -> None:
     told = (*found.telling, *found.idle) if everything else found.telling
     weighty = [one for one in told if not one.is_default]
     defaults = [one for one in told if one.is_default]
@@ -117,7 +121,7 @@ def _style(one: PlanDifference) -> str:
     return "bold"
 
 
-def _show_findings(paper: LineWriter, found: Comparison) -> None:
+def _show_findings(paper: LineWriter, found: PlanComparison) -> None:
     _list_findings(paper, "Findings gained", found.gained)
     _list_findings(paper, "Findings lost", found.lost)
 
@@ -130,7 +134,7 @@ def _list_findings(paper: LineWriter, title: str, findings: Sequence[Finding]) -
         paper.text(render(finding).drawn())
 
 
-def _show_budget(paper: LineWriter, found: Comparison) -> None:
+def _show_budget(paper: LineWriter, found: PlanComparison) -> None:
     numbers = [one for one in found.budget if one.is_known]
     if not numbers:
         return

@@ -6,21 +6,22 @@ shape there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.errors import COMMAND_LINE
 from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.planning.comparison import Comparison
-from speclaunch.planning.coverage import Coverage, NoCoverage
-from speclaunch.planning.planned_deployment import PlannedDeployment
+from speclaunch.plan.topics import parallel, spec_v2
+from speclaunch.plan.topics.memory import draft_in_pool
+from speclaunch.planning.comparison import PlanComparison
+from speclaunch.planning.planned_deployment import Coverage, NoCoverage, PlannedDeployment
 from speclaunch.report.findings_json import checkpoint_json, finding_json
 from speclaunch.report.plan import schema
 
 if TYPE_CHECKING:
     from speclaunch.planning.advice import Advice, Fitting
-    from speclaunch.planning.role_plans import DeploymentPlan
+    from speclaunch.planning.plan_requests import DeploymentPlan
 
 
 def plan_document(planned: PlannedDeployment) -> str:
@@ -28,7 +29,7 @@ def plan_document(planned: PlannedDeployment) -> str:
     return schema.PlanDocument(**dict(_plan(planned))).model_dump_json(indent=2)
 
 
-def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[Comparison]) -> str:
+def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[PlanComparison]) -> str:
     """Several plans, and what changes from each to the next."""
     return schema.ComparisonDocument.model_validate(
         {
@@ -149,12 +150,21 @@ def _argument(row: EffectiveArgument) -> dict[str, Any]:
     }
 
 
+_DERIVED: Mapping[str, Callable[[Plan], Any]] = {
+    "attention_ranks": parallel.attention_ranks,
+    "replicas": parallel.replicas,
+    "spec_v2": spec_v2.runs,
+    "draft_in_pool": draft_in_pool,
+}
+"""What the engine works out without an argument for it: the fields of `schema.DerivedRecord`."""
+
+
 def _derived(plan: Plan) -> dict[str, Any]:
-    """What the engine works out without an argument for it; None where a fact is missing."""
+    """The derived facts; None where one is not known."""
     found: dict[str, Any] = {}
-    for name in schema.DerivedRecord.model_fields:
+    for name, ask in _DERIVED.items():
         try:
-            found[name] = getattr(plan.derived, name)
+            found[name] = ask(plan)
         except UnknownValueError:
             found[name] = None
     return found
@@ -177,7 +187,7 @@ def _graphs(found: Coverage | NoCoverage) -> dict[str, Any]:
     }
 
 
-def _comparison(found: Comparison, number: int) -> dict[str, Any]:
+def _comparison(found: PlanComparison, number: int) -> dict[str, Any]:
     return {
         "before": number,
         "after": number + 1,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from speclaunch.plan.budget import Budget, Fit, MemoryUse, RankBudget
-from speclaunch.plan.memory.margins import Choice, Margins
-from speclaunch.planning.coverage import Coverage, Covered, NoCoverage
+from speclaunch.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
+from speclaunch.plan.fit.predict import Choice, Margins
+from speclaunch.planning.planned_deployment import BatchCoverage, Coverage, NoCoverage
 from speclaunch.report.plan import formatting
 from speclaunch.report.plan.bar import COLORS, LETTERS, cells, ink, used
 from speclaunch.report.plan.terminal_lines import LineWriter, TableCell
@@ -18,7 +18,7 @@ _HEADS = {
 _BEYOND = "bold white on red"
 
 
-def show_budget(paper: LineWriter, budget: Budget, margins: Margins | None = None) -> None:
+def show_budget(paper: LineWriter, budget: MemoryBudget, margins: Margins | None = None) -> None:
     """Everything that the budget says."""
     head, style = _HEADS[budget.fit]
     paper.heading("Memory")
@@ -43,7 +43,7 @@ def show_budget(paper: LineWriter, budget: Budget, margins: Margins | None = Non
 _FEW = 5
 
 
-def show_memory(paper: LineWriter, budget: Budget) -> None:
+def show_memory(paper: LineWriter, budget: MemoryBudget) -> None:
     """Show the verdict and five numbers."""
     head, style = _HEADS[budget.fit]
     paper.heading("Memory")
@@ -58,12 +58,12 @@ def show_memory(paper: LineWriter, budget: Budget) -> None:
     paper.table([[TableCell(name), TableCell(text)] for name, text in few], (34,))
 
 
-def missing(budget: Budget) -> list[str]:
+def missing(budget: MemoryBudget) -> list[str]:
     """The facts that are missing, without those that the first sentence has named."""
     return [fact for fact in budget.unknown if fact not in budget.why]
 
 
-def numbers(budget: Budget, margins: Margins | None = None) -> list[tuple[str, str]]:
+def numbers(budget: MemoryBudget, margins: Margins | None = None) -> list[tuple[str, str]]:
     """What is left to serve with, by name."""
     found: list[tuple[str, str]] = []
     if budget.tokens is not None:
@@ -184,12 +184,12 @@ def _said(choice: Choice, context: int | None) -> str:
 
 
 _MARKS = {
-    Covered.CAPTURED: ("\N{FULL BLOCK}", "#", "green"),
-    Covered.PADDED: ("\N{MEDIUM SHADE}", "+", "yellow"),
-    Covered.UNCOVERED: ("\N{MIDDLE DOT}", ".", "red"),
+    BatchCoverage.CAPTURED: ("\N{FULL BLOCK}", "#", "green"),
+    BatchCoverage.PADDED: ("\N{MEDIUM SHADE}", "+", "yellow"),
+    BatchCoverage.UNCOVERED: ("\N{MIDDLE DOT}", ".", "red"),
 }
 """A mark, its mark where the output lacks the letter, and its colour."""
-_BADNESS = {Covered.CAPTURED: 0, Covered.PADDED: 1, Covered.UNCOVERED: 2}
+_BADNESS = {BatchCoverage.CAPTURED: 0, BatchCoverage.PADDED: 1, BatchCoverage.UNCOVERED: 2}
 _LINES = 6
 
 
@@ -204,7 +204,7 @@ def show_coverage(paper: LineWriter, found: Coverage | NoCoverage) -> None:
     each = _picture(paper, found, plain=plain)
     legend = [
         f"{_MARKS[covered][plain]} {covered.value}: {formatting.number(found.count(covered))}"
-        for covered in Covered
+        for covered in BatchCoverage
     ]
     about = (
         f", each mark is {formatting.many(each, 'size')} (the worst of them)" if each > 1 else ""

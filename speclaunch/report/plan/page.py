@@ -14,10 +14,14 @@ from markupsafe import Markup
 from speclaunch import __version__
 from speclaunch.plan.budget import Fit, MemoryUse, RankBudget
 from speclaunch.plan.effective_arguments import ArgumentOutcome
-from speclaunch.planning.comparison import Comparison
-from speclaunch.planning.coverage import Coverage, Covered, NoCoverage
-from speclaunch.planning.planned_deployment import PlannedDeployment
-from speclaunch.planning.role_plans import DeploymentPlan
+from speclaunch.planning.comparison import PlanComparison
+from speclaunch.planning.plan_requests import DeploymentPlan
+from speclaunch.planning.planned_deployment import (
+    BatchCoverage,
+    Coverage,
+    NoCoverage,
+    PlannedDeployment,
+)
 from speclaunch.redaction import masked
 from speclaunch.report.plan import formatting
 from speclaunch.report.plan.bar import COLORS, LETTERS, ink, used
@@ -52,13 +56,13 @@ _TABLES = {
     },
     "SEVERITIES": tuple(Severity),
     "KINDS": {Severity.ERROR: "bad", Severity.WARNING: "odd", Severity.INFO: "info"},
-    "COVERED": tuple(Covered),
+    "COVERED": tuple(BatchCoverage),
     "GRAPH_COLORS": {
-        Covered.CAPTURED: "#228844",
-        Covered.PADDED: "#ddaa33",
-        Covered.UNCOVERED: "#cc4455",
+        BatchCoverage.CAPTURED: "#228844",
+        BatchCoverage.PADDED: "#ddaa33",
+        BatchCoverage.UNCOVERED: "#cc4455",
     },
-    "GRAPH_PATTERNS": {Covered.PADDED: "stripes", Covered.UNCOVERED: "dots"},
+    "GRAPH_PATTERNS": {BatchCoverage.PADDED: "stripes", BatchCoverage.UNCOVERED: "dots"},
     "COLORS": COLORS,
     "LETTERS": LETTERS,
     "USES": {use.value: use for use in MemoryUse},
@@ -70,7 +74,7 @@ def plan_page(planned: PlannedDeployment) -> str:
     return _environment().get_template("plan.html.j2").render(planned=planned)
 
 
-def comparison_page(comparisons: Sequence[Comparison]) -> str:
+def comparison_page(comparisons: Sequence[PlanComparison]) -> str:
     """The page of two plans or more, each with the next."""
     plans = [comparisons[0].before, *(one.after for one in comparisons)]
     template = _environment().get_template("comparison.html.j2")
@@ -152,7 +156,7 @@ def counted(planned: PlannedDeployment, severity: Severity) -> str:
 
 def counts(found: Coverage) -> str:
     """How many batch sizes are decoded in which way."""
-    return ", ".join(f"{found.count(covered)} {covered.value}" for covered in Covered)
+    return ", ".join(f"{found.count(covered)} {covered.value}" for covered in BatchCoverage)
 
 
 def named(rank: RankBudget) -> str:

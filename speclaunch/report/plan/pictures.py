@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.plan.budget import MemoryShare, RankBudget
-from speclaunch.planning.coverage import BatchSpan, Coverage
+from speclaunch.planning.planned_deployment import BatchSpan, Coverage
 from speclaunch.record import record
 from speclaunch.report.plan.bar import used
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from speclaunch.plan.budget import MemoryUse, RankBudget
 from speclaunch.plan.effective_arguments import EffectiveArgument
-from speclaunch.planning.role_plans import DeploymentPlan, RolePlan
+from speclaunch.planning.plan_requests import DeploymentPlan, RolePlan
 from speclaunch.report.findings import show_findings
 from speclaunch.report.plan import formatting
 from speclaunch.report.plan.comparison_text import cell

@@ -11,19 +11,19 @@ from packaging.specifiers import SpecifierSet
 
 from speclaunch.engine.catalogue import load
 from speclaunch.engine.command import spell
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.log.marks import Phase
 from speclaunch.plan.budget import (
-    Budget,
     Fit,
+    MemoryBudget,
     MemoryPhase,
     MemoryShare,
+    MemorySize,
     MemoryUse,
     RankBudget,
-    Size,
 )
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import from_words
@@ -89,9 +89,9 @@ class Arithmetic:
             "chunked_prefill_size"
         ) * self.token_mib / 1024
 
-    def __call__(self, plan: Plan) -> Budget:
+    def __call__(self, plan: Plan) -> MemoryBudget:
         if not self.known:
-            return Budget(Fit.UNKNOWN, "the weights are not known", unknown=("the weights",))
+            return MemoryBudget(Fit.UNKNOWN, "the weights are not known", unknown=("the weights",))
         graphs, activations = self.needs(plan)
         fraction = float(plan.value("mem_fraction_static"))
         low = round(self.weights / self.memory + self.pool_least, 3)
@@ -105,17 +105,19 @@ class Arithmetic:
             MemoryUse.ACTIVATIONS: activations,
         }
         free = self.memory - sum(taken.values())
-        shares = [MemoryShare(use, Size(int(size * GIB), "")) for use, size in taken.items()]
-        shares.append(MemoryShare(MemoryUse.FREE, Size(int(max(0.0, free) * GIB), "", exact=False)))
+        shares = [MemoryShare(use, MemorySize(int(size * GIB), "")) for use, size in taken.items()]
+        shares.append(
+            MemoryShare(MemoryUse.FREE, MemorySize(int(max(0.0, free) * GIB), "", exact=False))
+        )
         rank = RankBudget((0,), int(self.memory * GIB), tuple(shares), int(max(0.0, -free) * GIB))
         tokens = int(max(0.0, pool) * 1024 * self.per_mib)
         phase = MemoryPhase.KV_POOL if fraction < low else MemoryPhase.GRAPHS
-        return Budget(
+        return MemoryBudget(
             Fit.FITS if fits else Fit.FAILS,
             f"{tokens:,} tokens",
             None if fits else phase,
             ranks=(rank,),
-            target_kv=Size(int((1 << 20) / self.per_mib), ""),
+            target_kv=MemorySize(int((1 << 20) / self.per_mib), ""),
             tokens=tokens,
             running_requests=plan.value("max_running_requests"),
             context_length=8192,

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
-from speclaunch.facts.hardware import Hardware
-from speclaunch.plan.budget import Size
+from speclaunch.facts.hardware import Hardware, declare
+from speclaunch.plan.budget import MemorySize
 from speclaunch.plan.memory import kv, terms
 from speclaunch.plan.memory.kv import PoolLayout
 from speclaunch.plan.plan import Plan, UnknownValueError
@@ -85,23 +84,23 @@ def give(monkeypatch: pytest.MonkeyPatch, sizes: Sizes) -> None:
     layout = sizes.layout
     both = layout.full_token_bytes + layout.swa_token_bytes
 
-    def weights(plan: Plan, *, draft: bool = False) -> Size:
+    def weights(plan: Plan, *, draft: bool = False) -> MemorySize:
         found = sizes.draft_weights if draft else sizes.weights
         if found is None:
             raise UnknownValueError(f"the {'draft' if draft else 'target'} weights are not known")
-        return Size(found, "given", sizes.exact)
+        return MemorySize(found, "given", sizes.exact)
 
-    def cell(plan: Plan) -> Size:
+    def cell(plan: Plan) -> MemorySize:
         if sizes.cell is not None:
-            return Size(sizes.cell, "given")
+            return MemorySize(sizes.cell, "given")
         counts = plan.in_versions(">=0.5.14") and plan.algorithm not in (None, "NGRAM")
-        return Size(both + (sizes.draft_token if counts else 0), "given")
+        return MemorySize(both + (sizes.draft_token if counts else 0), "given")
 
     monkeypatch.setattr(terms, "weight_size", weights)
     monkeypatch.setattr(
         kv,
         "token_size",
-        lambda plan, *, draft=False: Size(sizes.draft_token if draft else both, ""),
+        lambda plan, *, draft=False: MemorySize(sizes.draft_token if draft else both, ""),
     )
     monkeypatch.setattr(kv, "pool_layout", lambda plan: layout)
     monkeypatch.setattr(kv, "pool_cell", cell)

@@ -10,8 +10,8 @@ from typing import Any
 
 from speclaunch.engine.catalogue import load
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.facts.read_checkpoint import from_config
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import from_words

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from speclaunch.facts.declared_gpus import declare
-from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess
-from speclaunch.plan.budget import Budget, Fit, MemoryPhase, MemoryUse
+from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess, declare
+from speclaunch.plan.budget import Fit, MemoryBudget, MemoryPhase, MemoryUse
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.memory.kv import PoolLayout
 from speclaunch.plan.memory.pool import slot_settings
@@ -28,12 +27,12 @@ def _sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, Sizes())
 
 
-def share(found: Budget, use: MemoryUse, rank: int = 0) -> int:
+def share(found: MemoryBudget, use: MemoryUse, rank: int = 0) -> int:
     """Bytes of one use, 0 where it has none."""
     return sum(one.size.bytes for one in found.ranks[rank].shares if one.use is use)
 
 
-def check_sums(found: Budget) -> None:
+def check_sums(found: MemoryBudget) -> None:
     for rank in found.ranks:
         total = sum(one.size.bytes for one in rank.shares)
         assert total == rank.memory_bytes + rank.short_bytes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.hardware import declare
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import budget
 from tests.rules.harness import CASES, load_cases, plan_of

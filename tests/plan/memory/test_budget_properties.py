@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speclaunch.plan.budget import Budget, Fit, MemoryUse
+from speclaunch.plan.budget import Fit, MemoryBudget, MemoryUse
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.memory.kv import PoolLayout
 from tests.plan.memory.deployments import PLAIN, SPECULATING, Sizes, give, plan, with_memory
@@ -53,7 +53,7 @@ arguments = st.fixed_dictionaries(
 
 def budgeted(
     given_sizes: Sizes, args: dict[str, Any], version: str, mib: int, speculating: bool
-) -> Budget:
+) -> MemoryBudget:
     with pytest.MonkeyPatch.context() as patch:
         give(patch, given_sizes)
         base = SPECULATING if speculating else PLAIN

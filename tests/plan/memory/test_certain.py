@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from speclaunch.facts.declared_gpus import declare
-from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess, Vendor
+from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess, Vendor, declare
 from speclaunch.facts.read_checkpoint import from_config
 from speclaunch.plan.budget import Fit, MemoryPhase
 from speclaunch.plan.memory.budget import budget

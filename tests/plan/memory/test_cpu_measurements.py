@@ -17,10 +17,10 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.facts.read_checkpoint import from_config
-from speclaunch.plan.budget import Budget, Fit, MemoryPhase, MemoryUse, Size
-from speclaunch.plan.memory import free, terms
+from speclaunch.plan.budget import Fit, MemoryBudget, MemoryPhase, MemorySize, MemoryUse
+from speclaunch.plan.memory import estimates, terms
 from speclaunch.plan.memory.budget import budget
-from speclaunch.plan.memory.estimate import NOTHING
+from speclaunch.plan.memory.estimates import NOTHING
 from speclaunch.plan.resolve import resolve
 from tests.rules.harness import request_of
 
@@ -37,10 +37,10 @@ def checkpoint(name: str) -> Checkpoint:
     return replace(from_config(name, model["config"]), weight_bytes=model["weight_bytes"])
 
 
-def predicted(case: dict[str, Any]) -> Budget:
+def predicted(case: dict[str, Any]) -> MemoryBudget:
     """The budget of a host with as much memory as that run had, when it began to load weights."""
     args = {**case["args"], "device": "cpu"}
-    before = case["measured"]["before"] + free._PROCESSES
+    before = case["measured"]["before"] + estimates._PROCESSES
     host = Hardware("cpu", Vendor.CPU, gpus=(Gpu(0, "memory", before, before),), declared=False)
     draft = args.get("speculative_draft_model_path")
     facts = Facts(
@@ -49,7 +49,7 @@ def predicted(case: dict[str, Any]) -> Budget:
     return budget(resolve(request_of(args, None, {}, DATA["engine"]), facts))
 
 
-def share(found: Budget, use: MemoryUse) -> int:
+def share(found: MemoryBudget, use: MemoryUse) -> int:
     return sum(one.size.bytes for one in found.ranks[0].shares if one.use is use)
 
 
@@ -76,7 +76,7 @@ def test_pools_from_what_was_free_before_and_after(
     monkeypatch.setattr(
         terms,
         "weight_size",
-        lambda plan, *, draft=False: Size(0 if draft else used, "measured"),
+        lambda plan, *, draft=False: MemorySize(0 if draft else used, "measured"),
     )
     monkeypatch.setattr(terms, "_corpus", lambda plan: NOTHING)
     found = predicted(SERVED[name])
@@ -99,7 +99,7 @@ def test_pools_from_what_was_free_before(name: str) -> None:
     found = predicted(SERVED[name])
     assert found.fit is Fit.FITS and found.tokens is not None
     weights = share(found, MemoryUse.TARGET_WEIGHTS) + share(found, MemoryUse.DRAFT_WEIGHTS)
-    weights += share(found, MemoryUse.RUNTIME) - free._PROCESSES
+    weights += share(found, MemoryUse.RUNTIME) - estimates._PROCESSES
     wandered = abs(measured["before"] - measured["after"] - weights)
     assert wandered < 0.01 * measured["before"]
     pools = sum(pool["bytes"] for pool in measured["pools"])

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from speclaunch.errors import Place
+from speclaunch.plan.memory.kv import room, state_settings
 from speclaunch.plan.memory.pool import running_requests, slot_settings
-from speclaunch.plan.memory.states import room, state_settings
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import Given
+from speclaunch.plan.request import RequestedValue
 from tests.plan.memory.deployments import PLAIN, SPECULATING, plan
 
 CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("engine_states.json").read_text())
@@ -41,7 +41,7 @@ def planned(version: str, settings: dict[str, Any]) -> Plan:
     given = dict(found.request.given)
     name, size = "max_mamba_cache_size", settings["max_mamba_cache_size"]
     if size is not None:
-        given[name] = Given(name, size, name, Place("case"))
+        given[name] = RequestedValue(name, size, name, Place("case"))
     request = replace(found.request, given=given)
     return replace(found, request=request, resolved=values, undecided={})
 

@@ -18,7 +18,7 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.read_checkpoint import from_config, read_checkpoint
 from speclaunch.plan.memory.model_config import ModelConfig
 from speclaunch.plan.memory.models import language_model
-from speclaunch.plan.memory.quantized import FP8_ROWS, MXFP4, NVFP4, Excluded, Scheme
+from speclaunch.plan.memory.quantized import FP8_ROWS, MXFP4, NVFP4, ExcludedModules, Scheme
 from speclaunch.plan.memory.weights import config_bytes, weight_size
 from speclaunch.plan.plan import UnknownValueError
 from tests.plan.memory.sized import MODELS, STEPS, eagle3, llama, plan_of, published
@@ -277,13 +277,13 @@ def test_schemes_by_hand() -> None:
     ],
 )
 def test_modules_left_alone(names: list[str], module: str, excluded: bool) -> None:
-    assert (module in Excluded.of(names)) is excluded
+    assert (module in ExcludedModules.of(names)) is excluded
 
 
 @pytest.mark.parametrize("pattern", ["re:(.+)+x", "re:" + ".*" * 9, "re:(a|b){9}"])
 def test_patterns_that_would_take_for_ever(pattern: str) -> None:
     with pytest.raises(UnknownValueError, match="pattern"):
-        Excluded.of([pattern])
+        ExcludedModules.of([pattern])
 
 
 def test_what_is_missing_is_named() -> None:
@@ -414,4 +414,4 @@ _MODULE = st.lists(st.sampled_from(["a", "b", "ab", ""]), min_size=1, max_size=4
 @given(st.lists(_MODULE, max_size=4), _MODULE)
 def test_few_names_are_looked_for_as_many_are(names: list[str], module: str) -> None:
     many = frozenset(names) | {f"other{number}" for number in range(20)}
-    assert (module in Excluded(frozenset(names))) == (module in Excluded(many))
+    assert (module in ExcludedModules(frozenset(names))) == (module in ExcludedModules(many))

@@ -9,22 +9,21 @@ from typing import Any
 from rich.console import Console
 
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import (
-    Budget,
     Fit,
+    MemoryBudget,
     MemoryPhase,
     MemoryShare,
+    MemorySize,
     MemoryUse,
     RankBudget,
-    Size,
 )
 from speclaunch.plan.effective_arguments import effective_arguments
 from speclaunch.plan.resolve import resolve
-from speclaunch.planning.coverage import coverage
-from speclaunch.planning.planned_deployment import PlannedDeployment, command_of
+from speclaunch.planning.planned_deployment import PlannedDeployment, command_of, coverage
 from speclaunch.recipe.load import load
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import judge
@@ -58,8 +57,8 @@ DRAFT = replace(
 RECIPE = "eagle3_llama8b"
 
 
-def size(gib: float, why: str = "measured", *, exact: bool = True) -> Size:
-    return Size(int(gib * GIB), why, exact)
+def size(gib: float, why: str = "measured", *, exact: bool = True) -> MemorySize:
+    return MemorySize(int(gib * GIB), why, exact)
 
 
 def rank(*ranks: int, short: float = 0, **gib: float) -> RankBudget:
@@ -69,11 +68,11 @@ def rank(*ranks: int, short: float = 0, **gib: float) -> RankBudget:
         for name, amount in gib.items()
     ]
     free = MEMORY + int(short * GIB) - sum(share.size.bytes for share in shares)
-    shares.append(MemoryShare(MemoryUse.FREE, Size(free, "what is left")))
+    shares.append(MemoryShare(MemoryUse.FREE, MemorySize(free, "what is left")))
     return RankBudget(ranks, MEMORY, tuple(shares), int(short * GIB))
 
 
-FITS = Budget(
+FITS = MemoryBudget(
     Fit.FITS,
     "56.0 of 80.0 GiB are static, and 12.1 GiB remain for graphs and activations",
     ranks=(
@@ -83,8 +82,8 @@ FITS = Budget(
             request_slots=0.02, graphs=1.4, activations=2.1,
         ),
     ),
-    target_kv=Size(131072, "2 x 32 layers x 8 heads x 128 x 2 bytes"),
-    draft_kv=Size(4096, "2 x 1 layer x 8 heads x 128 x 2 bytes"),
+    target_kv=MemorySize(131072, "2 x 32 layers x 8 heads x 128 x 2 bytes"),
+    draft_kv=MemorySize(4096, "2 x 1 layer x 8 heads x 128 x 2 bytes"),
     tokens=304_742,
     running_requests=48,
     context_length=131072,
@@ -93,7 +92,7 @@ FITS = Budget(
     working_fractions=(0.231, 0.912),
     notes=("graphs and activations are estimates",),
 )  # fmt: skip
-FAILS = Budget(
+FAILS = MemoryBudget(
     Fit.FAILS,
     "capturing CUDA graphs needs 7.4 GiB, 1.2 GiB are left",
     MemoryPhase.GRAPHS,
@@ -112,7 +111,7 @@ FAILS = Budget(
     mem_fraction_static=0.95,
     working_fractions=(0.231, 0.912),
 )  # fmt: skip
-UNKNOWN = Budget(Fit.UNKNOWN, "nobody can tell", unknown=("the memory of the GPU",))
+UNKNOWN = MemoryBudget(Fit.UNKNOWN, "nobody can tell", unknown=("the memory of the GPU",))
 
 
 _KEPT: dict[str, PlannedDeployment] = {}
@@ -123,7 +122,7 @@ def planned(
     recipe: str = RECIPE,
     version: str = "0.5.23",
     hardware: str | None = "h100",
-    budget: Budget = FITS,
+    budget: MemoryBudget = FITS,
     target: Checkpoint | None = TARGET,
     draft: Checkpoint | None = DRAFT,
 ) -> PlannedDeployment:

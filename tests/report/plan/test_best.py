@@ -10,9 +10,9 @@ import pytest
 from speclaunch.errors import InputError
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
-from speclaunch.plan.fit import Load
+from speclaunch.plan.fit import RequestLoad
+from speclaunch.plan.fit.predict import margins
 from speclaunch.plan.memory.budget import budget
-from speclaunch.plan.memory.margins import margins
 from speclaunch.plan.resolve import resolve
 from speclaunch.planning.advice import Advice, advice, fitting
 from speclaunch.planning.planned_deployment import PlannedDeployment, Wish
@@ -56,11 +56,14 @@ def test_on_a_terminal_on_a_page_and_as_json() -> None:
 
 def test_a_load_that_nobody_knows_has_no_numbers() -> None:
     found = advice(*asked(hardware=None), Wish(4))
-    nobody = replace(found, best=replace(found.best, load=Load(0, 0)))
+    nobody = replace(found, best=replace(found.best, load=RequestLoad(0, 0)))
     assert "0 requests" not in shown(show_plan, having(nobody), width=200)
     best = json.loads(plan_document(having(nobody)))["best"]
     assert best["requests"] is None and best["context"] is None
-    assert (Load(4, 0).said, Load(1, 8192).said) == ("4 requests", "1 request of 8,192 tokens")
+    assert (RequestLoad(4, 0).said, RequestLoad(1, 8192).said) == (
+        "4 requests",
+        "1 request of 8,192 tokens",
+    )
 
 
 def test_following_the_advice_serves_the_load() -> None:
@@ -81,7 +84,7 @@ def test_what_cannot_be() -> None:
     unknown = advice(*asked(hardware=None), Wish(1, 100))
     assert unknown.best.fit is Fit.UNKNOWN and unknown.head == "the best settings are not known"
     assumed = advice(*asked("~speculation", hardware="h100"), Wish())
-    assert assumed.best.load == Load(32, 4096, ("--requests 32", "--context 4096"))
+    assert assumed.best.load == RequestLoad(32, 4096, ("--requests 32", "--context 4096"))
     beyond = advice(*asked("++args.tp_size=16", hardware="h100:8"), Wish(1, 100))
     assert beyond.best.fit is Fit.FAILS and "needs 16 GPUs" in beyond.best.why
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from speclaunch.planning.coverage import BatchSpan, Coverage, Covered, NoCoverage, coverage
+from speclaunch.planning.planned_deployment import (
+    BatchCoverage,
+    BatchSpan,
+    Coverage,
+    NoCoverage,
+    coverage,
+)
 from tests.report.plan.helpers import planned
 
 
@@ -14,7 +20,7 @@ def test_captured_padded_and_uncovered_sizes() -> None:
         "uncovered",
         "uncovered",
     ]
-    assert [found.count(kind) for kind in Covered] == [4, 4, 2]
+    assert [found.count(kind) for kind in BatchCoverage] == [4, 4, 2]
     assert found.graph_for(5) == 8 and found.graph_for(9) is None
     assert found.waste(5) == 3 / 8 and found.worst == 5
     # 1, 2, 4 and 8 waste nothing; 3 wastes 1/4, 5 to 7 waste 3/8, 2/8 and 1/8
@@ -24,7 +30,7 @@ def test_captured_padded_and_uncovered_sizes() -> None:
 def test_spans_cover_every_batch_once() -> None:
     found = Coverage((1, 2, 4, 8), 10)
     spans = list(found.spans())
-    assert spans[0] == BatchSpan(1, 2, Covered.CAPTURED)
+    assert spans[0] == BatchSpan(1, 2, BatchCoverage.CAPTURED)
     covered = [batch for span in spans for batch in range(span.first, span.last + 1)]
     assert covered == list(range(1, 11))
     assert all(found.covered(b) is s.covered for s in spans for b in range(s.first, s.last + 1))
@@ -33,10 +39,10 @@ def test_spans_cover_every_batch_once() -> None:
 def test_without_padding_only_captured_sizes_have_a_graph() -> None:
     found = Coverage((1, 4), 4, pads=False)
     assert [found.covered(batch) for batch in (1, 2, 3, 4)] == [
-        Covered.CAPTURED,
-        Covered.UNCOVERED,
-        Covered.UNCOVERED,
-        Covered.CAPTURED,
+        BatchCoverage.CAPTURED,
+        BatchCoverage.UNCOVERED,
+        BatchCoverage.UNCOVERED,
+        BatchCoverage.CAPTURED,
     ]
     assert found.worst is None and found.average_waste == 0
 
@@ -45,7 +51,7 @@ def test_of_a_plan() -> None:
     found = planned("args.max_running_requests=20", "args.cuda_graph_max_bs_decode=12").coverage
     assert isinstance(found, Coverage)
     assert (found.most, found.sizes[-1]) == (20, 12)
-    assert found.covered(20) is Covered.UNCOVERED
+    assert found.covered(20) is BatchCoverage.UNCOVERED
 
 
 def test_of_ranks_that_share_the_requests() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.plan.compare import compare, compare_budgets
 from speclaunch.plan.effective_arguments import (
     HIDDEN,
     ArgumentOutcome,
     Concern,
     EffectiveArgument,
+    compare,
+    compare_budgets,
     concern_of,
 )
 from speclaunch.planning.comparison import compared

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
+from speclaunch.facts.hardware import declare
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.plan.budget import Fit
-from speclaunch.plan.fit.alternatives import Alternative
-from speclaunch.plan.fit.suggestion import Suggested, Suggestion
+from speclaunch.plan.fit.suggestion import Alternative, Suggested, Suggestion
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolve import resolve

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from speclaunch.plan.budget import MemoryShare, MemoryUse, RankBudget, Size
+from speclaunch.plan.budget import MemoryShare, MemorySize, MemoryUse, RankBudget
 from speclaunch.planning.comparison import compared
 from speclaunch.report.plan import formatting
 from speclaunch.report.plan.bar import COLORS, LETTERS, cells, ink, used
@@ -108,7 +108,7 @@ def test_a_bar_that_is_too_long_goes_past_the_end_of_the_memory() -> None:
 def test_odd_budgets_are_drawn_all_the_same() -> None:
     empty = RankBudget((0,), 0, ())
     assert cells(empty, 50) == () and used(empty) == ()
-    full = RankBudget((0,), GIB, (MemoryShare(MemoryUse.TARGET_WEIGHTS, Size(GIB, "all")),))
+    full = RankBudget((0,), GIB, (MemoryShare(MemoryUse.TARGET_WEIGHTS, MemorySize(GIB, "all")),))
     assert cells(full, 40)[0].cells == 40
     budget = replace(FITS, ranks=(empty, full, rank(4, short=100, target_weights=180)))
     text = shown(show_plan, planned(budget=budget))

@@ -11,6 +11,7 @@ from packaging.specifiers import SpecifierSet
 from speclaunch.launch.diagnosis.causes.oom import CAPTURE, Stage, during, not_memory
 from speclaunch.launch.diagnosis.interface import Cause, Direction
 from speclaunch.launch.diagnosis.signature import Known, raised
+from speclaunch.plan.topics.graphs import PREFILL_BY_DEFAULT
 
 CAUSES: tuple[Known, ...] = (
     Known(
@@ -50,7 +51,7 @@ CAUSES: tuple[Known, ...] = (
                 "cuda_graph_max_bs_prefill": Direction.LOWER,
                 "mem_fraction_static": Direction.LOWER,
             },
-            versions=SpecifierSet(">=0.5.10"),
+            versions=SpecifierSet(PREFILL_BY_DEFAULT),
             sources=("model_executor/runner/prefill_cuda_graph_runner.py",),
         ),
         (raised(r"", during(Stage.PREFILL_CAPTURE)),),

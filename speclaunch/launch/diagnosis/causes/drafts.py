@@ -7,6 +7,7 @@ from packaging.specifiers import SpecifierSet
 from speclaunch.launch.diagnosis.causes.oom import CAPTURE
 from speclaunch.launch.diagnosis.interface import Cause
 from speclaunch.launch.diagnosis.signature import Known, raised
+from speclaunch.plan.topics.drafts import COMPARES_VOCABULARIES
 
 _WRAPPED = rf"(?:{CAPTURE}: ?)?"
 _SAME_TYPE = (
@@ -61,7 +62,7 @@ CAUSES: tuple[Known, ...] = (
             remedy="Use a draft of the same family with the same tokenizer, or EAGLE3, which may "
             "have a smaller vocabulary.",
             memory=False,
-            versions=SpecifierSet(">=0.5.15"),
+            versions=SpecifierSet(COMPARES_VOCABULARIES),
             sources=("speculative/standalone_worker_v2.py _validate_vocab_compatibility",),
         ),
         (

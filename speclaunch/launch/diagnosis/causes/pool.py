@@ -8,7 +8,8 @@ from speclaunch.launch.diagnosis.causes.oom import Stage, during
 from speclaunch.launch.diagnosis.interface import Cause, Direction
 from speclaunch.launch.diagnosis.signature import Known, LogFailure, raised
 from speclaunch.launch.log.marks import Phase
-from speclaunch.plan.topics.draft_memory import FIRST_IN_POOL, IN_POOL
+from speclaunch.plan.topics.hybrid import NEEDS_A_STATE
+from speclaunch.plan.topics.memory import FIRST_IN_POOL, IN_POOL
 
 _RAISE = {"mem_fraction_static": Direction.RAISE}
 
@@ -88,7 +89,7 @@ CAUSES: tuple[Known, ...] = (
                 "max_running_requests": Direction.LOWER,
                 "speculative_num_draft_tokens": Direction.LOWER,
             },
-            versions=SpecifierSet(">=0.5.13"),
+            versions=SpecifierSet(NEEDS_A_STATE),
             sources=("mem_cache/kv_cache_configurator.py _handle_max_mamba_cache",),
         ),
         (

@@ -7,7 +7,7 @@ from packaging.specifiers import SpecifierSet
 from speclaunch.launch.diagnosis.causes.oom import Stage, during
 from speclaunch.launch.diagnosis.interface import Cause, Direction
 from speclaunch.launch.diagnosis.signature import Known, LogFailure, raised
-from speclaunch.plan.topics.draft_memory import FIRST_IN_POOL
+from speclaunch.plan.topics.memory import FIRST_IN_POOL
 
 
 def _on_cpu(failure: LogFailure) -> bool:

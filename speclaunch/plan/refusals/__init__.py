@@ -1,1 +1,0 @@
-"""What released engines refuse, read out of their own validation (`tools/refusals.py`)."""
