@@ -11,7 +11,7 @@ from speclaunch.deploy.pods import gib, recipe_map
 from speclaunch.deploy.probes import start_seconds
 from speclaunch.deploy.rendezvous import FILL_IN
 from speclaunch.deploy.routers import BOOTSTRAP, Part, access, bootstrap_port, router_pod
-from speclaunch.deploy.volumes import RECIPE_FILE, Claim, own_claim
+from speclaunch.deploy.volumes import RECIPE_FILE, VolumeClaim, own_claim
 from speclaunch.deploy.yaml_text import COMMENT
 
 Object = Mapping[str, Any]
@@ -38,7 +38,7 @@ def before(deployment: Rendering) -> Iterator[Object]:
         }
 
 
-def _claim_spec(claim: Claim) -> dict[str, Any]:
+def _claim_spec(claim: VolumeClaim) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     if claim.shared:
         spec[f"{COMMENT}class"] = (

@@ -53,7 +53,7 @@ class Mount:
 
 
 @record
-class Claim:
+class VolumeClaim:
     """The volume claim that a Kubernetes form writes."""
 
     name: str
@@ -66,7 +66,7 @@ class Claim:
     """True if the size of a checkpoint is unknown."""
 
 
-def own_claim(deployment: Rendering) -> Claim | None:
+def own_claim(deployment: Rendering) -> VolumeClaim | None:
     """The claim for checkpoints if the recipe names no place for them; None if none is needed.
 
     The claim of a single pod also holds the compiled kernels. Several pods share one for the
@@ -84,7 +84,7 @@ def own_claim(deployment: Rendering) -> Claim | None:
     if has_kernels:
         size += _KERNELS
         contents.append(f"kernels {_KERNELS >> 30} GiB")
-    return Claim(
+    return VolumeClaim(
         f"{name_of(deployment)}-{'models' if shared else 'cache'}",
         size,
         ", ".join(dict.fromkeys(contents)),

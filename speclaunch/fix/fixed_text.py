@@ -36,7 +36,7 @@ from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.importer.source_text import Document
 from speclaunch.recipe.compose import Composition, compose
 from speclaunch.recipe.roles import of_role, role_names
-from speclaunch.recipe.source import Provenance
+from speclaunch.recipe.source import RecipeProvenance
 from speclaunch.record import record
 from speclaunch.rules.finding import DeploymentPlace, Fix
 
@@ -299,7 +299,7 @@ def composed(text: str, shown: str, path: Path, config_dirs: Sequence[Path] = ()
         key: replace(place, path=shown) if place.path == str(file) else place
         for key, place in found.provenance.places.items()
     }
-    return replace(found, path=here, provenance=Provenance(places))
+    return replace(found, path=here, provenance=RecipeProvenance(places))
 
 
 def _back(problem: Problem, written: str, shown: str) -> Problem:

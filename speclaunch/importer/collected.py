@@ -12,8 +12,8 @@ import yaml
 
 from speclaunch.errors import InputError
 from speclaunch.importer import nodes
-from speclaunch.importer.commands import Around, look
-from speclaunch.importer.interface import Comment, Dropped, Gathered, Word
+from speclaunch.importer.commands import CommandContext, look
+from speclaunch.importer.interface import Comment, Dropped, ReadingBuilder, Word
 from speclaunch.importer.interpret import run
 from speclaunch.importer.scope import Field, ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceText, WordPiece, joined
@@ -26,7 +26,7 @@ _COMMENT = lazy(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
 Env = dict[str, Field]
 
 
-class Collected(Gathered):
+class Collected(ReadingBuilder):
     """Gathers what the containers of one file hold."""
 
     def __init__(self, document: Document) -> None:
@@ -93,7 +93,7 @@ class Collected(Gathered):
         elif found.script:
             pieces = [piece for field in found.script for piece in field.pieces]
             before = tuple(field.word() for field in found.before)
-            around = Around(before, rest, name, base=known)
+            around = CommandContext(before, rest, name, base=known)
             unknown = frozenset(
                 part
                 for piece in pieces
@@ -114,7 +114,7 @@ class Collected(Gathered):
             env = {name: word for name, word in found.env.items() if name not in names}
             self.invocations[index] = replace(found, env=MappingProxyType(env))
 
-    def script(self, node: yaml.Node, around: Around) -> None:
+    def script(self, node: yaml.Node, around: CommandContext) -> None:
         """A text that may be a script."""
         if isinstance(node, yaml.ScalarNode) and SERVER.search(str(node.value)):
             self._run(nodes.source(node, self.document), ShellScope(), around)
@@ -136,9 +136,9 @@ class Collected(Gathered):
             known[key] = Word(value.text, value.place, evaluated=False, why=why)
         scope = _scope(env, frozenset(passed), None)
         source = SourceText(self.document, "".join(text), where)
-        self._run(source, scope, Around(base=known))
+        self._run(source, scope, CommandContext(base=known))
 
-    def _run(self, source: SourceText, scope: ShellScope, around: Around) -> None:
+    def _run(self, source: SourceText, scope: ShellScope, around: CommandContext) -> None:
         try:
             reading = run(source, scope, around)
         except InputError as error:

@@ -48,7 +48,7 @@ _MAX_ABOVE = 50
 
 
 @record
-class Around:
+class CommandContext:
     """What surrounds a command: the wrappers of the shell that it stands in, conditions, a name."""
 
     program: tuple[Word, ...] = ()
@@ -60,7 +60,7 @@ class Around:
 
 
 @record(frozen=False)
-class Found:
+class FoundCommand:
     """What one command holds: an invocation, or a script for another shell."""
 
     invocation: Invocation | None = None
@@ -76,9 +76,9 @@ class Found:
     problems: list[Problem] = field(default_factory=list)
 
 
-def look(words: Sequence[Field]) -> Found:
+def look(words: Sequence[Field]) -> FoundCommand:
     """Find the server in a command, or the script that may hold one."""
-    found = Found()
+    found = FoundCommand()
     if not words or base(words[0].text) in SILENT:
         return found
     words = _with_entrypoint(words)
@@ -131,7 +131,7 @@ def _is_no_server(kind: InvocationKind, texts: Sequence[str]) -> bool:
     return kind is InvocationKind.SERVE and any(map(DIFFUSION.fullmatch, texts))
 
 
-def _slime(words: Sequence[Field], found: Found) -> Found:
+def _slime(words: Sequence[Field], found: FoundCommand) -> FoundCommand:
     if slime.is_diffusion(words):
         found.is_diffusion = True
         return found
@@ -158,7 +158,7 @@ def _slime(words: Sequence[Field], found: Found) -> Found:
     return found
 
 
-def _script(words: Sequence[Field], index: int, found: Found) -> Found:
+def _script(words: Sequence[Field], index: int, found: FoundCommand) -> FoundCommand:
     head = base(words[0].text)
     if head == "eval":
         found.script = tuple(words[1:])
@@ -202,7 +202,7 @@ def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
 
 
 def environment(
-    scope: ShellScope, assigned: Mapping[str, Value], wrapping: Wrapping, around: Around
+    scope: ShellScope, assigned: Mapping[str, Value], wrapping: Wrapping, around: CommandContext
 ) -> Mapping[str, Word]:
     """The environment that the file gives to a command."""
     env: dict[str, Word] = {}

@@ -11,7 +11,7 @@ import yaml
 from speclaunch.engine.entrypoint import CONFIG
 from speclaunch.importer import nodes
 from speclaunch.importer.collected import Collected, Env
-from speclaunch.importer.commands import Around
+from speclaunch.importer.commands import CommandContext
 from speclaunch.importer.config_maps import ConfigMaps, config_maps
 from speclaunch.importer.interface import Dropped, Invocation, Reading
 from speclaunch.importer.scope import Field
@@ -89,7 +89,7 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
             waiting += [(item, key, owned) for item in reversed(nodes.items(node))]
         if nodes.text(nodes.entries(root).get("kind")) == "ConfigMap":
             for name, value in nodes.entries(nodes.entries(root).get("data")).items():
-                reading.script(value, Around(name=f"{owner}/{name}" if owner else name))
+                reading.script(value, CommandContext(name=f"{owner}/{name}" if owner else name))
     done = reading.reading()
     done = replace(done, invocations=tuple(_with_config(one, maps) for one in done.invocations))
     if not done.invocations:

@@ -63,7 +63,7 @@ def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
 
 
 @record
-class Settled:
+class SettledCommand:
     """A command with the words that its text itself gives the parser.
 
     `refused` is what stands in the way, `strays` the texts of words that are nobody's value here.
@@ -74,7 +74,9 @@ class Settled:
     strays: frozenset[str] = frozenset()
 
 
-def settled(invocation: Invocation, catalogue: Catalogue, strays: Collection[str] = ()) -> Settled:
+def settled(
+    invocation: Invocation, catalogue: Catalogue, strays: Collection[str] = ()
+) -> SettledCommand:
     """A command without what does not reach the parser as it stands.
 
     What the program takes before, and what may be any number of arguments, is among the dropped:
@@ -95,7 +97,7 @@ def settled(invocation: Invocation, catalogue: Catalogue, strays: Collection[str
         apart.append(found.model)
     why = "it does not reach the server's parser as it stands"
     rest = (Dropped(word.text, word.place, why) for word in apart)
-    return Settled(
+    return SettledCommand(
         replace(invocation, words=words, dropped=(*invocation.dropped, *rest)),
         tuple(found.refused),
         frozenset(word.text for word in found.elided if not word.evaluated),

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.importer.commands import Around, environment, look
+from speclaunch.importer.commands import CommandContext, environment, look
 from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import Reading, Word
 from speclaunch.importer.interpret import run
@@ -75,15 +75,15 @@ def read_words(argv: Sequence[str], *, is_vllm: bool = False) -> Reading:
         at += len(shown) + 1
     found = look(fields)
     if found.invocation is not None:
-        env = environment(ShellScope(), {}, found.wrapping, Around())
+        env = environment(ShellScope(), {}, found.wrapping, CommandContext())
         dropped = (*found.wrapping.dropped, *found.invocation.dropped)
         invocation = replace(found.invocation, env=env, dropped=dropped)
         return Reading((invocation,), tuple(found.problems))
     if found.script:
         source = SourceText(document, found.script[0].text, _where(found.script[0]))
-        env = environment(ShellScope(), {}, found.wrapping, Around())
+        env = environment(ShellScope(), {}, found.wrapping, CommandContext())
         before = tuple(field.word() for field in found.before)
-        around = Around(
+        around = CommandContext(
             before,
             tuple(found.wrapping.dropped),
             found.wrapping.name,

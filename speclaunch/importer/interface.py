@@ -202,7 +202,7 @@ class Reading:
         raise NothingFoundError(Problem(f"no SGLang server command in {source}"))
 
 
-class Gathered:
+class ReadingBuilder:
     """What a reader finds, one part of a file after the other."""
 
     def __init__(self) -> None:

@@ -13,9 +13,9 @@ from speclaunch.errors import InputError, Problem
 from speclaunch.importer import slime
 from speclaunch.importer.assign import assign, builtin, changed, directory, handed_on
 from speclaunch.importer.commands import (
-    Around,
+    CommandContext,
     Comments,
-    Found,
+    FoundCommand,
     distinct,
     environment,
     here_manifest,
@@ -28,7 +28,7 @@ from speclaunch.importer.commands import (
 )
 from speclaunch.importer.compute import is_false
 from speclaunch.importer.expand import Expander
-from speclaunch.importer.interface import Dropped, Gathered, Invocation, Reading
+from speclaunch.importer.interface import Dropped, Invocation, Reading, ReadingBuilder
 from speclaunch.importer.parser import parse
 from speclaunch.importer.scope import Changes, Field, ShellScope, Value
 from speclaunch.importer.source_text import SourceSpan, SourceText, WordPiece, joined
@@ -48,15 +48,17 @@ _MAX_CALLS = 12
 _NOT_EVALUATED = "the condition was not evaluated; the command is read as if it held"
 
 
-class Interpreter(Gathered):
+class ScriptReader(ReadingBuilder):
     """Reads one script in a scope."""
 
-    def __init__(self, script: Script, scope: ShellScope, around: Around | None = None) -> None:
+    def __init__(
+        self, script: Script, scope: ShellScope, around: CommandContext | None = None
+    ) -> None:
         super().__init__()
         self.script = script
         self.document = script.source.document
         self.scope = scope
-        self.around = around or Around()
+        self.around = around or CommandContext()
         self.expander = Expander(self.document, scope)
         self.unread += script.unread
         self.misread += script.misread
@@ -240,10 +242,12 @@ class Interpreter(Gathered):
         elif inner := here_script(node, fields, self.expander):
             dropped = Dropped(node.span.text, node.span.place, inner.why)
             env = environment(self.scope, assigned, Wrapping(), self.around) if inner.is_run else {}
-            scope = self._child_scope(Found(), assigned) if inner.is_run else ShellScope()
-            self._read_inside(inner.source, scope, Around((), (*rest, dropped), base=env))
+            scope = self._child_scope(FoundCommand(), assigned) if inner.is_run else ShellScope()
+            self._read_inside(inner.source, scope, CommandContext((), (*rest, dropped), base=env))
 
-    def _script(self, found: Found, assigned: Mapping[str, Value], rest: Iterable[Dropped]) -> None:
+    def _script(
+        self, found: FoundCommand, assigned: Mapping[str, Value], rest: Iterable[Dropped]
+    ) -> None:
         pieces: list[WordPiece] = []
         for number, field in enumerate(found.script):
             if number and pieces:
@@ -252,7 +256,7 @@ class Interpreter(Gathered):
         source = joined(pieces, self.document)
         if not READ.search(source.text):
             return
-        around = Around(
+        around = CommandContext(
             (*self.around.program, *(field.word() for field in found.before)),
             tuple(rest),
             found.wrapping.name or self.around.name,
@@ -261,7 +265,7 @@ class Interpreter(Gathered):
         )
         self._read_inside(source, self._child_scope(found, assigned), around)
 
-    def _child_scope(self, found: Found, assigned: Mapping[str, Value]) -> ShellScope:
+    def _child_scope(self, found: FoundCommand, assigned: Mapping[str, Value]) -> ShellScope:
         wrapping: Wrapping = found.wrapping
         known: dict[str, Value] = {}
         everything = found.before and found.before[0].text == "eval"
@@ -275,12 +279,12 @@ class Interpreter(Gathered):
         positional = self.scope.positional if everything else found.positional
         return ShellScope(known, dict(functions), positional, list(self.scope.sourced))
 
-    def _read_inside(self, source: SourceText, scope: ShellScope, around: Around) -> None:
+    def _read_inside(self, source: SourceText, scope: ShellScope, around: CommandContext) -> None:
         self.document.spend(10 + len(source.text) // 100)
         if len(self._calls) >= _MAX_CALLS:
             return
         try:
-            inner = Interpreter(parse(source), scope, around)
+            inner = ScriptReader(parse(source), scope, around)
             inner._calls = [*self._calls, ""]
             reading = inner.read()
         except InputError as error:
@@ -389,7 +393,7 @@ class Interpreter(Gathered):
 def run(
     source: SourceText,
     scope: ShellScope | None = None,
-    around: Around | None = None,
+    around: CommandContext | None = None,
     *,
     strict: bool = False,
 ) -> Reading:
@@ -397,4 +401,4 @@ def run(
 
     `strict`: bash is given the text as it stands, and where it stumbles is told.
     """
-    return Interpreter(parse(source, strict=strict), scope or ShellScope(), around).read()
+    return ScriptReader(parse(source, strict=strict), scope or ShellScope(), around).read()

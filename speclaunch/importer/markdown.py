@@ -6,8 +6,8 @@ from speclaunch.errors import InputError
 from speclaunch.importer import slime
 from speclaunch.importer.blocks import Block, BlockKind, blocks
 from speclaunch.importer.expand import Expander
-from speclaunch.importer.interface import Gathered, Invocation, InvocationKind, Reading
-from speclaunch.importer.interpret import Interpreter
+from speclaunch.importer.interface import Invocation, InvocationKind, Reading, ReadingBuilder
+from speclaunch.importer.interpret import ScriptReader
 from speclaunch.importer.parser import parse
 from speclaunch.importer.placeholders import is_ellipsis
 from speclaunch.importer.scope import Field, ShellScope
@@ -44,7 +44,7 @@ def kind_of(block: Block) -> BlockKind:
     return block.kind
 
 
-class _Reader(Gathered):
+class _Reader(ReadingBuilder):
     def __init__(self, document: Document) -> None:
         super().__init__()
         self.document = document
@@ -77,7 +77,7 @@ class _Reader(Gathered):
 
     def _script(self, block: Block, *, is_script: bool) -> None:
         script = parse(block.source)
-        reading = Interpreter(script, ShellScope(), None).read()
+        reading = ScriptReader(script, ShellScope(), None).read()
         # a block that is not said to be a script may show what a command printed
         if SERVER.search(block.source.text):
             (self.unread if is_script else self.problems).extend(reading.unread)
@@ -116,7 +116,7 @@ class _Reader(Gathered):
         )
 
     def _prose(self, block: Block) -> None:
-        reading = Interpreter(parse(block.source), ShellScope(), None).read()
+        reading = ScriptReader(parse(block.source), ShellScope(), None).read()
         if not reading.unread:
             test = is_whole if block.kind is BlockKind.INLINE else is_command
             self.invocations.extend(found for found in reading.invocations if test(found))

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from speclaunch.importer.python_values import Evaluator, Known, Table, Text
+from speclaunch.importer.python_values import PythonEvaluator, PythonTable, PythonText, PythonValue
 
 _PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
 """Methods that call the function or class in front of them with their arguments (Ray, Modal)."""
@@ -19,7 +19,7 @@ AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 class Definitions:
     """The definitions at the top of a program; `lookup` gives the module's own values."""
 
-    def __init__(self, tree: ast.Module, evaluator: Callable[[], Evaluator]) -> None:
+    def __init__(self, tree: ast.Module, evaluator: Callable[[], PythonEvaluator]) -> None:
         self._evaluator = evaluator
         self._returned: dict[str, ast.expr] = {}
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
@@ -43,17 +43,17 @@ class Definitions:
             if isinstance(call, ast.Call) and (name := _called(call)) in wanted:
                 self._sites.setdefault(name, []).append(call)
 
-    def made_by(self, node: ast.Call, depth: int) -> Known | None:
+    def made_by(self, node: ast.Call, depth: int) -> PythonValue | None:
         """What a call of a function or class of the program gives; None if it is not known."""
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name in self._returned and not node.args and not node.keywords:
             return self._evaluator().value(self._returned[name], depth + 1)
         if name not in self._fields:
             return None
-        evaluator, table = self._evaluator(), Table()
+        evaluator, table = self._evaluator(), PythonTable()
         for field, default in self._fields[name].items():
             value = evaluator.value(default, depth + 1) if default is not None else None
-            if isinstance(value, Text):
+            if isinstance(value, PythonText):
                 note = f"the default of {name}.{field}"
                 value = replace(
                     value, pieces=tuple(replace(one, note=note) for one in value.pieces)
@@ -62,7 +62,7 @@ class Definitions:
                 table.entries[field] = (evaluator.label(node, field), value)
         return table
 
-    def arguments(self, node: AnyFunction) -> dict[str, Known]:
+    def arguments(self, node: AnyFunction) -> dict[str, PythonValue]:
         """The values of a function's parameters, if the program calls it once."""
         sites = self._sites.get(self._names.get(id(node), ""), [])
         if len(sites) != 1:
@@ -92,14 +92,14 @@ class Definitions:
         values |= {name: value for name, (_, value) in table.entries.items() if name in names}
         if given.kwarg is not None:
             entries = {key: one for key, one in table.entries.items() if key not in names}
-            values[given.kwarg.arg] = Table(entries, table.rest)
+            values[given.kwarg.arg] = PythonTable(entries, table.rest)
         elif table.rest:
             return {}
         return {
             name: value
             for name, value in values.items()
             if not (
-                isinstance(value, Text)
+                isinstance(value, PythonText)
                 and (value.unknown or (value.constant is None and not value.is_text))
             )
         }

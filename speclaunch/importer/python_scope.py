@@ -12,14 +12,14 @@ from dataclasses import field
 
 from speclaunch.importer.interface import Word
 from speclaunch.importer.python_definitions import Definitions
-from speclaunch.importer.python_strings import Positions, dotted, last_name
+from speclaunch.importer.python_strings import ProgramPositions, dotted, last_name
 from speclaunch.importer.python_values import (
     MAX_PIECES,
-    Evaluator,
-    Known,
-    Listing,
-    Table,
-    Text,
+    PythonEvaluator,
+    PythonList,
+    PythonTable,
+    PythonText,
+    PythonValue,
     under,
 )
 from speclaunch.importer.source_text import Document
@@ -32,38 +32,38 @@ _MAX_NESTING = 30
 
 
 @record(frozen=False)
-class Called:
+class PythonCall:
     """A call, what is known of its arguments, and the environment at that point."""
 
     node: ast.Call
-    args: list[Known]
-    entries: Mapping[str, tuple[Text, Known]]
-    rest: Sequence[Text]
+    args: list[PythonValue]
+    entries: Mapping[str, tuple[PythonText, PythonValue]]
+    rest: Sequence[PythonText]
 
 
 @record(frozen=False)
-class Seen:
+class ScopeContents:
     """What one function (or the module) holds: calls in order, and values that may be commands."""
 
-    calls: list[Called] = field(default_factory=list)
-    values: list[Known] = field(default_factory=list)
+    calls: list[PythonCall] = field(default_factory=list)
+    values: list[PythonValue] = field(default_factory=list)
     env: dict[str, Word] = field(default_factory=dict)
     gpus: str | None = None
     """What a decorator says of the GPUs."""
 
 
-class Program:
+class PythonProgram:
     """Reads a module and everything in it; `seen` are its scopes, the module first."""
 
     def __init__(self, tree: ast.Module, document: Document) -> None:
         self.document = document
-        self.positions = Positions(document)
-        self.seen: list[Seen] = []
+        self.positions = ProgramPositions(document)
+        self.seen: list[ScopeContents] = []
         self._once = _assigned_once(tree)
-        self._waiting: list[tuple[ast.AST, dict[str, Known | None], Seen]] = []
-        self._constants: dict[str, Known | None] = {}
+        self._waiting: list[tuple[ast.AST, dict[str, PythonValue | None], ScopeContents]] = []
+        self._constants: dict[str, PythonValue | None] = {}
         self.definitions = Definitions(tree, self._evaluator)
-        module = _Scope(self, {}, Seen())
+        module = _Scope(self, {}, ScopeContents())
         module.run(tree.body)
         self.seen.append(module.seen)
         self._constants |= {
@@ -75,16 +75,18 @@ class Program:
             node, names, outer = self._waiting.pop(0)
             self._nested(node, names, outer)
 
-    def _evaluator(self) -> Evaluator:
+    def _evaluator(self) -> PythonEvaluator:
         """What evaluates expressions of the module."""
         made_by = self.definitions.made_by
-        return Evaluator(self.document, self.positions, self._constants, made_by)
+        return PythonEvaluator(self.document, self.positions, self._constants, made_by)
 
-    def _queue(self, scope: _Scope, names: Mapping[str, Known | None]) -> None:
+    def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
         self._waiting += [(node, dict(names), scope.seen) for node in scope.nested]
 
-    def _nested(self, node: ast.AST, names: dict[str, Known | None], outer: Seen) -> None:
-        inside = Seen(env=dict(outer.env))
+    def _nested(
+        self, node: ast.AST, names: dict[str, PythonValue | None], outer: ScopeContents
+    ) -> None:
+        inside = ScopeContents(env=dict(outer.env))
         scope = _Scope(self, names, inside)
         for one in getattr(node, "decorator_list", ()):
             scope.decorator(one)
@@ -112,7 +114,7 @@ class Program:
         for method in node.body:
             if isinstance(method, _FUNCTIONS) and method.name.lower() in _SET_UPS:
                 known = self.definitions.arguments(method)
-                trial = _Scope(self, {**scope.names, **known}, Seen())
+                trial = _Scope(self, {**scope.names, **known}, ScopeContents())
                 trial.run(method.body)
                 for name, value in trial.names.items():
                     if name.startswith("self.") and name not in scope.names:
@@ -125,12 +127,14 @@ _SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_m
 class _Scope:
     """The statements of one function."""
 
-    def __init__(self, program: Program, names: dict[str, Known | None], seen: Seen) -> None:
+    def __init__(
+        self, program: PythonProgram, names: dict[str, PythonValue | None], seen: ScopeContents
+    ) -> None:
         self.names = names
         self.seen = seen
         self.nested: list[ast.AST] = []
         made_by = program.definitions.made_by
-        self._evaluator = Evaluator(program.document, program.positions, self.names, made_by)
+        self._evaluator = PythonEvaluator(program.document, program.positions, self.names, made_by)
         self._document = program.document
         self._positions = program.positions
         self._if: int | None = None
@@ -154,7 +158,7 @@ class _Scope:
             for one in node.keywords:
                 if one.arg == "gpu":
                     value = self._evaluator.value(one.value)
-                    if isinstance(value, Text) and not any(p.unknown for p in value.pieces):
+                    if isinstance(value, PythonText) and not any(p.unknown for p in value.pieces):
                         self.seen.gpus = value.text
 
     def _statement(self, node: ast.stmt) -> None:  # noqa: PLR0912
@@ -235,13 +239,13 @@ class _Scope:
         self._loose -= 1
         self._forget(before, decides)
 
-    def _forget(self, before: Mapping[str, Known | None], decides: ast.AST) -> None:
+    def _forget(self, before: Mapping[str, PythonValue | None], decides: ast.AST) -> None:
         """What a branch assigned is not known after it; of a list, that it is one."""
         for name, value in list(self.names.items()):
             if name in before and before[name] is value:
                 continue
-            known = isinstance(value, Listing)
-            rest = Listing([self._evaluator.several(decides)]) if known else None
+            known = isinstance(value, PythonList)
+            rest = PythonList([self._evaluator.several(decides)]) if known else None
             if rest is not None:
                 rest.made_in = (self._if, self._loose)
             self.names[name] = rest
@@ -251,7 +255,7 @@ class _Scope:
     def _assign(self, targets: Sequence[ast.expr], node: ast.expr) -> None:
         value = self._evaluator.value(node)
         self.seen.values.append(value)
-        if isinstance(value, Listing):
+        if isinstance(value, PythonList):
             value.made_in = (self._if, self._loose)
         for target in targets:
             name = dotted(target)
@@ -265,17 +269,17 @@ class _Scope:
                     if inner is not None:
                         self.names[inner] = None
 
-    def _item(self, target: ast.Subscript, value: Known) -> None:
+    def _item(self, target: ast.Subscript, value: PythonValue) -> None:
         key = self._evaluator.value(target.slice)
-        if not isinstance(key, Text) or not key.is_text or key.unknown:
+        if not isinstance(key, PythonText) or not key.is_text or key.unknown:
             return
         name = dotted(target.value)
         if name in ("os.environ", "environ"):
-            if isinstance(value, Text) and not self._if and not self._loose:
+            if isinstance(value, PythonText) and not self._if and not self._loose:
                 self.seen.env[key.text] = value.field().word()
             return
         table = self.names.get(name or "")
-        if isinstance(table, Table):
+        if isinstance(table, PythonTable):
             sure = not self._if and not self._loose
             table.entries[key.text] = (key, value if sure else self._evaluator.unknown(target))
 
@@ -284,20 +288,20 @@ class _Scope:
             return
         old = self.names.get(name)
         value = self._evaluator.value(node)
-        if isinstance(old, Listing):
+        if isinstance(old, PythonList):
             self._add(old, self._evaluator.words(value, node), node)
-        elif isinstance(old, Text) and isinstance(value, Text) and old.is_text:
+        elif isinstance(old, PythonText) and isinstance(value, PythonText) and old.is_text:
             pieces = value.pieces
             if self._if or self._loose:
                 pieces = self._evaluator.several(node).pieces
             self._document.spend(1 + len(pieces) + len(old.pieces) // 10)
-            grown = Text((*old.pieces, *pieces)[:MAX_PIECES])
+            grown = PythonText((*old.pieces, *pieces)[:MAX_PIECES])
             self.names[name] = grown
             self.seen.values.append(grown)
         else:
             self.names[name] = None
 
-    def _add(self, listing: Listing, words: Sequence[Text], node: ast.expr) -> None:
+    def _add(self, listing: PythonList, words: Sequence[PythonText], node: ast.expr) -> None:
         """Adds to a list what is sure, what is under a condition, or that it is not known."""
         line, loose = listing.made_in
         if self._loose > loose:
@@ -317,16 +321,18 @@ class _Scope:
         name = dotted(call.func.value)
         held = self.names.get(name or "")
         what = call.func.attr
-        if isinstance(held, Listing) and len(call.args) == 1 and what in ("append", "extend"):
+        if isinstance(held, PythonList) and len(call.args) == 1 and what in ("append", "extend"):
             value = self._evaluator.value(call.args[0])
             if what == "append":
-                words = [value] if isinstance(value, Text) else [self._evaluator.unknown(call)]
+                words = (
+                    [value] if isinstance(value, PythonText) else [self._evaluator.unknown(call)]
+                )
             else:
                 words = self._evaluator.words(value, call.args[0])
             self._add(held, words, call.args[0])
-        elif isinstance(held, Table) and what == "update" and call.args:
+        elif isinstance(held, PythonTable) and what == "update" and call.args:
             value = self._evaluator.value(call.args[0])
-            if isinstance(value, Table) and not self._if and not self._loose:
+            if isinstance(value, PythonTable) and not self._if and not self._loose:
                 held.entries |= value.entries
                 held.rest += value.rest
             else:
@@ -338,13 +344,13 @@ class _Scope:
         values = [self._evaluator.value(one) for one in call.args]
         if self._if or self._loose or not values:
             return
-        if isinstance(values[0], Table):
+        if isinstance(values[0], PythonTable):
             for name, (_, value) in values[0].entries.items():
-                if isinstance(value, Text):
+                if isinstance(value, PythonText):
                     self.seen.env[name] = value.field().word()
-        elif len(values) == 2 and all(isinstance(one, Text) for one in values):
+        elif len(values) == 2 and all(isinstance(one, PythonText) for one in values):
             key, value = values
-            if isinstance(key, Text) and isinstance(value, Text):
+            if isinstance(key, PythonText) and isinstance(value, PythonText):
                 self.seen.env[key.text] = value.field().word()
 
     def _calls(self, node: ast.AST) -> None:
@@ -353,16 +359,16 @@ class _Scope:
             self._document.spend()
             if not isinstance(call, ast.Call) or last_name(call.func) in ("append", "extend"):
                 continue
-            args: list[Known] = []
+            args: list[PythonValue] = []
             for one in call.args[:50]:
                 if isinstance(one, ast.Starred):
                     value = self._evaluator.value(one.value)
-                    if isinstance(value, Listing):
+                    if isinstance(value, PythonList):
                         args += self._evaluator.words(value, one)
                 else:
                     args.append(self._evaluator.value(one))
             table = self._evaluator.keywords(call)
-            self.seen.calls.append(Called(call, args, table.entries, table.rest))
+            self.seen.calls.append(PythonCall(call, args, table.entries, table.rest))
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:

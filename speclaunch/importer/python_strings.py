@@ -21,7 +21,7 @@ _MAX_FIELD = 4000
 _MAX_PARTS = 4000
 
 
-class Part(NamedTuple):
+class StringPart(NamedTuple):
     """A stretch of a string: text with the offset of each character, or a `{field}`."""
 
     text: str
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     is_field: bool = False
 
 
-class Positions:
+class ProgramPositions:
     """From the lines and columns of `ast` (in bytes of UTF-8) to offsets in the document."""
 
     def __init__(self, document: Document) -> None:
@@ -59,14 +59,14 @@ class Positions:
         """The line of an offset, from 1."""
         return bisect_right(self._starts, offset)
 
-    def parts(self, node: ast.AST) -> list[Part]:
+    def parts(self, node: ast.AST) -> list[StringPart]:
         """The stretches of a string; none where they cannot be followed."""
         start, end = self.span(node)
         return _parts(self._text, start, end)
 
 
-def _parts(text: str, start: int, end: int) -> list[Part]:
-    found: list[Part] = []
+def _parts(text: str, start: int, end: int) -> list[StringPart]:
+    found: list[StringPart] = []
     at = start
     while at < end:
         between = _BETWEEN.match(text, at, end)
@@ -96,7 +96,7 @@ def _close(text: str, at: int, end: int, quote: str) -> int | None:
     return None
 
 
-def _body(text: str, at: int, end: int, prefix: str, found: list[Part]) -> bool:
+def _body(text: str, at: int, end: int, prefix: str, found: list[StringPart]) -> bool:
     raw, formatted = "r" in prefix, "f" in prefix
     while at < end:
         if len(found) > _MAX_PARTS:
@@ -110,7 +110,7 @@ def _body(text: str, at: int, end: int, prefix: str, found: list[Part]) -> bool:
             stop = _field(text, at, end)
             if stop is None:
                 return False
-            found.append(Part(text[at:stop], [at], is_field=True))
+            found.append(StringPart(text[at:stop], [at], is_field=True))
             at = stop
         elif char == "\\" and not raw:
             escape = _ESCAPE.match(text, at, end)
@@ -128,13 +128,13 @@ def _body(text: str, at: int, end: int, prefix: str, found: list[Part]) -> bool:
     return True
 
 
-def _add(found: list[Part], char: str, at: int) -> None:
+def _add(found: list[StringPart], char: str, at: int) -> None:
     if not found or found[-1].is_field or len(found[-1].where) >= _MAX_FIELD:
-        found.append(Part(char, [at]))
+        found.append(StringPart(char, [at]))
         return
     last = found[-1]
     last.where.append(at)
-    found[-1] = Part(last.text + char, last.where)
+    found[-1] = StringPart(last.text + char, last.where)
 
 
 def _unescaped(escape: str) -> str | None:

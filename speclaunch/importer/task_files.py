@@ -40,7 +40,7 @@ _SEVERAL = frozenset({"nodes", "num_nodes"})
 
 
 @record
-class Around:
+class TaskContext:
     """What is said outside of a mapping and holds inside of it."""
 
     env: tuple[tuple[str, Field], ...] = ()
@@ -56,7 +56,7 @@ def read_tasks(roots: Sequence[yaml.Node], document: Document) -> Reading:
         return reading.reading()
     for root in roots:
         seen: set[int] = set()
-        waiting: list[tuple[yaml.Node, str, Around]] = [(root, "", Around())]
+        waiting: list[tuple[yaml.Node, str, TaskContext]] = [(root, "", TaskContext())]
         while waiting:
             node, key, around = waiting.pop()
             if id(node) in seen:
@@ -78,7 +78,7 @@ def read_tasks(roots: Sequence[yaml.Node], document: Document) -> Reading:
     return reading.reading()
 
 
-def _command(keys: Mapping[str, yaml.Node], around: Around, reading: Collected) -> set[str]:
+def _command(keys: Mapping[str, yaml.Node], around: TaskContext, reading: Collected) -> set[str]:
     """The command that the keys of a mapping make together; the keys that are read with it."""
     parts = [name for name in _WORDS if name in keys]
     words: list[Field] = []
@@ -104,7 +104,7 @@ def _are_arguments(words: Sequence[Field], image: str | None) -> bool:
     return names_model and _IMAGE.search(image or "") is not None
 
 
-def _of_a_chart(words: Sequence[Field], around: Around) -> Invocation:
+def _of_a_chart(words: Sequence[Field], around: TaskContext) -> Invocation:
     place = words[0].place
     more = Word("*", place, evaluated=False, inside=True, why=_PROGRAM)
     return Invocation(
@@ -117,7 +117,9 @@ def _of_a_chart(words: Sequence[Field], around: Around) -> Invocation:
     )
 
 
-def _list(node: yaml.SequenceNode, key: str, around: Around, reading: Collected) -> list[yaml.Node]:
+def _list(
+    node: yaml.SequenceNode, key: str, around: TaskContext, reading: Collected
+) -> list[yaml.Node]:
     """Reads a list; the items that are still to be read."""
     scalars = [item for item in node.value if isinstance(item, yaml.ScalarNode)]
     words = [str(item.value) for item in scalars]
@@ -132,7 +134,7 @@ def _list(node: yaml.SequenceNode, key: str, around: Around, reading: Collected)
     return list(node.value)
 
 
-def _script(lines: Sequence[yaml.Node], around: Around, reading: Collected) -> None:
+def _script(lines: Sequence[yaml.Node], around: TaskContext, reading: Collected) -> None:
     texts = [line for line in lines if isinstance(line, yaml.ScalarNode)]
     if any(SERVER.search(str(line.value)) for line in texts):
         with reading.within(around.image, around.hardware):
@@ -147,7 +149,7 @@ def _words(node: yaml.Node, document: Document) -> list[Field]:
     ]
 
 
-def _inside(keys: Mapping[str, yaml.Node], around: Around, document: Document) -> Around:
+def _inside(keys: Mapping[str, yaml.Node], around: TaskContext, document: Document) -> TaskContext:
     env, passed = dict(around.env), dict(around.passed)
     document.spend(1 + (len(env) + len(passed)) // 10)
     for name in _ENVIRONMENTS:
@@ -159,7 +161,7 @@ def _inside(keys: Mapping[str, yaml.Node], around: Around, document: Document) -
     hardware = _hardware(keys.get("resources")) or around.hardware
     if keys.keys() & _SEVERAL:
         hardware = None
-    return Around(tuple(env.items()), tuple(passed.items()), image, hardware)
+    return TaskContext(tuple(env.items()), tuple(passed.items()), image, hardware)
 
 
 def _variables(node: yaml.Node | None, document: Document) -> Iterator[tuple[str, Field]]:

@@ -48,7 +48,13 @@ from speclaunch.recipe.hydra_errors import (
 )
 from speclaunch.recipe.names import role_paths, schema_paths
 from speclaunch.recipe.resolve_values import register_resolvers
-from speclaunch.recipe.source import Composed, KeyPath, Provenance, read_positions, yaml_problem
+from speclaunch.recipe.source import (
+    Composed,
+    KeyPath,
+    RecipeProvenance,
+    read_positions,
+    yaml_problem,
+)
 from speclaunch.resources import conf_dir
 
 
@@ -238,7 +244,7 @@ def _provenance(
     overrides: Sequence[Override],
     recipe: Path,
     shown: str,
-) -> tuple[Provenance, tuple[Path, ...]]:
+) -> tuple[RecipeProvenance, tuple[Path, ...]]:
     places: dict[KeyPath, Place] = {}
     files: list[Path] = []
     for default in defaults:
@@ -253,7 +259,7 @@ def _provenance(
     for override in overrides:
         key = tuple(override.key_or_group.split("."))
         places[key] = Place(COMMAND_LINE, text=override.input_line)
-    return Provenance(places), tuple(dict.fromkeys(files))
+    return RecipeProvenance(places), tuple(dict.fromkeys(files))
 
 
 def _file_of(default: ResultDefault, repository: CachingConfigRepository) -> Path | None:

@@ -13,7 +13,7 @@ from speclaunch.recipe.compose import Composition, compose
 from speclaunch.recipe.interpolation import restored, unset_places, without_unset
 from speclaunch.recipe.roles import ROLES, invented, of_role, role_names, shared
 from speclaunch.recipe.sections import plain_deployment
-from speclaunch.recipe.source import KeyPath, Provenance, exists
+from speclaunch.recipe.source import KeyPath, RecipeProvenance, exists
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Recipe:
 
     deployment: Deployment
     path: Path
-    provenance: Provenance
+    provenance: RecipeProvenance
 
     unset: tuple[Unset, ...] = ()
     """What needs a variable that is not set: unknown for a check, and nothing can be started."""

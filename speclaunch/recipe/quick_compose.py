@@ -31,7 +31,7 @@ from speclaunch.errors import COMMAND_LINE, Place
 from speclaunch.patterns import lazy
 from speclaunch.recipe.find_recipe import SUFFIX, recipe_dirs
 from speclaunch.recipe.names import group_names, role_paths, schema_paths
-from speclaunch.recipe.source import Composed, KeyPath, Provenance, SourceFile, read_source
+from speclaunch.recipe.source import Composed, KeyPath, RecipeProvenance, SourceFile, read_source
 from speclaunch.record import record
 from speclaunch.resources import conf_dir, recipes_dir
 
@@ -226,7 +226,7 @@ class _Ground:
     need Hydra."""
 
     values: dict[str, Any] | None
-    provenance: Provenance
+    provenance: RecipeProvenance
     files: tuple[Path, ...]
     looked_at: tuple[str, ...]
 
@@ -268,7 +268,7 @@ def _composed_ground(
         composing.require_overrides_used()
         return _Ground(_merged(parts), *_provenance(parts), tuple(composing.looked_at))
     except _NotKnown:
-        return _Ground(None, Provenance({}), (), tuple(composing.looked_at))
+        return _Ground(None, RecipeProvenance({}), (), tuple(composing.looked_at))
 
 
 def _laid_over(ground: _Ground, file: SourceFile) -> Composed:
@@ -278,7 +278,9 @@ def _laid_over(ground: _Ground, file: SourceFile) -> Composed:
     values = _copied(ground.values)
     _merge(values, _own_values(file))
     places = {**ground.provenance.places, **_places("", file)}
-    return Composed(values, Provenance(places), tuple(dict.fromkeys((*ground.files, file.path))))
+    return Composed(
+        values, RecipeProvenance(places), tuple(dict.fromkeys((*ground.files, file.path)))
+    )
 
 
 def _copied(value: Any) -> Any:
@@ -355,11 +357,11 @@ def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
             into[key] = _copied(value) if isinstance(value, list) else value
 
 
-def _provenance(parts: Sequence[_Part]) -> tuple[Provenance, tuple[Path, ...]]:
+def _provenance(parts: Sequence[_Part]) -> tuple[RecipeProvenance, tuple[Path, ...]]:
     places: dict[KeyPath, Place] = {}
     for package, file in parts:
         places.update(_places(package, file))
-    return Provenance(places), tuple(dict.fromkeys(file.path for _, file in parts))
+    return RecipeProvenance(places), tuple(dict.fromkeys(file.path for _, file in parts))
 
 
 def _places(package: str, file: SourceFile) -> dict[KeyPath, Place]:
@@ -445,4 +447,4 @@ def _with_overrides(found: Composed, overrides: _PlainOverrides) -> Composed | N
             return None
         node[path[-1]] = value
     places = {**found.provenance.places, **dict(overrides.places)}
-    return Composed(raw, Provenance(places), found.files)
+    return Composed(raw, RecipeProvenance(places), found.files)

@@ -29,7 +29,7 @@ from speclaunch.recipe.interpolation import (
     resolved,
     uses_environment,
 )
-from speclaunch.recipe.source import Provenance
+from speclaunch.recipe.source import RecipeProvenance
 
 _MISSING = "???"
 _ODD = frozenset({"null", "none", "true", "false", "inf", "nan", "infinity", "e"})
@@ -43,7 +43,7 @@ class _NotSimpleError(Exception):
     """There is something in a container that is left to OmegaConf."""
 
 
-def resolve_values(raw: Any, provenance: Provenance, shown: str) -> dict[str, Any]:
+def resolve_values(raw: Any, provenance: RecipeProvenance, shown: str) -> dict[str, Any]:
     """The values of a container as it is composed (interpolations and `???` as they are written).
 
     Raises InputError for an interpolation that leads nowhere, and for each value that is missing.
@@ -68,7 +68,9 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
 
 
-def _resolved_values(raw: dict[Any, Any], provenance: Provenance, shown: str) -> dict[Any, Any]:
+def _resolved_values(
+    raw: dict[Any, Any], provenance: RecipeProvenance, shown: str
+) -> dict[Any, Any]:
     try:
         return _simply(raw)
     except (_NotSimpleError, RecursionError):
@@ -83,7 +85,7 @@ def _simply(raw: dict[Any, Any]) -> dict[Any, Any]:
     return found
 
 
-def _by_omegaconf(raw: dict[Any, Any], provenance: Provenance, shown: str) -> dict[Any, Any]:
+def _by_omegaconf(raw: dict[Any, Any], provenance: RecipeProvenance, shown: str) -> dict[Any, Any]:
     from omegaconf import OmegaConf  # noqa: PLC0415
     from omegaconf.errors import OmegaConfBaseException  # noqa: PLC0415
 

@@ -16,7 +16,7 @@ from typing import Any
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import COMMAND_LINE, Place, Problem
-from speclaunch.recipe.source import Composition, KeyPath, Provenance
+from speclaunch.recipe.source import Composition, KeyPath, RecipeProvenance
 from speclaunch.recipe.values import MOST_ROLES
 
 ROLES, ROUTER = "roles", "router"
@@ -69,7 +69,7 @@ def of_role(composition: Composition, role: str) -> Composition:
         place = composition.provenance.find(at)
         if place is not None:
             places["args", _MODE] = place
-    return replace(composition, values=values, provenance=Provenance(places))
+    return replace(composition, values=values, provenance=RecipeProvenance(places))
 
 
 def place_of(composition: Composition, role: str) -> Place:
@@ -169,7 +169,7 @@ def _lay_over(
             into[key] = value
 
 
-def _places(provenance: Provenance, at: KeyPath, gone: list[KeyPath]) -> dict[KeyPath, Place]:
+def _places(provenance: RecipeProvenance, at: KeyPath, gone: list[KeyPath]) -> dict[KeyPath, Place]:
     """The shared places, and over them those of the role, without what it takes away."""
     depth = len(at)
     own = {key[depth:]: one for key, one in provenance.places.items() if key[:depth] == at}
