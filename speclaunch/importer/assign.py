@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from speclaunch.importer.expand import MAX_TEXT, MAX_WORDS, Expander
+from speclaunch.importer.parser import DECLARING
 from speclaunch.importer.scope import Field, ShellScope, Value
-from speclaunch.importer.simple_commands import DECLARING
 from speclaunch.importer.source_text import SourceSpan
 from speclaunch.importer.syntax import Assignment, Simple
 from speclaunch.patterns import lazy

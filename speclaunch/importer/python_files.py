@@ -19,8 +19,15 @@ from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, R
 from speclaunch.importer.interpret import run
 from speclaunch.importer.masks import Masks
 from speclaunch.importer.python_scope import PythonCall, PythonProgram, ScopeContents
-from speclaunch.importer.python_strings import ProgramPositions, dotted, last_name
-from speclaunch.importer.python_values import PythonList, PythonTable, PythonText, PythonValue
+from speclaunch.importer.python_values import (
+    ProgramPositions,
+    PythonList,
+    PythonTable,
+    PythonText,
+    PythonValue,
+    dotted,
+    last_name,
+)
 from speclaunch.importer.scope import ShellScope
 from speclaunch.importer.source_text import Document, SourceText, WordPiece
 from speclaunch.importer.splitting import split

@@ -4,15 +4,194 @@ from __future__ import annotations
 
 import ast
 import operator
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import accumulate
+from typing import NamedTuple
 
-from speclaunch.importer.python_strings import ProgramPositions, StringPart, dotted, last_name
 from speclaunch.importer.scope import Field
 from speclaunch.importer.source_text import DefaultOf, Document, SourceSpan, SourceText, WordPiece
 from speclaunch.importer.splitting import split
 from speclaunch.patterns import lazy
 from speclaunch.record import record
+
+_TOKEN = lazy(r"(?P<prefix>[A-Za-z]{0,2})(?P<quote>\"\"\"|'''|\"|')")
+_BETWEEN = lazy(r"(?:[\s()\\]|#[^\n]*)*")
+_ESCAPE = lazy(r"\\(?:\n|[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^}]*\}|.)")
+_PLAIN = {
+    **{"\\": "\\", "'": "'", '"': '"', "n": "\n", "t": "\t", "r": "\r", "\n": ""},
+    **{"a": "\a", "b": "\b", "f": "\f", "v": "\v"},
+}
+_MAX_FIELD = 4000
+_MAX_PARTS = 4000
+
+
+class StringPart(NamedTuple):
+    """A stretch of a string: text with the offset of each character, or a `{field}`."""
+
+    text: str
+    where: list[int]
+    is_field: bool = False
+
+
+class ProgramPositions:
+    """From the lines and columns of `ast` (in bytes of UTF-8) to offsets in the document."""
+
+    def __init__(self, document: Document) -> None:
+        self._text = document.text
+        self._lines = document.text.split("\n")
+        lengths = (len(line) + 1 for line in self._lines)
+        self._starts = list(accumulate(lengths, initial=0))
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a place as `ast` counts it."""
+        if not 1 <= line <= len(self._lines):
+            return 0
+        text = self._lines[line - 1]
+        if not text.isascii():
+            column = len(text.encode()[:column].decode("utf-8", "ignore"))
+        return self._starts[line - 1] + column
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Where an expression begins and ends."""
+        start = self.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
+        end = self.offset(
+            getattr(node, "end_lineno", None) or 1, getattr(node, "end_col_offset", None) or 0
+        )
+        return start, max(start, end)
+
+    def line(self, offset: int) -> int:
+        """The line of an offset, from 1."""
+        return bisect_right(self._starts, offset)
+
+    def parts(self, node: ast.AST) -> list[StringPart]:
+        """The stretches of a string; none where they cannot be followed."""
+        start, end = self.span(node)
+        return _parts(self._text, start, end)
+
+
+def _parts(text: str, start: int, end: int) -> list[StringPart]:
+    found: list[StringPart] = []
+    at = start
+    while at < end:
+        between = _BETWEEN.match(text, at, end)
+        at = between.end() if between else at
+        if at >= end:
+            break
+        token = _TOKEN.match(text, at, end)
+        if token is None:
+            return []
+        quote = token["quote"]
+        close = _close(text, token.end(), end, quote)
+        if close is None:
+            return []
+        prefix = token["prefix"].lower()
+        if not _body(text, token.end(), close, prefix, found):
+            return []
+        at = close + len(quote)
+    return found
+
+
+def _close(text: str, at: int, end: int, quote: str) -> int | None:
+    """Where a string ends. (Python 3.12 lets fields hold the same quotes: those are not read.)"""
+    while at < end:
+        if text.startswith(quote, at):
+            return at
+        at += 2 if text[at] == "\\" else 1
+    return None
+
+
+def _body(text: str, at: int, end: int, prefix: str, found: list[StringPart]) -> bool:
+    raw, formatted = "r" in prefix, "f" in prefix
+    while at < end:
+        if len(found) > _MAX_PARTS:
+            return False
+        char = text[at]
+        if formatted and char in "{}":
+            if text.startswith(char * 2, at):
+                _add(found, char, at)
+                at += 2
+                continue
+            stop = _field(text, at, end)
+            if stop is None:
+                return False
+            found.append(StringPart(text[at:stop], [at], is_field=True))
+            at = stop
+        elif char == "\\" and not raw:
+            escape = _ESCAPE.match(text, at, end)
+            if escape is None:
+                return False
+            value = _unescaped(escape[0])
+            if value is None:
+                return False
+            for one in value:
+                _add(found, one, at)
+            at = escape.end()
+        else:
+            _add(found, char, at)
+            at += 1
+    return True
+
+
+def _add(found: list[StringPart], char: str, at: int) -> None:
+    if not found or found[-1].is_field or len(found[-1].where) >= _MAX_FIELD:
+        found.append(StringPart(char, [at]))
+        return
+    last = found[-1]
+    last.where.append(at)
+    found[-1] = StringPart(last.text + char, last.where)
+
+
+def _unescaped(escape: str) -> str | None:
+    rest = escape[1:]
+    if rest in _PLAIN:
+        return _PLAIN[rest]
+    if rest[0] not in "01234567xuUN":
+        return escape  # Python keeps what it does not know
+    try:
+        value = ast.literal_eval(f'"{escape}"')
+    except (SyntaxError, ValueError):
+        return None
+    return str(value)
+
+
+def _field(text: str, at: int, end: int) -> int | None:
+    """The end of a `{field}`."""
+    depth, quote = 0, ""
+    for index in range(at, min(end, at + _MAX_FIELD)):
+        char = text[index]
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in "{[(":
+            depth += 1
+        elif char in "}])":
+            depth -= 1
+            if depth == 0:
+                return index + 1
+    return None
+
+
+def dotted(node: ast.AST) -> str | None:
+    """`a.b.c` as it is written, `self` and `cls` alike; None for anything else."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute) and len(names) < 8:
+        names.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    names.append("self" if node.id == "cls" else node.id)
+    return ".".join(reversed(names))
+
+
+def last_name(node: ast.AST) -> str:
+    """The last name of what is called."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
 
 _MAX_DEPTH = 40
 MAX_PIECES = 2000

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import yaml
 
 from speclaunch.importer import nodes
-from speclaunch.importer.merging import changed, mapping, sequence, strategic
+from speclaunch.importer.nodes import changed, mapping, sequence, strategic
 from speclaunch.importer.source_text import Document
 
 Entries = Mapping[str, yaml.Node]

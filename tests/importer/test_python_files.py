@@ -18,7 +18,7 @@ from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation, InvocationKind
 from speclaunch.importer.python_files import read_python
-from speclaunch.importer.python_strings import ProgramPositions
+from speclaunch.importer.python_values import ProgramPositions
 from speclaunch.importer.source_text import Document
 from tests.importer.helpers import at, env, lint_text, only
 from tests.lint_report import collect

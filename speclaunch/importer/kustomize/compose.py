@@ -23,7 +23,7 @@ from speclaunch.importer.kustomize import transforms
 from speclaunch.importer.kustomize.mentions import mentions_a_server
 from speclaunch.importer.kustomize.patches import NotUnderstoodError, apply_patch
 from speclaunch.importer.kustomize.resources import Entries, Resource, resource
-from speclaunch.importer.merging import changed, mapping, scalar
+from speclaunch.importer.nodes import changed, mapping, scalar
 from speclaunch.importer.source_text import Document
 from speclaunch.importer.suffixes import KUSTOMIZATIONS, MAX_BYTES
 from speclaunch.record import record

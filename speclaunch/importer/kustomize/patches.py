@@ -8,7 +8,7 @@ import yaml
 
 from speclaunch.importer import nodes
 from speclaunch.importer.kustomize.resources import Entries, Resource, is_meant, resource
-from speclaunch.importer.merging import changed, mapping, sequence, strategic
+from speclaunch.importer.nodes import changed, mapping, sequence, strategic
 from speclaunch.importer.source_text import Document
 
 _MAX_DEPTH = 40

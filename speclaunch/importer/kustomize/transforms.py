@@ -14,7 +14,7 @@ import yaml
 from speclaunch.importer import nodes
 from speclaunch.importer.kustomize.patches import NotUnderstoodError
 from speclaunch.importer.kustomize.resources import Entries, Resource
-from speclaunch.importer.merging import changed, mapping, scalar, sequence
+from speclaunch.importer.nodes import changed, mapping, scalar, sequence
 from speclaunch.importer.source_text import Document
 
 _KEPT_NAMES = frozenset({"ConfigMap", "Secret", "CustomResourceDefinition", "Namespace"})
