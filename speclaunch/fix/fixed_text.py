@@ -29,8 +29,8 @@ from speclaunch.fix.round_trip import (
 )
 from speclaunch.fix.wanted import Wanted, wanted
 from speclaunch.fix.yaml_edits import NotFixableError
+from speclaunch.importer.effective_words import followed
 from speclaunch.importer.files import read_text
-from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import Invocation, InvocationKind, Reading
 from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.importer.source_text import Document

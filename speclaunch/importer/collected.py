@@ -13,9 +13,10 @@ import yaml
 from speclaunch.errors import InputError
 from speclaunch.importer import nodes
 from speclaunch.importer.commands import CommandContext, look
+from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import Comment, Dropped, ReadingBuilder, Word
 from speclaunch.importer.interpret import run
-from speclaunch.importer.scope import Field, ShellScope, Value
+from speclaunch.importer.scope import ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceText, WordPiece, joined
 from speclaunch.importer.wrappers import SERVER
 from speclaunch.patterns import lazy

@@ -9,10 +9,9 @@ import yaml
 from speclaunch.importer import nodes
 from speclaunch.importer.collected import Collected, Env
 from speclaunch.importer.containers import image_in, interpolated, left_out
+from speclaunch.importer.fields import Field, split
 from speclaunch.importer.interface import Dropped, Reading
-from speclaunch.importer.scope import Field
 from speclaunch.importer.source_text import Document
-from speclaunch.importer.splitting import split
 
 _READ_OF_SERVICES = frozenset({"image", "entrypoint", "command", "environment", "env_file"})
 

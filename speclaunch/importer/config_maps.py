@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import yaml
 
 from speclaunch.importer import nodes
+from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import ConfigFile, Dropped
-from speclaunch.importer.scope import Field
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
 from speclaunch.record import record

@@ -13,8 +13,8 @@ from speclaunch.importer import nodes
 from speclaunch.importer.collected import Collected, Env
 from speclaunch.importer.commands import CommandContext
 from speclaunch.importer.config_maps import ConfigMaps, config_maps
+from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import Dropped, Invocation, Reading
-from speclaunch.importer.scope import Field
 from speclaunch.importer.source_text import (
     DefaultOf,
     Document,

@@ -1,4 +1,4 @@
-"""A server command that was found, as what a recipe says."""
+"""A server command that was found, as what a recipe says, and the release that it is read for."""
 
 from __future__ import annotations
 

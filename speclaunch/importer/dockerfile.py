@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 
 from speclaunch.errors import InputError, Problem
-from speclaunch.importer.assign import assign
 from speclaunch.importer.commands import CommandContext, environment, look
 from speclaunch.importer.expand import Expander
+from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import Reading, ReadingBuilder
-from speclaunch.importer.interpret import run
+from speclaunch.importer.interpret import assign, run
 from speclaunch.importer.parser import parse
-from speclaunch.importer.scope import Field, ShellScope, Value
+from speclaunch.importer.scope import ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceSpan, SourceText, WordPiece
 from speclaunch.importer.syntax import Simple
 from speclaunch.importer.wrappers import SERVER, Wrapping

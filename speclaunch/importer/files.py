@@ -11,11 +11,12 @@ from pathlib import Path
 
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.importer.commands import CommandContext, environment, look
-from speclaunch.importer.follow import followed
+from speclaunch.importer.effective_words import followed
+from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import Reading, Word
 from speclaunch.importer.interpret import run
 from speclaunch.importer.placeholders import is_template
-from speclaunch.importer.scope import Field, ShellScope, Value
+from speclaunch.importer.scope import ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceSpan, SourceText, WordPiece
 from speclaunch.importer.suffixes import (
     DOCUMENT_SUFFIXES,

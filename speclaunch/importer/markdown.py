@@ -6,11 +6,12 @@ from speclaunch.errors import InputError
 from speclaunch.importer import slime
 from speclaunch.importer.blocks import Block, BlockKind, blocks
 from speclaunch.importer.expand import Expander
+from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import Invocation, InvocationKind, Reading, ReadingBuilder
 from speclaunch.importer.interpret import ScriptReader
 from speclaunch.importer.parser import parse
 from speclaunch.importer.placeholders import is_ellipsis
-from speclaunch.importer.scope import Field, ShellScope
+from speclaunch.importer.scope import ShellScope
 from speclaunch.importer.source_text import Document
 from speclaunch.importer.suffixes import starts_a_program
 from speclaunch.importer.syntax import Script, Simple

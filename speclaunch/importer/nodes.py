@@ -1,4 +1,10 @@
-"""YAML nodes with exact places: aliases and merge keys followed, nothing constructed."""
+"""YAML nodes with exact places: aliases and merge keys followed, nothing constructed.
+
+Nodes can be made and laid over each other, as Kubernetes patches objects: every value keeps its
+place. `strategic` is the strategic merge patch of pods (Kubernetes, "Update API Objects in Place
+Using kubectl patch"; the merge keys are those of the API's types), without `lists` the JSON merge
+patch (RFC 7386) of everything else.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from dataclasses import replace
 import yaml
 
 from speclaunch.errors import InputError, Place
-from speclaunch.importer.scope import Field
+from speclaunch.importer.fields import Field
 from speclaunch.importer.source_text import Document, SourceText, WordPiece
 from speclaunch.recipe.bounded_yaml import compose_all
 from speclaunch.recipe.source import yaml_problem

@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from speclaunch.errors import Problem
+from speclaunch.errors import InputError, Problem
 from speclaunch.importer.lexer import Lexer, UnreadableCommandError
 from speclaunch.importer.source_text import SourceSpan, SourceText
 from speclaunch.importer.syntax import (
@@ -70,15 +70,19 @@ def parse(source: SourceText, *, strict: bool = False) -> Script:
     return Script(source, nodes, parser.comments, unread, parser.misread, strict)
 
 
-def quoted_text(source: SourceText) -> ShellWord:
+def quoted_text(body: SourceSpan) -> ShellWord | None:
     """A text in which only ``$``, backticks and escapes count, as in a here-document.
 
-    Raises UnreadableCommandError for an expansion that does not end.
+    None where an expansion in it does not end.
     """
+    source = body.source.part(body.start, body.end)
     parser = _Parser(source)
     parts: list[Part] = []
-    while parser.pos < len(source.text):
-        parser.read_quoted(parts)
+    try:
+        while parser.pos < len(source.text):
+            parser.read_quoted(parts)
+    except InputError:
+        return None
     return ShellWord(tuple(parts), source, 0, len(source.text))
 
 

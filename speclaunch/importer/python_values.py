@@ -10,9 +10,8 @@ from dataclasses import field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from speclaunch.importer.scope import Field
+from speclaunch.importer.fields import Field, split
 from speclaunch.importer.source_text import DefaultOf, Document, SourceSpan, SourceText, WordPiece
-from speclaunch.importer.splitting import split
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 

@@ -1,4 +1,8 @@
-"""A recipe as YAML text that reuses our groups where they say the same."""
+"""A recipe as YAML text that reuses our groups where they say the same.
+
+The value of a word of a script (`value_of`): variables become OmegaConf's `${oc.env:…}`, or our
+`${env_or:…}` where an empty variable has the default, too.
+"""
 
 from __future__ import annotations
 

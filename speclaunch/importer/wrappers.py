@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 
+from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import Dropped, InvocationKind
-from speclaunch.importer.scope import Field
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 

@@ -17,8 +17,7 @@ from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.command import Spelling
 from speclaunch.engine.environment import FromEnvironment, unset_in
 from speclaunch.errors import COMMAND_LINE, Place, Problem
-from speclaunch.importer.effective_words import EffectiveWords, effective
-from speclaunch.importer.follow import config_file
+from speclaunch.importer.effective_words import EffectiveWords, config_file, effective
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.importer.slime_own import GPUS, MODEL, OWN
 from speclaunch.plan.unread_flags import is_exact, meant_by

@@ -18,7 +18,7 @@ from speclaunch.importer import nodes
 from speclaunch.importer.around import kinds, values
 from speclaunch.importer.around.members import Owner
 from speclaunch.importer.containers import Site
-from speclaunch.importer.scope import Field
+from speclaunch.importer.fields import Field
 from speclaunch.importer.source_text import Document, SourceText, WordPiece
 from speclaunch.surroundings import Setting
 
