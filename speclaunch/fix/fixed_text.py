@@ -31,8 +31,7 @@ from speclaunch.fix.wanted import Wanted, wanted
 from speclaunch.fix.yaml_edits import NotFixableError
 from speclaunch.importer.effective_words import followed
 from speclaunch.importer.files import read_text
-from speclaunch.importer.interface import Invocation, InvocationKind, Reading
-from speclaunch.importer.recipe_name import recipe_name
+from speclaunch.importer.interface import Invocation, InvocationKind, Reading, recipe_name
 from speclaunch.importer.source_text import Document
 from speclaunch.recipe.compose import Composition, compose
 from speclaunch.recipe.roles import of_role, role_names

@@ -1,4 +1,10 @@
-"""The words that reach the server's parser of a version, wherever they were written."""
+"""The words that reach the server's parser of a version, wherever they were written.
+
+A server command reads a file itself: the one behind ``--config``. The engine opens it relative to
+where it is started, which a script does not say: the directory of the script is tried, then the
+working directory, and where the script says `cd sub` before, `sub` in each of them. A file is only
+followed below those, so that a finding never quotes a line from elsewhere on the machine.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +21,7 @@ from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.entrypoint import CONFIG, CONFIG_SINCE, CONFIG_SUFFIXES, dispatch, since
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer import placeholders
+from speclaunch.importer.file_kinds import MAX_BYTES
 from speclaunch.importer.interface import (
     ConfigFile,
     Dropped,
@@ -23,7 +30,6 @@ from speclaunch.importer.interface import (
     Reading,
     Word,
 )
-from speclaunch.importer.suffixes import MAX_BYTES
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 

@@ -9,9 +9,9 @@ import yaml
 
 from speclaunch.errors import InputError
 from speclaunch.importer import markdown, nodes
-from speclaunch.importer.blocks import WHOLE_COMMAND
 from speclaunch.importer.interface import Reading, ReadingBuilder
 from speclaunch.importer.interpret import run
+from speclaunch.importer.markdown import WHOLE_COMMAND
 from speclaunch.importer.source_text import Document, SourceText, joined
 from speclaunch.importer.wrappers import SERVER
 from speclaunch.patterns import lazy

@@ -14,11 +14,11 @@ from types import MappingProxyType
 from speclaunch.engine.catalogue import history, name_of
 from speclaunch.errors import InputError, Place
 from speclaunch.importer.commands import CommandContext, FoundCommand, distinct, look
-from speclaunch.importer.declared_hardware import declared
 from speclaunch.importer.fields import split
+from speclaunch.importer.file_kinds import MAX_PROGRAM_BYTES, starts_a_program
+from speclaunch.importer.images import declared
 from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, Reading, Word
 from speclaunch.importer.interpret import run
-from speclaunch.importer.masked_templates import Masks
 from speclaunch.importer.python_scope import PythonCall, PythonProgram, ScopeContents
 from speclaunch.importer.python_values import (
     ProgramPositions,
@@ -31,7 +31,7 @@ from speclaunch.importer.python_values import (
 )
 from speclaunch.importer.scope import ShellScope
 from speclaunch.importer.source_text import Document, SourceText, WordPiece
-from speclaunch.importer.suffixes import MAX_PROGRAM_BYTES, starts_a_program
+from speclaunch.importer.templates import Masks
 from speclaunch.importer.wrappers import SERVER, base
 from speclaunch.patterns import lazy
 

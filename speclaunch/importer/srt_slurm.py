@@ -15,7 +15,7 @@ import yaml
 from speclaunch.errors import Place
 from speclaunch.importer import nodes
 from speclaunch.importer.around import srt_jobs
-from speclaunch.importer.declared_hardware import declared
+from speclaunch.importer.images import declared
 from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, Reading, Word
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy

@@ -14,8 +14,8 @@ import yaml
 from speclaunch.importer import nodes
 from speclaunch.importer.collected import Collected
 from speclaunch.importer.containers import image_of, listed, substituted, text_at
-from speclaunch.importer.declared_hardware import declared
 from speclaunch.importer.fields import Field
+from speclaunch.importer.images import declared
 from speclaunch.importer.interface import Invocation, InvocationKind, Reading, Word
 from speclaunch.importer.source_text import Document
 from speclaunch.importer.wrappers import SERVER, VLLM

@@ -15,7 +15,7 @@ from speclaunch.errors import Place, Problem, SpeclaunchError
 from speclaunch.facts.declared_gpus import AUTO
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware_choice import choose_hardware
-from speclaunch.importer.recipe_name import recipe_name
+from speclaunch.importer.interface import recipe_name
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.file_codes import FILE_CODES, NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE, FileCode
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_elsewhere, read_ignores

@@ -18,6 +18,7 @@ import yaml
 from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer import nodes
+from speclaunch.importer.file_kinds import KUSTOMIZATIONS, MAX_BYTES
 from speclaunch.importer.interface import Reading
 from speclaunch.importer.kustomize import transforms
 from speclaunch.importer.kustomize.mentions import mentions_a_server
@@ -25,7 +26,6 @@ from speclaunch.importer.kustomize.patches import NotUnderstoodError, apply_patc
 from speclaunch.importer.kustomize.resources import Entries, Resource, resource
 from speclaunch.importer.nodes import changed, mapping, scalar
 from speclaunch.importer.source_text import Document
-from speclaunch.importer.suffixes import KUSTOMIZATIONS, MAX_BYTES
 from speclaunch.record import record
 
 

@@ -13,8 +13,8 @@ import yaml
 from speclaunch import reads
 from speclaunch.errors import InputError
 from speclaunch.importer import nodes
+from speclaunch.importer.file_kinds import KUSTOMIZATIONS, MAX_BYTES
 from speclaunch.importer.source_text import Document
-from speclaunch.importer.suffixes import KUSTOMIZATIONS, MAX_BYTES
 from speclaunch.importer.wrappers import READ
 
 _FILES = ("resources", "bases", "components", "patchesStrategicMerge")
