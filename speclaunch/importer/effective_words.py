@@ -277,16 +277,21 @@ def config_file(name: str) -> ConfigFile:
     return _read_config(name, [Path()])
 
 
+def config_path(invocation: Invocation) -> str | None:
+    """The word behind ``--config`` in a command; None if there is none, or it is not known."""
+    words = [word for word in invocation.words if word.evaluated]
+    at = next((i for i, word in enumerate(words) if word.text == CONFIG), len(words))
+    return words[at + 1].text if at + 1 < len(words) else None
+
+
 def _with_config(invocation: Invocation, places: Sequence[Path]) -> Invocation:
     if invocation.kind in (InvocationKind.CONFIG, InvocationKind.SLIME):
         return invocation
     if invocation.config is not None:  # found beside the command
         return invocation
-    words = [word for word in invocation.words if word.evaluated]
-    at = next((i for i, word in enumerate(words) if word.text == CONFIG), len(words))
-    if at + 1 >= len(words) or not words[at + 1].text.lower().endswith(CONFIG_SUFFIXES):
+    name = config_path(invocation)
+    if name is None or not name.lower().endswith(CONFIG_SUFFIXES):
         return invocation
-    name = words[at + 1].text
     if invocation.image is not None:
         found = ConfigFile(name, why="it is in the container")
     else:

@@ -136,7 +136,7 @@ def _together(reading: Reading, document: Document) -> Reading:
     several = len(reading.invocations) > 1 or bool(reading.routers and reading.invocations)
     if not several and "#SBATCH" not in document.text:
         return reading
-    from speclaunch.importer.around import scripts  # noqa: PLC0415  most scripts start one server
+    from speclaunch.importer.server_context import scripts  # noqa: PLC0415  most scripts start one server
 
     if not scripts.belong_together(reading, document.text):
         return reading

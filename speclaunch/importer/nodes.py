@@ -19,6 +19,8 @@ from speclaunch.importer.source_text import Document, SourceText, WordPiece
 from speclaunch.recipe.bounded_yaml import compose_all
 from speclaunch.recipe.source import yaml_problem
 
+Entries = Mapping[str, yaml.Node]
+"""The keys of a mapping, with their values."""
 _MAX_MERGES = 20
 
 
