@@ -18,9 +18,8 @@ from speclaunch.fixing.output_check import OutputCheck, configured
 from speclaunch.importer.images import image_version
 from speclaunch.launch.preflight import PreflightError
 from speclaunch.lint.ignores import unsilenced
-from speclaunch.recipe.load import Recipe, load
-from speclaunch.recipe.recipe_words import split_recipe
-from speclaunch.recipe.select_role import select_role
+from speclaunch.recipe.find_recipe import split_recipe
+from speclaunch.recipe.load import Recipe, load, select_role
 from speclaunch.report.console import err, write_exact
 from speclaunch.report.problems import show_problems
 from speclaunch.rules.examine import Lookup

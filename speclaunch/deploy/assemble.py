@@ -24,8 +24,7 @@ from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
 from speclaunch.plan.start_time import start_time, weight_files
-from speclaunch.recipe.load import Recipe
-from speclaunch.recipe.select_role import select_role
+from speclaunch.recipe.load import Recipe, select_role
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 

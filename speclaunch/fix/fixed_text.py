@@ -33,9 +33,9 @@ from speclaunch.importer.effective_words import followed
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation, InvocationKind, Reading, recipe_name
 from speclaunch.importer.source_text import Document
-from speclaunch.recipe.compose import Composition, compose
+from speclaunch.recipe.compose import compose
 from speclaunch.recipe.roles import of_role, role_names
-from speclaunch.recipe.source import RecipeProvenance
+from speclaunch.recipe.source import Composition, RecipeProvenance
 from speclaunch.record import record
 from speclaunch.rules.finding import DeploymentPlace, Fix
 

@@ -21,7 +21,7 @@ from speclaunch.facts.repository_facts import facts_file, home_of_facts, kept_na
 from speclaunch.facts.write_checkpoint_file import keep
 from speclaunch.home import expand_user
 from speclaunch.reads.safe_json import UnreadableFileError, is_directory, is_file, text
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.record import record
 from speclaunch.resources import recipes_dir

@@ -13,9 +13,8 @@ from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.facts.hardware_probe import probe_hardware
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.planning.planned_deployment import PlannedDeployment, Wish, planned
-from speclaunch.recipe.load import Recipe, load
-from speclaunch.recipe.recipe_words import recipes, shown_overrides
-from speclaunch.recipe.select_role import select_role
+from speclaunch.recipe.find_recipe import recipes, shown_overrides
+from speclaunch.recipe.load import Recipe, load, select_role
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity

@@ -290,3 +290,11 @@ def exists(values: object, path: KeyPath) -> bool:
         except (KeyError, IndexError, TypeError):
             return False
     return True
+
+
+def copied(value: Any) -> Any:
+    """A copy of mappings and lists, which nobody else has (`copy.deepcopy` takes ten times as
+    long)."""
+    if isinstance(value, dict):
+        return {key: copied(inner) for key, inner in value.items()}
+    return [copied(inner) for inner in value] if isinstance(value, list) else value

@@ -23,7 +23,7 @@ from speclaunch.fix.round_trip import RoundTripError
 from speclaunch.importer.files import read_shell
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.plan.request import from_invocation
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup
 from tests import program

@@ -20,7 +20,7 @@ from speclaunch.importer.files import read_file, read_text, read_words
 from speclaunch.importer.interface import recipe_name
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.request import from_invocation
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 
 COMMANDS = [

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from speclaunch.engine.command import is_secret_key
 from speclaunch.errors import InputError, Place
+from speclaunch.recipe.compose import quick_compose
 from speclaunch.recipe.hydra_compose import hydra_compose
 from speclaunch.recipe.load import Recipe, load, load_sound_part
-from speclaunch.recipe.quick_compose import quick_compose
 from speclaunch.recipe.roles import of_role, role_names
 from speclaunch.recipe.source import Composition, RecipeProvenance
 
