@@ -8,8 +8,13 @@ from speclaunch.cli.writing import require_sound
 from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.assemble import Assembled, assemble
 from speclaunch.deploy.interface import Renderer
-from speclaunch.deploy.rendered_errors import errors_of_form, exposed, findings_of_recipe
-from speclaunch.deploy.round_trip import require_same_commands, require_same_recipe
+from speclaunch.deploy.round_trip import (
+    errors_of_form,
+    exposed,
+    findings_of_recipe,
+    require_same_commands,
+    require_same_recipe,
+)
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.fix.edits import write_atomically

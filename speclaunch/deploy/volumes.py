@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from speclaunch.deploy.interface import Rendering, Role, SpeclaunchFrom
-from speclaunch.deploy.names import instances, name_of
-from speclaunch.deploy.words import CHECKPOINTS, asks_the_hub, host_paths
+from speclaunch.deploy.words import CHECKPOINTS, asks_the_hub, host_paths, instances, name_of
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import Problem
 from speclaunch.recipe.values import EMPTY_DIR
