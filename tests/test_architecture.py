@@ -224,7 +224,7 @@ def test_the_wheel_holds_recipes_groups_and_pages(tmp_path: Path) -> None:
     assert wheel.stat().st_size < 3 << 20
     # found from anywhere: the wheel alone, no checkout beside it
     code = (
-        "from speclaunch.recipe.compose import recipe_names; print(len(recipe_names())); "
+        "from speclaunch.recipe.find_recipe import recipe_names; print(len(recipe_names())); "
         "from speclaunch.rules.pages import page; print(page('SPL211').title)"
     )
     with zipfile.ZipFile(wheel) as archive:

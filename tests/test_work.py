@@ -233,4 +233,4 @@ def test_a_second_time_nothing_is_parsed(tmp_path: Path) -> None:
     work(tmp_path, "lint", "recipes")
     again = work(tmp_path, "lint", "recipes", parses=True)
     assert again.parsed == ()
-    assert again.loaded(("speclaunch.plan.resolve", "speclaunch.recipe.quick_compose")) == []
+    assert again.loaded(("speclaunch.plan.resolve", "speclaunch.recipe.compose")) == []

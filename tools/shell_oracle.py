@@ -26,8 +26,7 @@ import tree_sitter
 import tree_sitter_bash
 
 from speclaunch.errors import InputError
-from speclaunch.importer.parser import parse
-from speclaunch.importer.simple_commands import DECLARING
+from speclaunch.importer.parser import DECLARING, parse
 from speclaunch.importer.source_text import Document
 from speclaunch.importer.syntax import (
     Branch,

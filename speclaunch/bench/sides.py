@@ -28,8 +28,8 @@ from speclaunch.launch.preflight import here
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolve import resolve
+from speclaunch.recipe.find_recipe import shown_overrides, split_recipe
 from speclaunch.recipe.load import load
-from speclaunch.recipe.recipe_words import shown_overrides, split_recipe
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 

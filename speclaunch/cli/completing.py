@@ -22,8 +22,7 @@ from speclaunch.facts.hardware import hardware_names
 from speclaunch.home import expand_user
 from speclaunch.patterns import lazy
 from speclaunch.plan.suggestions import argument_names, argument_values
-from speclaunch.recipe.find_recipe import SUFFIX, recipe_names
-from speclaunch.recipe.group_options import group_options
+from speclaunch.recipe.find_recipe import SUFFIX, group_options, recipe_names
 from speclaunch.recipe.sections import Key, plain_class
 from speclaunch.record import record
 

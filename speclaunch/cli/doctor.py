@@ -49,11 +49,11 @@ def doctor(options: DoctorOptions) -> ExitCode:
 
 def _with_recipe(asked: Asked, options: DoctorOptions) -> Asked:
     """A recipe brings Hydra, which a look at the machine alone needs not load."""
+    from speclaunch.recipe.find_recipe import split_recipe
     from speclaunch.recipe.load import load
-    from speclaunch.recipe.recipe_words import split_recipe
 
     name, changes = split_recipe(options.overrides)
-    from speclaunch.recipe.select_role import select_role
+    from speclaunch.recipe.load import select_role
 
     whole = load(name, changes, options.config_dir)
     recipe = select_role(whole, options.role, "a machine serves one")

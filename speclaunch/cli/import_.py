@@ -20,10 +20,9 @@ from speclaunch.fix.import_recipes import chosen, import_all, import_one
 from speclaunch.fixing.output_check import against, check_source, check_text, configured
 from speclaunch.importer import vllm
 from speclaunch.importer.deployment import Imported
+from speclaunch.importer.effective_words import followed
 from speclaunch.importer.files import read_file, read_text, read_words
-from speclaunch.importer.follow import followed
-from speclaunch.importer.interface import Reading
-from speclaunch.importer.recipe_name import recipe_name
+from speclaunch.importer.interface import Reading, recipe_name
 from speclaunch.importer.recipe_text import filled_in
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.installed import installed_engine

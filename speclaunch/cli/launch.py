@@ -27,9 +27,8 @@ from speclaunch.launch.preflight import (
 )
 from speclaunch.launch.prepare import new_run_dir, prepare
 from speclaunch.launch.session import Session
-from speclaunch.recipe.load import load
-from speclaunch.recipe.recipe_words import split_recipe
-from speclaunch.recipe.select_role import require_host, select_role
+from speclaunch.recipe.find_recipe import split_recipe
+from speclaunch.recipe.load import load, require_host, select_role
 
 if TYPE_CHECKING:
     from speclaunch.asking.asker import Asker

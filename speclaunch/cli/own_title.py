@@ -13,7 +13,7 @@ def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
 
     Returns what it shows then; None where nothing is secret.
     """
-    from speclaunch.recipe.recipe_words import shown_overrides
+    from speclaunch.recipe.find_recipe import shown_overrides
 
     shown = shown_overrides(words)
     if shown == list(words):

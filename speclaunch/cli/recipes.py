@@ -16,7 +16,7 @@ from speclaunch.cli.change_options import CopyOptions, RecipesOptions, SchemaOpt
 from speclaunch.errors import InputError, Problem
 from speclaunch.importer import nodes
 from speclaunch.recipe.bounded_yaml import compose
-from speclaunch.recipe.compose import find_recipe, recipe_names
+from speclaunch.recipe.find_recipe import find_recipe, recipe_names
 from speclaunch.report.console import err, out
 
 

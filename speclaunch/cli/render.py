@@ -8,8 +8,13 @@ from speclaunch.cli.writing import require_sound
 from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.assemble import Assembled, assemble
 from speclaunch.deploy.interface import Renderer
-from speclaunch.deploy.rendered_errors import errors_of_form, exposed, findings_of_recipe
-from speclaunch.deploy.round_trip import require_same_commands, require_same_recipe
+from speclaunch.deploy.round_trip import (
+    errors_of_form,
+    exposed,
+    findings_of_recipe,
+    require_same_commands,
+    require_same_recipe,
+)
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.fix.edits import write_atomically
@@ -18,9 +23,8 @@ from speclaunch.fixing.output_check import OutputCheck, configured
 from speclaunch.importer.images import image_version
 from speclaunch.launch.preflight import PreflightError
 from speclaunch.lint.ignores import unsilenced
-from speclaunch.recipe.load import Recipe, load
-from speclaunch.recipe.recipe_words import split_recipe
-from speclaunch.recipe.select_role import select_role
+from speclaunch.recipe.find_recipe import split_recipe
+from speclaunch.recipe.load import Recipe, load, select_role
 from speclaunch.report.console import err, write_exact
 from speclaunch.report.problems import show_problems
 from speclaunch.rules.examine import Lookup

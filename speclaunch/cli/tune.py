@@ -23,8 +23,7 @@ from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
 from speclaunch.fix.edits import shown_diff, write_atomically
 from speclaunch.fixing.output_check import against, check_text, configured
-from speclaunch.recipe.find_recipe import find_recipe
-from speclaunch.recipe.recipe_words import split_recipe
+from speclaunch.recipe.find_recipe import find_recipe, split_recipe
 from speclaunch.report.console import err_lines, out
 from speclaunch.report.tuning import Outcome, document, evidence, show_outcome
 from speclaunch.tuning.adaptive import checked, configuration, require_adaptive

@@ -1,15 +1,16 @@
-"""A deployment as text for other tools: one file a target, all behind `interface.Renderer`."""
+"""A deployment as text for other tools: each target a class, all behind `interface.Renderer`."""
 
 from __future__ import annotations
 
 from speclaunch.deploy.docker_compose import DockerComposeRenderer
 from speclaunch.deploy.interface import Renderer
-from speclaunch.deploy.kubernetes import KubernetesRenderer
-from speclaunch.deploy.leaderworkerset import LeaderWorkerSetRenderer
+from speclaunch.deploy.kubernetes import (
+    KubernetesRenderer,
+    LeaderWorkerSetRenderer,
+    RoleBasedGroupRenderer,
+)
 from speclaunch.deploy.ray import RayRenderer
-from speclaunch.deploy.rolebasedgroup import RoleBasedGroupRenderer
-from speclaunch.deploy.shell import ShellRenderer
-from speclaunch.deploy.slime import SlimeRenderer
+from speclaunch.deploy.shell import ShellRenderer, SlimeRenderer
 from speclaunch.deploy.slurm import SlurmRenderer
 from speclaunch.deploy.srt_slurm import SrtSlurmRenderer
 

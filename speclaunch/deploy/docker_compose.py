@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-from speclaunch.deploy.containers import container_refusals, header
 from speclaunch.deploy.interface import (
     RenderedCommand,
     Renderer,
@@ -16,19 +15,25 @@ from speclaunch.deploy.interface import (
     RouterOptions,
     SpeclaunchFrom,
 )
-from speclaunch.deploy.launching import launch_words, launches_in, program_of
-from speclaunch.deploy.names import ROUTER, name_of
+from speclaunch.deploy.launching import (
+    PATH,
+    launch_words,
+    launches_in,
+    probes_of,
+    program_of,
+    start_comment,
+    start_seconds,
+)
+from speclaunch.deploy.pod_renderer import container_refusals, header
 from speclaunch.deploy.pods import ENGINE, LEAVES_FIRST, grace_seconds
-from speclaunch.deploy.probes import PATH, probes_of, start_comment, start_seconds
-from speclaunch.deploy.rendezvous import FILL_IN, on_all_addresses
 from speclaunch.deploy.routers import (
     PROGRAM,
     api_key_of,
-    bootstrap_port,
     is_disaggregated,
     own_words,
     router_refusals,
     start_words,
+    upstream_words,
 )
 from speclaunch.deploy.volumes import (
     RECIPE_DIR,
@@ -39,11 +44,15 @@ from speclaunch.deploy.volumes import (
     volume_refusals,
 )
 from speclaunch.deploy.words import (
+    FILL_IN,
     HF_TOKEN,
+    ROUTER,
     ComposeDialect,
     argument_words,
     asks_the_hub,
+    given_to,
     is_asked_for,
+    name_of,
 )
 from speclaunch.deploy.yaml_text import COMMENT, documents
 from speclaunch.engine.images import ROUTER_IMAGE
@@ -100,7 +109,7 @@ class DockerComposeRenderer(Renderer):
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
         """One for each server."""
         return tuple(
-            RenderedCommand(role, on_all_addresses(), _own_variables(deployment, role, first))
+            RenderedCommand(role, given_to(role), _own_variables(deployment, role, first))
             for role, _, first in _servers(deployment)
         )
 
@@ -164,7 +173,7 @@ def _name(role: Role, number: int) -> str:
 
 def _service(deployment: Rendering, role: Role, number: int, first_gpu: int) -> dict[str, Any]:
     dialect = ComposeDialect()
-    given = on_all_addresses()
+    given = given_to(role)
     words = argument_words(role, given, dialect)
     program: Sequence[str] = ENGINE
     if deployment.runs_speclaunch:
@@ -285,12 +294,7 @@ def _router(deployment: Rendering, router: RouterOptions) -> dict[str, Any]:
         words.append("--worker-urls")
     for role, number, _ in _servers(deployment):
         url = f"http://{_name(role, number)}:{role.port}"
-        if role.mode == "prefill":
-            words += ["--prefill", url, bootstrap_port(role)]
-        elif role.mode == "decode":
-            words += ["--decode", url]
-        else:
-            words.append(url)
+        words += upstream_words(role, url)
     words += api_key_of(deployment, dialect) + own_words(router, dialect)
     return {
         "image": ROUTER_IMAGE,

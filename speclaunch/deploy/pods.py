@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from speclaunch.deploy.interface import Rendering, Role, SpeclaunchFrom
-from speclaunch.deploy.launching import launch_words, program_of
-from speclaunch.deploy.names import name_of, secret_of
-from speclaunch.deploy.probes import PATH, Probes, ProbeTimes, probes_of, start_comment
-from speclaunch.deploy.rendezvous import (
-    FILL_IN,
-    POD_INTERFACE,
-    crosses_hosts,
-    rdma_devices,
-    unset_interfaces,
+from speclaunch.deploy.launching import (
+    PATH,
+    Probes,
+    ProbeTimes,
+    launch_words,
+    probes_of,
+    program_of,
+    start_comment,
 )
 from speclaunch.deploy.volumes import (
     RECIPE_DIR,
@@ -28,12 +27,19 @@ from speclaunch.deploy.volumes import (
     wheels,
 )
 from speclaunch.deploy.words import (
+    FILL_IN,
     HF_TOKEN,
+    POD_INTERFACE,
     Dialect,
     Given,
     argument_words,
     asks_the_hub,
+    crosses_hosts,
     is_asked_for,
+    name_of,
+    rdma_devices,
+    secret_of,
+    unset_interfaces,
 )
 from speclaunch.deploy.yaml_text import COMMENT
 from speclaunch.recipe.values import EMPTY_DIR

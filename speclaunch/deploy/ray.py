@@ -19,28 +19,27 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from speclaunch.deploy.interface import RenderedCommand, Renderer, Rendering, Role, RouterOptions
-from speclaunch.deploy.launching import ALONE, WITHIN
-from speclaunch.deploy.ranks import (
-    given_to,
+from speclaunch.deploy.launching import (
+    ALONE,
+    WITHIN,
     grace_of,
-    launches_of,
+    launches_of_script,
     own_refusals,
-    task,
+    task_script,
     variables,
 )
-from speclaunch.deploy.rendezvous import DIST_PORT
 from speclaunch.deploy.routers import (
     PROGRAM,
-    bootstrap_port,
+    api_key_of,
     is_disaggregated,
     own_words,
     router_refusals,
     start_words,
+    upstream_words,
 )
-from speclaunch.deploy.shell_words import ShellDialect
 from speclaunch.deploy.slurm import one_router
 from speclaunch.deploy.volumes import RECIPE_DIR, RECIPE_FILE
-from speclaunch.deploy.words import Given
+from speclaunch.deploy.words import DIST_PORT, Given, ShellDialect, given_to
 from speclaunch.engine.command import is_secret_text, is_written_secret
 from speclaunch.engine.environment import FromEnvironment
 from speclaunch.errors import Problem
@@ -184,7 +183,10 @@ class RayRenderer(Renderer):
             "from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy\n"
         )
         names = {"dist_port": DIST_PORT, "rank": _RANK, "head": _HEAD, "upstreams": _UPSTREAMS}
-        starts = [_start(role.name, _server(deployment, role)) for role in deployment.roles]
+        starts = [
+            _start(role.name, task_script(deployment, role, _given(role)))
+            for role in deployment.roles
+        ]
         if deployment.router is not None:
             starts.append(_start("router", _router(deployment, deployment.router)))
         return "\n\n".join(
@@ -205,7 +207,7 @@ class RayRenderer(Renderer):
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
         """The words of each `speclaunch launch`."""
-        return tuple(launches_of(text, f"{RECIPE_DIR}/{RECIPE_FILE}", {}))
+        return tuple(launches_of_script(text, f"{RECIPE_DIR}/{RECIPE_FILE}", {}))
 
     def recipe_in(self, text: str) -> str | None:
         """The recipe that the program brings with it."""
@@ -217,11 +219,7 @@ class RayRenderer(Renderer):
 
 
 def _given(role: Role) -> Given:
-    return given_to(role, f"${_RANK}", f"${_HEAD}")
-
-
-def _server(deployment: Rendering, role: Role) -> str:
-    return task(deployment, role, _given(role))
+    return given_to(role, f"${_HEAD}", f"${_RANK}")
 
 
 def _router(deployment: Rendering, options: RouterOptions) -> str:
@@ -229,7 +227,7 @@ def _router(deployment: Rendering, options: RouterOptions) -> str:
     apart = is_disaggregated(deployment)
     words = [*PROGRAM, *start_words(deployment, options)]
     lines = [shlex.join(["exec", *words, *(["--pd-disaggregation"] if apart else [])])]
-    parts = (dialect.api_key(deployment), own_words(options, dialect))
+    parts = (api_key_of(deployment, dialect), own_words(options, dialect))
     lines += [" ".join(part) for part in parts if part]
     lines.append(f"{'' if apart else '--worker-urls '}${_UPSTREAMS}")
     return "\n" + " \\\n  ".join(lines) + "\n"
@@ -264,7 +262,8 @@ def _table(deployment: Rendering) -> str:
         bundles.append(f'    {role.name!r}: {{"CPU": {role.needs.cpus}{gpus}}},')
         hosts.append(f"    {role.name!r}: {role.nodes},")
         schemes.append(f"    {role.name!r}: {'https' if role.tls else 'http'!r},")
-        servers += [f"    ({role.name!r}, {role.port}, {_flag(role)!r}),"] * role.replicas
+        flag = " ".join(upstream_words(role, "{url}"))
+        servers += [f"    ({role.name!r}, {role.port}, {flag!r}),"] * role.replicas
         starts.append(f"    {role.name!r}: start_{_identifier(role.name)},")
     if deployment.router is not None:
         starts.append("    'router': start_router,")
@@ -280,12 +279,6 @@ def _table(deployment: Rendering) -> str:
         text = "\n".join([first, *lines, last])
         found.append(f'{text}\n"""{told}"""' if told else text)
     return "\n".join(found)
-
-
-def _flag(role: Role) -> str:
-    if role.mode == "prefill":
-        return f"--prefill {{url}} {bootstrap_port(role)}"
-    return "--decode {url}" if role.mode == "decode" else "{url}"
 
 
 def _secrets(deployment: Rendering) -> list[str]:

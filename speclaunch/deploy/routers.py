@@ -6,9 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from speclaunch.deploy.interface import Rendering, Role, RouterOptions
-from speclaunch.deploy.names import ROUTER, metadata, name_of, secret_of, selector
-from speclaunch.deploy.probes import start_seconds
-from speclaunch.deploy.words import ALL_ADDRESSES, Dialect
+from speclaunch.deploy.launching import start_seconds
+from speclaunch.deploy.words import (
+    ALL_ADDRESSES,
+    ROUTER,
+    Dialect,
+    metadata,
+    name_of,
+    secret_of,
+    selector,
+)
 from speclaunch.engine.images import ROUTER_IMAGE
 from speclaunch.errors import Problem
 
@@ -36,6 +43,13 @@ Part = Callable[[Role], Mapping[str, str]]
 def bootstrap_port(role: Role) -> str:
     """The port at which decode servers ask a prefill server."""
     return role.spelling.value("disaggregation_bootstrap_port") or _BOOTSTRAP_PORT
+
+
+def upstream_words(role: Role, url: str) -> list[str]:
+    """How a router is told of a server at a URL."""
+    if role.mode == "prefill":
+        return ["--prefill", url, bootstrap_port(role)]
+    return ["--decode", url] if role.mode == "decode" else [url]
 
 
 def is_disaggregated(deployment: Rendering) -> bool:

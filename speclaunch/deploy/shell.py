@@ -1,12 +1,19 @@
-"""A shell script."""
+"""A shell script; slime's rollout arguments.
+
+slime gives the SGLang engines of its rollouts every server argument that is written with the prefix
+`--sglang-`, but for those that it sets itself (importer/slime_own.py, with sources).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from speclaunch.deploy.interface import Renderer, Rendering
-from speclaunch.engine.shell import exports, shell_command
+from speclaunch.engine.command import SpelledArgument
+from speclaunch.engine.shell import argument_words, exports, shell_command
 from speclaunch.errors import Problem
+from speclaunch.importer.slime import prefixed
+from speclaunch.importer.slime_own import GPUS, OWN
 
 _OF_A_HOST = ("node_rank", "dist_init_addr")
 
@@ -41,3 +48,49 @@ class ShellRenderer(Renderer):
         command = shell_command(("exec", *role.program), role.spelling.arguments, {})
         parts = [f"#!/usr/bin/env bash\n# {deployment.title}\n{notes}set -euo pipefail\n"]
         return "\n".join([*parts, *([environment] if environment else []), command])
+
+
+SET_BY_SLIME = {name: own.does for name, own in OWN.items() if name != "tp_size"}
+"""Server arguments that are left out, and why; tp_size becomes an option of slime's."""
+
+_PARALLEL = ("tp_size", "pp_size")
+"""slime's tp_size is --rollout-num-gpus-per-engine divided by pp_size."""
+
+
+class SlimeRenderer(Renderer):
+    """A `SGLANG_ARGS=( … )` array, as slime's scripts have it."""
+
+    target = "slime"
+    one_server = True
+    carries_speclaunch = False
+
+    def render(self, deployment: Rendering) -> str:
+        """The array, with the environment before it and what was left out as comments."""
+        (role,) = deployment.roles
+        arguments = role.spelling.arguments
+        sizes = {a.name: int(a.values[0]) for a in arguments if a.name in _PARALLEL}
+        gpus = sizes.get("tp_size", 1) * sizes.get("pp_size", 1)
+        lines = [f"# {deployment.title}", *(f"# {note}" for note in role.spelling.notes)]
+        lines += [
+            f"# left out: {argument.flag} ({SET_BY_SLIME[argument.name]})"
+            for argument in arguments
+            if argument.name in SET_BY_SLIME
+        ]
+        body = ["SGLANG_ARGS=(", f"   {GPUS} {gpus}"]
+        body += [f"   {_prefixed(argument)}" for argument in arguments if _taken(argument)]
+        body += [")"]
+        tail = [
+            "# Add ${SGLANG_ARGS[@]} to slime's train.py. If rollouts fail, --debug-rollout-only,",
+            "# an option of slime's own, runs them without training and offloading.",
+        ]
+        environment = exports(role.env)
+        middle = [environment.rstrip()] if environment else []
+        return "\n".join([*lines, *middle, *body, *tail]) + "\n"
+
+
+def _taken(argument: SpelledArgument) -> bool:
+    return argument.name not in SET_BY_SLIME and argument.name != "tp_size"
+
+
+def _prefixed(argument: SpelledArgument) -> str:
+    return argument_words(argument, prefixed(argument.flag))

@@ -14,33 +14,124 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from speclaunch.deploy.interface import RenderedCommand, Renderer, Rendering, Role, RouterOptions
-from speclaunch.deploy.launching import ALONE, WITHIN
-from speclaunch.deploy.pods import memory_contents
-from speclaunch.deploy.ranks import (
+from speclaunch.deploy.interface import (
+    DeployOptions,
+    RenderedCommand,
+    Renderer,
+    Rendering,
+    Role,
+    RouterOptions,
+)
+from speclaunch.deploy.launching import (
+    ALONE,
     RECIPE,
-    given_to,
+    WITHIN,
     grace_of,
-    launches_of,
+    launches_of_script,
     own_refusals,
-    task,
+    task_script,
     variables,
 )
-from speclaunch.deploy.rendezvous import DIST_PORT, FILL_IN, crosses_hosts, unset_interfaces
+from speclaunch.deploy.pods import memory_contents
 from speclaunch.deploy.routers import (
     PROGRAM,
-    bootstrap_port,
+    api_key_of,
     is_disaggregated,
     own_words,
     router_refusals,
     start_words,
+    upstream_words,
 )
-from speclaunch.deploy.shell_words import ShellDialect
-from speclaunch.deploy.slurm_options import directives, modules, option_problems
 from speclaunch.deploy.volumes import RECIPE_DIR, RECIPE_FILE
-from speclaunch.deploy.words import Given, asks_the_hub
+from speclaunch.deploy.words import (
+    DIST_PORT,
+    FILL_IN,
+    Given,
+    ShellDialect,
+    asks_the_hub,
+    crosses_hosts,
+    given_to,
+    unset_interfaces,
+)
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import Problem
 from speclaunch.patterns import lazy
+
+OF_THE_CLUSTER = (
+    *("account", "partition", "qos", "reservation", "constraint", "time", "comment", "wckey"),
+    *("nodelist", "exclude", "switches", "licenses", "mail-user", "mail-type", "exclusive"),
+)
+"""Options of sbatch that `deploy.slurm` may have, with `_` or `-`: the rest is worked out."""
+OTHERS = ("module", "gpu-type")
+"""What else it may have: modules to load, and what srt-slurm calls the GPU."""
+MODULES = "module"
+"""Of `deploy.slurm`: what `module load` is called with before the servers."""
+_VALUE = lazy(r"[\w@%.,:/+=&|*\[\]-]+\Z", re.ASCII)
+_MODULE = lazy(r"[\w.+/-]+\Z", re.ASCII)
+_SIGNAL_SLACK_S = 60
+"""Slurm looks once a minute whether a job is near its time limit (sbatch, `--signal`)."""
+_GIB = 1 << 30
+"""Of Slurm's `G`."""
+
+
+def directives(deployment: Rendering, grace: int) -> list[str]:
+    """The options of the job, `grace` seconds before whose end the script is told."""
+    nodes = sum(role.nodes * role.replicas for role in deployment.roles)
+    gpus = max(role.gpus_per_node for role in deployment.roles)
+    found = [
+        f"job-name={_plain(deployment.name)}",
+        f"nodes={nodes}",
+        "ntasks-per-node=1",
+        *([f"gpus-per-node={gpus}"] if gpus else []),
+        f"cpus-per-task={max(role.needs.cpus for role in deployment.roles)}",
+    ]
+    memory = max(role.needs.memory_bytes for role in deployment.roles)
+    found.append(f"mem={-(-memory // _GIB)}G")
+    own = cluster_options(deployment.options)
+    found += [name if value is True else f"{name}={value}" for name, value in own.items()]
+    return [
+        *found,
+        f"signal=B:TERM@{grace + _SIGNAL_SLACK_S}",
+        "requeue",
+        "open-mode=append",
+        "output=%x-%j.out",
+    ]
+
+
+def cluster_options(options: DeployOptions) -> dict[str, object]:
+    """What the cluster asks for, by sbatch's names."""
+    told = {str(name).replace("_", "-"): value for name, value in options.slurm.items()}
+    return {
+        name: told[name]
+        for name in OF_THE_CLUSTER
+        if name in told and told[name] not in (None, False)
+    }
+
+
+def modules(options: DeployOptions) -> list[str]:
+    """What `module load` is called with."""
+    said = options.slurm.get(MODULES) or []
+    return [said] if isinstance(said, str) else [str(one) for one in said]
+
+
+def option_problems(options: DeployOptions) -> Iterator[Problem]:
+    """What cannot stand in a script of sbatch."""
+    for name in options.slurm:
+        if name.replace("_", "-") not in (*OF_THE_CLUSTER, *OTHERS):
+            near = suggest(name, [*OF_THE_CLUSTER, *OTHERS])
+            said = f"deploy.slurm has no {name!r}"
+            yield Problem(said, help=near or f"it has {', '.join((*OF_THE_CLUSTER, *OTHERS))}")
+    for name, value in cluster_options(options).items():
+        if value is not True and not _VALUE.match(str(value)):
+            yield Problem(f"deploy.slurm.{name}: {value!r} is not a value of sbatch's --{name}")
+    for name in modules(options):
+        if not _MODULE.match(name):
+            yield Problem(f"deploy.slurm.{MODULES}: {name!r} is not the name of a module")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).strip("-") or "sglang"
+
 
 _RANK, _HEAD = "$SLURM_PROCID", "SERVER_HEAD"
 _MORE_S = 5
@@ -129,7 +220,7 @@ class SlurmRenderer(Renderer):
             env = variables(deployment, role)
             if role.nodes > 1:
                 env[_HEAD] = head
-            found.append(RenderedCommand(role, given_to(role, _RANK, head), env))
+            found.append(RenderedCommand(role, given_to(role, head, _RANK), env))
             at += role.nodes * role.replicas
         return tuple(found)
 
@@ -139,7 +230,9 @@ class SlurmRenderer(Renderer):
         return tuple(
             words
             for one in _SRUN.finditer(text)
-            for words in launches_of(one[0].replace(_QUOTE, "'"), path, {_HEAD: one["head"] or ""})
+            for words in launches_of_script(
+                one[0].replace(_QUOTE, "'"), path, {_HEAD: one["head"] or ""}
+            )
         )
 
     def recipe_in(self, text: str) -> str | None:
@@ -239,9 +332,9 @@ def _servers(deployment: Rendering, role: Role, at: int) -> str:
     step = shlex.join(["srun", *_step(deployment, role)])
     relative = first if role.replicas == 1 else '"$first"'
     head = f'{_HEAD}="{_head(role, at)}" ' if role.nodes > 1 else ""
-    given: Given = given_to(role, _RANK, f"${_HEAD}")
+    given: Given = given_to(role, f"${_HEAD}", _RANK)
     ignored = 'trap "" TERM  # the handler that the program sets counts'
-    script = shlex.quote(f"\n{ignored}{task(deployment, role, given)}")
+    script = shlex.quote(f"\n{ignored}{task_script(deployment, role, given)}")
     body = [f"{head}{step} --relative={relative} bash -c {script} &", 'servers+=("$!")']
     lines = [f"# {role.name}: {servers} on {hosts}"]
     if role.replicas == 1:
@@ -287,17 +380,14 @@ def _router(deployment: Rendering, router: RouterOptions) -> str:
     for role in deployment.roles:
         for number in range(role.replicas):
             url = f'"http://${{hosts[{at + number * role.nodes}]}}:{role.port}"'
-            if role.mode == "prefill":
-                lines.append(f"--prefill {url} {bootstrap_port(role)}")
-            elif role.mode == "decode":
-                lines.append(f"--decode {url}")
-            else:
-                plain.append(url)
+            (plain if role.mode is None else lines).append(" ".join(upstream_words(role, url)))
         at += role.nodes * role.replicas
     if plain:
         lines.append(f"--worker-urls {' '.join(plain)}")
     lines += [
-        " ".join(part) for part in (dialect.api_key(deployment), own_words(router, dialect)) if part
+        " ".join(part)
+        for part in (api_key_of(deployment, dialect), own_words(router, dialect))
+        if part
     ]
     step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--relative=0", "--label"]
     command = " \\\n  ".join(

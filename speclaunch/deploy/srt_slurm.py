@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import yaml
 
 from speclaunch.deploy.interface import RenderedCommand, Renderer, Rendering, Role
-from speclaunch.deploy.slurm_options import option_problems
+from speclaunch.deploy.slurm import option_problems
 from speclaunch.engine.command import SpelledArgument, is_secret_text
 from speclaunch.engine.environment import FromEnvironment
 from speclaunch.errors import Problem

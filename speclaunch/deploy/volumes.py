@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from speclaunch.deploy.interface import Rendering, Role, SpeclaunchFrom
-from speclaunch.deploy.names import instances, name_of
-from speclaunch.deploy.words import CHECKPOINTS, asks_the_hub, host_paths
+from speclaunch.deploy.words import CHECKPOINTS, asks_the_hub, host_paths, instances, name_of
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import Problem
 from speclaunch.recipe.values import EMPTY_DIR
@@ -53,7 +52,7 @@ class Mount:
 
 
 @record
-class Claim:
+class VolumeClaim:
     """The volume claim that a Kubernetes form writes."""
 
     name: str
@@ -66,7 +65,7 @@ class Claim:
     """True if the size of a checkpoint is unknown."""
 
 
-def own_claim(deployment: Rendering) -> Claim | None:
+def own_claim(deployment: Rendering) -> VolumeClaim | None:
     """The claim for checkpoints if the recipe names no place for them; None if none is needed.
 
     The claim of a single pod also holds the compiled kernels. Several pods share one for the
@@ -84,7 +83,7 @@ def own_claim(deployment: Rendering) -> Claim | None:
     if has_kernels:
         size += _KERNELS
         contents.append(f"kernels {_KERNELS >> 30} GiB")
-    return Claim(
+    return VolumeClaim(
         f"{name_of(deployment)}-{'models' if shared else 'cache'}",
         size,
         ", ".join(dict.fromkeys(contents)),

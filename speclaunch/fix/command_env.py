@@ -24,7 +24,7 @@ from speclaunch.fix.yaml_edits import (
     removed_key,
 )
 from speclaunch.importer import nodes
-from speclaunch.importer.files import looks_like_yaml
+from speclaunch.importer.file_kinds import looks_like_yaml
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.importer.source_text import Document
 

@@ -29,14 +29,13 @@ from speclaunch.fix.round_trip import (
 )
 from speclaunch.fix.wanted import Wanted, wanted
 from speclaunch.fix.yaml_edits import NotFixableError
+from speclaunch.importer.effective_words import followed
 from speclaunch.importer.files import read_text
-from speclaunch.importer.follow import followed
-from speclaunch.importer.interface import Invocation, InvocationKind, Reading
-from speclaunch.importer.recipe_name import recipe_name
+from speclaunch.importer.interface import Invocation, InvocationKind, Reading, recipe_name
 from speclaunch.importer.source_text import Document
-from speclaunch.recipe.compose import Composition, compose
+from speclaunch.recipe.compose import compose
 from speclaunch.recipe.roles import of_role, role_names
-from speclaunch.recipe.source import Provenance
+from speclaunch.recipe.source import Composition, RecipeProvenance
 from speclaunch.record import record
 from speclaunch.rules.finding import DeploymentPlace, Fix
 
@@ -299,7 +298,7 @@ def composed(text: str, shown: str, path: Path, config_dirs: Sequence[Path] = ()
         key: replace(place, path=shown) if place.path == str(file) else place
         for key, place in found.provenance.places.items()
     }
-    return replace(found, path=here, provenance=Provenance(places))
+    return replace(found, path=here, provenance=RecipeProvenance(places))
 
 
 def _back(problem: Problem, written: str, shown: str) -> Problem:

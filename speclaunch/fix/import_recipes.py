@@ -26,9 +26,15 @@ from speclaunch.fix.round_trip import (
 )
 from speclaunch.importer.deployment import Imported, to_deployment
 from speclaunch.importer.effective_words import effective
-from speclaunch.importer.interface import Default, Invocation, InvocationKind, Reading, Word
-from speclaunch.importer.interpolate import closing
-from speclaunch.importer.recipe_name import recipe_name
+from speclaunch.importer.interface import (
+    Default,
+    Invocation,
+    InvocationKind,
+    Reading,
+    Word,
+    recipe_name,
+)
+from speclaunch.importer.recipe_text import closing
 from speclaunch.importer.slime_own import OWN
 from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.schema import Deployment

@@ -17,8 +17,8 @@ from speclaunch.errors import Place
 from speclaunch.fix.edits import Edit, apply, lines_of
 from speclaunch.fix.fixed_text import composed, data_of
 from speclaunch.fix.yaml_edits import NotFixableError
+from speclaunch.importer.effective_words import followed
 from speclaunch.importer.files import read_text
-from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import Invocation
 from speclaunch.plan.request import from_invocation
 from speclaunch.record import record

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-from speclaunch.errors import Problem
+from speclaunch.errors import InputError, Problem
 from speclaunch.importer import slime
+from speclaunch.importer.expand import Expander
+from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import (
     Comment,
     Dropped,
@@ -19,14 +21,17 @@ from speclaunch.importer.interface import (
     RouterCommand,
     Word,
 )
-from speclaunch.importer.scope import Field, ShellScope, Value
-from speclaunch.importer.source_text import Document, SourceSpan
-from speclaunch.importer.syntax import Simple
+from speclaunch.importer.parser import quoted_text
+from speclaunch.importer.scope import ShellScope, Value
+from speclaunch.importer.source_text import Document, SourceSpan, SourceText, joined
+from speclaunch.importer.syntax import Redirect, Simple
 from speclaunch.importer.wrappers import (
     DIFFUSION,
     HELP,
     READ,
     ROUTER,
+    SERVER,
+    SHELLS,
     SILENT,
     Wrapping,
     base,
@@ -38,17 +43,13 @@ from speclaunch.importer.wrappers import (
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 
-if TYPE_CHECKING:
-    from speclaunch.importer.expand import Expander
-    from speclaunch.importer.here_documents import HereScript
-
 _OPTION = lazy(r"--?[A-Za-z][\w-]*=(?=\S)")
 _MAX_ABOVE = 50
 """Lines of comments above a command that belong to it."""
 
 
 @record
-class Around:
+class CommandContext:
     """What surrounds a command: the wrappers of the shell that it stands in, conditions, a name."""
 
     program: tuple[Word, ...] = ()
@@ -60,7 +61,7 @@ class Around:
 
 
 @record(frozen=False)
-class Found:
+class FoundCommand:
     """What one command holds: an invocation, or a script for another shell."""
 
     invocation: Invocation | None = None
@@ -76,9 +77,9 @@ class Found:
     problems: list[Problem] = field(default_factory=list)
 
 
-def look(words: Sequence[Field]) -> Found:
+def look(words: Sequence[Field]) -> FoundCommand:
     """Find the server in a command, or the script that may hold one."""
-    found = Found()
+    found = FoundCommand()
     if not words or base(words[0].text) in SILENT:
         return found
     words = _with_entrypoint(words)
@@ -91,9 +92,7 @@ def look(words: Sequence[Field]) -> Found:
         given = tuple(word.word() for word in words[program.arguments :])
         dropped: tuple[Dropped, ...] = ()
         if any(word.text == ROUTER for word in words[program.start : program.arguments]):
-            from speclaunch.importer import router  # noqa: PLC0415  few commands have one
-
-            given, dropped = router.of_servers(given)
+            given, dropped = without_router(given)
         found.invocation = Invocation(
             program.kind,
             given,
@@ -131,7 +130,7 @@ def _is_no_server(kind: InvocationKind, texts: Sequence[str]) -> bool:
     return kind is InvocationKind.SERVE and any(map(DIFFUSION.fullmatch, texts))
 
 
-def _slime(words: Sequence[Field], found: Found) -> Found:
+def _slime(words: Sequence[Field], found: FoundCommand) -> FoundCommand:
     if slime.is_diffusion(words):
         found.is_diffusion = True
         return found
@@ -158,7 +157,7 @@ def _slime(words: Sequence[Field], found: Found) -> Found:
     return found
 
 
-def _script(words: Sequence[Field], index: int, found: Found) -> Found:
+def _script(words: Sequence[Field], index: int, found: FoundCommand) -> FoundCommand:
     head = base(words[0].text)
     if head == "eval":
         found.script = tuple(words[1:])
@@ -202,7 +201,7 @@ def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
 
 
 def environment(
-    scope: ShellScope, assigned: Mapping[str, Value], wrapping: Wrapping, around: Around
+    scope: ShellScope, assigned: Mapping[str, Value], wrapping: Wrapping, around: CommandContext
 ) -> Mapping[str, Word]:
     """The environment that the file gives to a command."""
     env: dict[str, Word] = {}
@@ -323,21 +322,130 @@ def owned(field: Field) -> Field:
     return replace(field, pieces=pieces)
 
 
-def here_script(node: Simple, fields: Sequence[Field], expander: Expander) -> HereScript | None:
-    """The script in a here-document of a command, if there is one (`here_documents.script`)."""
-    if all(redirect.body is None for redirect in node.redirects):
-        return None
-    from speclaunch.importer import here_documents  # noqa: PLC0415  few commands have one
+# -- here-documents: ``bash <<EOF``, ``ssh host <<'EOF'``, ``cat > run.sh <<EOF``
 
-    return here_documents.script(node, fields, expander)
+_RUN = SHELLS | {
+    *("ssh", "sbatch", "sudo", "su", "env", "nohup", "srun", "qsub", "bsub"),
+    *("docker", "podman", "kubectl", "singularity", "apptainer", "chroot"),
+}
+"""What runs the script that it is given on its standard input."""
+_WRITE = frozenset({"cat", "tee"})
+_APPLY = frozenset({"kubectl", "oc", "microk8s", "k3s"})
+_READ_ONLY = "it is a manifest in a here-document"
+_MAPPING = lazy(r"^[ \t]*(?:- )?[\w.-]+:(?:[ \t]|$)", re.MULTILINE)
+_PIPED = lazy(r"\b(?:kubectl|oc|k3s)\b")
+_NO_SCRIPT = (".md", ".txt", ".rst", ".log", ".yaml", ".yml", ".json", ".py", ".toml", ".service")
+
+
+def here_script(
+    node: Simple, fields: Sequence[Field], expander: Expander
+) -> tuple[SourceText, bool, str] | None:
+    """The script that a command is given in a here-document, or writes to a file; whether a shell
+    with the environment around it runs it; what it is. None where there is none."""
+    given, body = _here_document(node)
+    if given is None or body is None:
+        return None
+    head = base(fields[0].text)
+    is_local, why = False, "the script of a here-document"
+    if head in _RUN:
+        is_local = head in SHELLS or head in ("sudo", "env", "nohup", "srun", "sbatch")
+    else:
+        target = _target(node, fields) if head in _WRITE else None
+        if target is None or target.lower().endswith(_NO_SCRIPT):
+            return None
+        why = f"written to {target}"
+    word = None if given.literal else quoted_text(body)
+    if word is None:
+        source = body.source.part(body.start, body.end)
+    else:
+        source = joined(expander.text(word), expander.document)
+    return source, is_local, why
 
 
 def here_manifest(
     node: Simple, fields: Sequence[Field], pipeline: SourceSpan | None
 ) -> Reading | None:
-    """The servers in the YAML of a here-document, if there is one (`here_documents.manifest`)."""
-    if all(redirect.body is None for redirect in node.redirects):
+    """The servers in YAML that ``kubectl`` is given, or ``cat`` writes to a file or a pipe to it;
+    None where there is no YAML. `pipeline` is what the output goes to."""
+    given, body = _here_document(node)
+    if given is None or body is None:
         return None
-    from speclaunch.importer import here_documents  # noqa: PLC0415  few commands have one
+    head, target = base(fields[0].text), _target(node, fields)
+    is_yaml = head in _APPLY or (
+        head in _WRITE
+        and (
+            target.endswith((".yaml", ".yml"))
+            if target
+            else pipeline is not None and _PIPED.search(pipeline.text)
+        )
+    )
+    where = body.source.where
+    if not is_yaml or not isinstance(where, int) or not _MAPPING.search(body.text):
+        return None
+    text = body.text if given.literal else body.text.replace("\\$", " $")
+    from speclaunch.importer.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
 
-    return here_documents.manifest(node, fields, pipeline.text if pipeline is not None else "")
+    try:
+        reading = read_yaml_document(body.source.document.excerpt(where + body.start, text))
+    except InputError as error:
+        return Reading(problems=error.problems)
+    shown = (one for one in reading.invocations if one.kind is not InvocationKind.CONFIG)
+    return replace(reading, invocations=tuple(replace(o, read_only=_READ_ONLY) for o in shown))
+
+
+def _here_document(node: Simple) -> tuple[Redirect | None, SourceSpan | None]:
+    """The first here-document of a command, with its text, if that may hold a server."""
+    given = next((one for one in node.redirects if one.body is not None), None)
+    if given is None or given.body is None or not SERVER.search(given.body.text):
+        return None, None
+    return given, given.body
+
+
+def _target(node: Simple, fields: Sequence[Field]) -> str | None:
+    """The file that ``cat`` or ``tee`` writes."""
+    for redirect in node.redirects:
+        if redirect.operator in (">", ">>", ">|") and redirect.target is not None:
+            return redirect.target.span.text.strip("\"'")
+    if base(fields[0].text) == "tee":
+        return next((one.text for one in fields[1:] if not one.text.startswith("-")), None)
+    return None
+
+
+# -- a router with its servers
+
+_ROUTER_PREFIX = "--router-"
+_RANKS = frozenset({"--dp-size", "--dp", "--data-parallel-size"})
+
+
+def without_router(words: Sequence[Word]) -> tuple[tuple[Word, ...], tuple[Dropped, ...]]:
+    """The arguments that each server of ``python -m sglang_router.launch_server`` gets, and what
+    the router before them takes.
+
+    It takes the arguments of the server and, with ``--router-`` before them, those of the router;
+    each server gets ``dp_size`` 1 and its own port (sgl-project/sglang at 0e6ed14,
+    sgl-router/py_src/sglang_router/launch_server.py: `main`, `launch_server_process`).
+    """
+    kept: list[Word] = []
+    dropped: list[Dropped] = []
+    routers: list[Word] | None = None
+    for word in words:
+        if word.text.startswith("--"):
+            _drop(routers, dropped)
+            name = word.text.partition("=")[0]
+            routers = [word] if name.startswith(_ROUTER_PREFIX) or name in _RANKS else None
+            if routers is None:
+                kept.append(word)
+        elif routers is not None:
+            routers.append(word)
+        else:
+            kept.append(word)
+    _drop(routers, dropped)
+    return tuple(kept), tuple(dropped)
+
+
+def _drop(words: Sequence[Word] | None, dropped: list[Dropped]) -> None:
+    if words:
+        text = " ".join(word.text for word in words)
+        name = words[0].text.partition("=")[0]
+        why = "each rank is a server of its own" if name in _RANKS else "an argument of the router"
+        dropped.append(Dropped(text, words[0].place, why))

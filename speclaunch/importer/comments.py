@@ -11,13 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from speclaunch.errors import InputError
-from speclaunch.importer import blocks, markdown
-from speclaunch.importer.blocks import Block, BlockKind
-from speclaunch.importer.files import Form, form_of, looks_like_yaml
+from speclaunch.importer import markdown
+from speclaunch.importer.file_kinds import Form, form_of, is_template, looks_like_yaml, template_of
 from speclaunch.importer.interpret import run
-from speclaunch.importer.placeholders import is_template
+from speclaunch.importer.markdown import Block, BlockKind
 from speclaunch.importer.source_text import Document
-from speclaunch.importer.templates import template_of
 from speclaunch.patterns import lazy
 
 Stretch = tuple[int, int]
@@ -124,7 +122,7 @@ def _document(document: Document) -> IsComment | None:
     fenced, script = _within(_fenced(text)), _within(document.shell_comments)
     code: dict[BlockKind, list[Stretch]] = defaultdict(list)
     values: list[Stretch] = []
-    for block in blocks.blocks(document):
+    for block in markdown.blocks(document):
         start, end = block.source.offset(0), block.source.offset(len(block.source.text))
         kind = markdown.kind_of(block)
         code[kind if kind in _OWN_COMMENTS else block.kind].append((start, end))

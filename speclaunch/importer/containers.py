@@ -3,219 +3,206 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 
 import yaml
 
-from speclaunch.engine.entrypoint import CONFIG
+from speclaunch.errors import InputError
 from speclaunch.importer import nodes
-from speclaunch.importer.collected import Collected, Env
-from speclaunch.importer.commands import Around
-from speclaunch.importer.config_maps import ConfigMaps, config_maps
-from speclaunch.importer.interface import Dropped, Invocation, Reading
-from speclaunch.importer.scope import Field
+from speclaunch.importer.commands import CommandContext, look
+from speclaunch.importer.fields import Field
+from speclaunch.importer.interface import Comment, Dropped, ReadingBuilder, Word
+from speclaunch.importer.interpret import run
+from speclaunch.importer.scope import ShellScope, Value
 from speclaunch.importer.source_text import (
     DefaultOf,
     Document,
     SourceSpan,
     SourceText,
     WordPiece,
+    joined,
 )
+from speclaunch.importer.wrappers import SERVER
 from speclaunch.patterns import lazy
-from speclaunch.record import record
+
+_VARIABLE = lazy(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Z_][A-Z0-9_]*)\b)")
+_COMMENT = lazy(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
+
+Env = dict[str, Field]
+
+
+class Collected(ReadingBuilder):
+    """Gathers what the containers of one file hold."""
+
+    def __init__(self, document: Document) -> None:
+        super().__init__()
+        self.document = document
+
+    @contextmanager
+    def within(self, image: str | None, hardware: str | None = None) -> Iterator[None]:
+        """What is found inside runs in this image, on these GPUs."""
+        first = len(self.invocations)
+        yield
+        for index in range(first, len(self.invocations)):
+            found = self.invocations[index]
+            self.invocations[index] = replace(
+                found,
+                image=found.image or image,
+                hardware=found.hardware or hardware,
+            )
+
+    def leave_open(self, first: int) -> None:
+        """Commands from `first` on that have no argument get them elsewhere."""
+        why = "the arguments are given elsewhere"
+        for index in range(first, len(self.invocations)):
+            found = self.invocations[index]
+            if not found.words:
+                words = (Word("*", found.place, evaluated=False, inside=True, why=why),)
+                self.invocations[index] = replace(found, words=words)
+
+    def command(
+        self,
+        words: Sequence[Field],
+        env: Env,
+        passed: Env,
+        name: str | None,
+        dropped: tuple[Dropped, ...],
+        given: Env | None = None,
+    ) -> None:
+        """A command as a list of words: a server, or a shell with a script.
+
+        `given` are variables that a script sees besides, from whoever starts the container.
+        """
+        found = look(words)
+        if found.invocation is not None and (filled := _filled_in(words, env)) is not None:
+            found = look(filled)
+        known = {key: value.word() for key, value in env.items()}
+        for key, value in passed.items():
+            why = f"`{key}` comes from the environment of the container"
+            known[key] = Word(value.text, value.place, evaluated=False, why=why)
+        known |= {key: value.word() for key, value in found.wrapping.env.items()}
+        rest = (*dropped, *found.wrapping.dropped)
+        if found.invocation is not None:
+            self.invocations.append(
+                replace(
+                    found.invocation,
+                    env=MappingProxyType(known),
+                    dropped=(*rest, *found.invocation.dropped),
+                    name=name,
+                    comments=self._comments(words),
+                )
+            )
+            self.problems.extend(found.problems)
+        elif found.router is not None:
+            self.routers.append(replace(found.router, name=found.router.name or name))
+        elif found.script:
+            pieces = [piece for field in found.script for piece in field.pieces]
+            before = tuple(field.word() for field in found.before)
+            around = CommandContext(before, rest, name, base=known)
+            unknown = frozenset(
+                part
+                for piece in pieces
+                if piece.unknown
+                for part in re.findall(r"[A-Za-z_]\w*", piece.text)
+            )
+            seen = {k: value for k, value in (given or {}).items() if value.unknown is None}
+            scope = _scope({**seen, **env}, unknown, found.positional)
+            first = len(self.invocations)
+            self._run(joined(pieces, self.document), scope, around)
+            self._forget(first, seen.keys() - env.keys())
+
+    def _forget(self, first: int, names: Set[str]) -> None:
+        """Commands from `first` on without variables of the environment that the file does not
+        set."""
+        for index in range(first, len(self.invocations) if names else first):
+            found = self.invocations[index]
+            env = {name: word for name, word in found.env.items() if name not in names}
+            self.invocations[index] = replace(found, env=MappingProxyType(env))
+
+    def script(self, node: yaml.Node, around: CommandContext) -> None:
+        """A text that may be a script."""
+        if isinstance(node, yaml.ScalarNode) and SERVER.search(str(node.value)):
+            self._run(nodes.source(node, self.document), ShellScope(), around)
+
+    def lines(self, lines: Sequence[yaml.ScalarNode], env: Env, passed: Env) -> None:
+        """Texts that one shell runs one after the other, with this environment."""
+        if not any(SERVER.search(str(line.value)) for line in lines):
+            return
+        text: list[str] = []
+        where: list[int] = []
+        for line in lines:
+            source = nodes.source(line, self.document)
+            self.document.spend(6 + len(source.text) // 20)
+            text.append(source.text + "\n")
+            where += [source.offset(at) for at in range(len(source.text) + 1)]
+        known = {key: value.word() for key, value in env.items()}
+        for key, value in passed.items():
+            why = f"`{key}` comes from the environment around this file"
+            known[key] = Word(value.text, value.place, evaluated=False, why=why)
+        scope = _scope(env, frozenset(passed), None)
+        source = SourceText(self.document, "".join(text), where)
+        self._run(source, scope, CommandContext(base=known))
+
+    def _run(self, source: SourceText, scope: ShellScope, around: CommandContext) -> None:
+        try:
+            reading = run(source, scope, around)
+        except InputError as error:
+            self.unread.extend(error.problems)
+            return
+        self.add(reading)
+
+    def _comments(self, words: Sequence[Field]) -> tuple[Comment, ...]:
+        """The comments on the lines of the command and between them."""
+        offsets = [piece.offset(0) for word in words for piece in word.pieces[:1]]
+        if not offsets:
+            return ()
+        text = self.document.text
+        first, last = self.document.stretch(offsets[0])  # words of a patch stand elsewhere
+        offsets = [offset for offset in offsets if first <= offset <= last]
+        start = text.rfind("\n", 0, min(offsets)) + 1
+        end = text.find("\n", max(offsets))
+        quoted = [(o, o + len(w.text)) for o, w in zip(offsets, words, strict=False)]
+        found = []
+        for match in _COMMENT.finditer(text, start, len(text) if end < 0 else end):
+            at = match.start() + match[0].index("#")
+            if not any(first <= at < last for first, last in quoted):
+                place = self.document.place(at, match.end() - at)
+                found.append(Comment(match[0].strip().lstrip("#").strip(), place))
+        return tuple(found)
+
+
+def _filled_in(words: Sequence[Field], env: Env) -> list[Field] | None:
+    """Words with the `${NAME}` in them unknown that no shell expands and `env` does not have; None
+    if there is none. Only what fills in the file (`envsubst`, a platform) can mean them."""
+
+    def open_(piece: WordPiece) -> WordPiece:
+        names = [one[1] or one[2] for one in _VARIABLE.finditer(piece.text)]
+        name = next((one for one in names if one not in env), None)
+        if name is None or piece.unknown or not piece.exact:
+            return piece
+        return replace(piece, unknown=f"`{name}` is not set in this file")
+
+    filled = [replace(word, pieces=tuple(map(open_, word.pieces))) for word in words]
+    return filled if filled != list(words) else None
+
+
+def _scope(env: Env, unknown: frozenset[str], positional: tuple[Field, ...] | None) -> ShellScope:
+    """The variables of a shell that is started with this environment."""
+    variables = {
+        key: Value(value.stretch, value.pieces, exported=True)
+        for key, value in env.items()
+        if value.pieces and key not in unknown
+    }
+    return ShellScope(variables, positional=positional, passed=unknown)
+
 
 _MARK = r"\{\{[^{}\n]*\}\}"
 """What a template fills in."""
 _COMPOSE = lazy(rf"\$(?:\$|\{{([A-Za-z_]\w*)(?:(:?[-?+])([^{{}}]*))?\}}|([A-Za-z_]\w*))|{_MARK}")
 _KUBERNETES = lazy(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
-
-_GIVEN = lazy(
-    r"LWS_(?:LEADER_ADDRESS|GROUP_SIZE|WORKER_INDEX)|PARALLELISM_SIZE|POD_GROUP_INDEX"
-    r"|RBG_(?:LWP|ROLE|GROUP|COMPONENT)_|ROLE_(?:NAME|INDEX|REPLICA_INDEX)|ROLESET_NAME"
-)
-"""Variables that a controller gives its pods (`around/given.py`)."""
-_WITH_ROLES = frozenset({"RoleBasedGroup", "RoleBasedGroupSet"})
-_READ_OF_CONTAINERS = frozenset({"name", "image", "command", "args", "env", "envFrom"})
-_CONTAINERS = ("initContainers", "containers")
-_ROLES = frozenset({"roles", "components"})
-_READ_OF_PODS = frozenset(_CONTAINERS)
-
-
-def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
-    """The server commands of every container in Kubernetes objects.
-
-    A container is whatever has a `command` or `args`: those of a pod, and what the objects of
-    others call so (Dynamo's `mainContainer`, the `runner` of OME, the `model` of KServe).
-    """
-    reading = Collected(document)
-    maps = config_maps(roots, document)
-    sites: list[Site] = []
-    is_given = _GIVEN.search(document.text) is not None
-    for root in objects(roots, document):
-        owner = nodes.text(nodes.entries(nodes.entries(root).get("metadata")).get("name"))
-        seen: set[tuple[int, int]] = set()
-        start: tuple[yaml.Node, str | None, Owned] = (root, None, Owned())
-        waiting = [start]
-        while waiting:
-            node, key, owned = waiting.pop()
-            if key in _ROLES and isinstance(node, yaml.MappingNode):
-                owned = replace(owned, item=id(node))
-            if (id(node), owned.item) in seen:
-                continue
-            seen.add((id(node), owned.item))
-            keys = nodes.entries(node)
-            if keys:
-                document.spend()
-                owned = owned.below(key, keys, document)
-                if "command" in keys or "args" in keys:
-                    first, before = len(reading.invocations), len(reading.routers)
-                    site = Site(root, owned.steps, range(0), range(0), owned.envs)
-                    _container(
-                        keys,
-                        owner,
-                        maps.seen_from(root),
-                        owned,
-                        reading,
-                        _given(site, document) if is_given else {},
-                    )
-                    if key not in _CONTAINERS:
-                        reading.leave_open(first)
-                    servers = range(first, len(reading.invocations))
-                    routers = range(before, len(reading.routers))
-                    if servers or routers:
-                        sites.append(replace(site, servers=servers, routers=routers))
-            waiting += [(value, name, owned) for name, value in reversed(keys.items())]
-            waiting += [(item, key, owned) for item in reversed(nodes.items(node))]
-        if nodes.text(nodes.entries(root).get("kind")) == "ConfigMap":
-            for name, value in nodes.entries(nodes.entries(root).get("data")).items():
-                reading.script(value, Around(name=f"{owner}/{name}" if owner else name))
-    done = reading.reading()
-    done = replace(done, invocations=tuple(_with_config(one, maps) for one in done.invocations))
-    if not done.invocations:
-        return done
-    from speclaunch.importer.around import kubernetes  # noqa: PLC0415  few manifests have a server
-
-    return kubernetes.surrounded(done, sites, roots, maps)
-
-
-def objects(roots: Sequence[yaml.Node], document: Document) -> list[yaml.Node]:
-    """The objects of a file, those of a `List` one by one, with the templates of their roles."""
-    found: list[yaml.Node] = []
-    for root in roots:
-        keys = nodes.entries(root)
-        held = nodes.items(keys.get("items")) if "spec" not in keys else []
-        found += held or [root]
-    if any(nodes.text(nodes.entries(one).get("kind")) in _WITH_ROLES for one in found):
-        from speclaunch.importer import role_templates  # noqa: PLC0415  few manifests have them
-
-        return [role_templates.expanded(one, document) for one in found]
-    return found
-
-
-def _with_config(found: Invocation, maps: ConfigMaps) -> Invocation:
-    """With the file of `--config`, where a ConfigMap beside the container holds it."""
-    words = [word for word in found.words if word.evaluated]
-    at = next((index for index, word in enumerate(words) if word.text == CONFIG), len(words))
-    config = maps.config(words[at + 1].text) if at + 1 < len(words) else None
-    return found if config is None else replace(found, config=config)
-
-
-Steps = tuple[tuple[str, Mapping[str, yaml.Node]], ...]
-
-
-@record
-class Site:
-    """A container that holds servers or routers: `steps` lead from its object to it."""
-
-    root: yaml.Node
-    steps: Steps
-    servers: range
-    """Their numbers among the invocations of the file."""
-    routers: range
-    envs: tuple[yaml.Node, ...] = ()
-
-
-@record
-class Owned:
-    """What the objects around a container say of it.
-
-    `envs` are the lists of variables of a Dynamo service and of its graph.
-    """
-
-    pod: tuple[Dropped, ...] = ()
-    envs: tuple[yaml.Node, ...] = ()
-    name: str | None = None
-    """That of the service or component, whose container is called alike in all of them."""
-    steps: Steps = ()
-    """The mappings from the object down, each with the key of its value, or of its list's."""
-    item: int = 0
-    """Which role it is: several may share one template."""
-
-    def below(self, key: str | None, keys: Mapping[str, yaml.Node], document: Document) -> Owned:
-        """The same for what stands in this mapping, the value of `key`."""
-        pod = self.pod
-        if keys.keys() & set(_CONTAINERS):
-            pod = tuple(left_out(keys, _READ_OF_PODS, document, "pod"))
-        envs = keys.get("envs")
-        name = self.name
-        if "extraPodSpec" in keys:
-            name = key
-        elif "podTemplate" in keys:
-            name = nodes.text(keys.get("name"))
-        all_envs = (*self.envs, envs) if envs is not None else self.envs
-        return Owned(pod, all_envs, name, (*self.steps, (key or "", keys)), self.item)
-
-
-def _container(
-    keys: Mapping[str, yaml.Node],
-    owner: str | None,
-    maps: ConfigMaps,
-    owned: Owned,
-    reading: Collected,
-    given: Env,
-) -> None:
-    document = maps.document
-    env: Env = maps.variables(keys.get("envFrom"))
-    lists = [*owned.envs, keys.get("env")]
-    for item in (one for held in lists for one in nodes.items(held)):
-        entry = nodes.entries(item)
-        name = nodes.text(entry.get("name"))
-        if name is None:
-            continue
-        value = entry.get("value")
-        if isinstance(value, yaml.ScalarNode):
-            env[name] = substituted(nodes.source(value, document), given | env)
-        elif entry.get("valueFrom") is not None:
-            source = entry["valueFrom"]
-            known = given.get(name) if "fieldRef" in nodes.entries(source) else None
-            env[name] = maps.value(source) or known or _elsewhere(name, source, document)
-        else:
-            env[name] = text_at("", item, document)
-    words = [
-        substituted(nodes.source(item, document), given | env)
-        for key in ("command", "args")
-        for item in listed(keys.get(key))
-        if isinstance(item, yaml.ScalarNode)
-    ]
-    own = nodes.text(keys.get("name"))
-    if owned.name is not None and own in (None, "main"):
-        own = owned.name
-    name = "/".join(part for part in (owner, own) if part) or None
-    dropped = (
-        *maps.elsewhere(keys.get("envFrom")),
-        *left_out(keys, _READ_OF_CONTAINERS, document),
-        *owned.pod,
-    )
-    with reading.within(image_in(keys, document)):
-        reading.command(words, env, {}, name, dropped, given)
-
-
-def _given(site: Site, document: Document) -> Env:
-    """The variables that the controller of an object gives its containers."""
-    from speclaunch.importer.around import given  # noqa: PLC0415  few manifests use one
-
-    return given.variables(site, document)
 
 
 def image_in(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
@@ -234,18 +221,6 @@ def image_of(node: yaml.ScalarNode, document: Document) -> str:
 def listed(node: yaml.Node | None) -> list[yaml.Node]:
     """The items of a list; a scalar is a list of one."""
     return [node] if isinstance(node, yaml.ScalarNode) else nodes.items(node)
-
-
-def _elsewhere(name: str, node: yaml.Node, document: Document) -> Field:
-    """A variable whose value the cluster gives."""
-    kind = next(iter(nodes.entries(node)), "another object")
-    detail = nodes.entries(nodes.entries(node).get(kind))
-    which = "/".join(
-        shown for key in ("name", "key", "fieldPath") if (shown := nodes.text(detail.get(key)))
-    )
-    why = f"`{name}` comes from the cluster ({kind}{' ' + which if which else ''})"
-    found = text_at(f"$({name})", node, document)
-    return Field(tuple(replace(piece, unknown=why) for piece in found.pieces))
 
 
 def text_at(text: str, node: yaml.Node, document: Document) -> Field:
@@ -275,7 +250,7 @@ def substituted(source: SourceText, env: Mapping[str, Field]) -> Field:
         pieces.append(_exact(source, at, match.start()))
         at = match.end()
         if match[0].startswith("{"):
-            pieces.append(_filled_in(source, match))
+            pieces.append(_template_mark(source, match))
         elif match[1] is None:
             pieces.append(WordPiece("$", source, match.start(), quoted=True, exact=False))
         elif match[1] in env:
@@ -298,7 +273,7 @@ def substituted(source: SourceText, env: Mapping[str, Field]) -> Field:
     return Field(kept or (WordPiece("", source, 0, quoted=True),))
 
 
-def _filled_in(source: SourceText, mark: re.Match[str]) -> WordPiece:
+def _template_mark(source: SourceText, mark: re.Match[str]) -> WordPiece:
     why = f"a template fills in `{mark[0]}`"
     return replace(_exact(source, mark.start(), mark.end()), unknown=why, inside=True)
 
@@ -316,7 +291,7 @@ def interpolated(source: SourceText) -> Field:
         at = match.end()
         name = match[1] or match[4]
         if match[0].startswith("{"):
-            pieces.append(_filled_in(source, match))
+            pieces.append(_template_mark(source, match))
         elif name is None:
             pieces.append(WordPiece("$", source, match.start(), quoted=True, exact=False))
         elif match[2] in ("-", ":-"):

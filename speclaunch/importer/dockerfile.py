@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 
 from speclaunch.errors import InputError, Problem
-from speclaunch.importer.assign import assign
-from speclaunch.importer.commands import Around, environment, look
+from speclaunch.importer.commands import CommandContext, environment, look
 from speclaunch.importer.expand import Expander
-from speclaunch.importer.interface import Gathered, Reading
-from speclaunch.importer.interpret import run
+from speclaunch.importer.fields import Field
+from speclaunch.importer.interface import Reading, ReadingBuilder
+from speclaunch.importer.interpret import assign, run
 from speclaunch.importer.parser import parse
-from speclaunch.importer.scope import Field, ShellScope, Value
+from speclaunch.importer.scope import ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceSpan, SourceText, WordPiece
 from speclaunch.importer.syntax import Simple
 from speclaunch.importer.wrappers import SERVER, Wrapping
@@ -202,7 +202,7 @@ _SHELLS = frozenset({"bash", "sh", "ash", "dash", "zsh"})
 
 
 @record(frozen=False)
-class Stage:
+class BuildStage:
     """What is set at this point of a stage."""
 
     name: str | None = None
@@ -231,12 +231,12 @@ def read_dockerfile(document: Document, start: int = 0, end: int | None = None) 
     return reader.done()
 
 
-class _Reader(Gathered):
+class _Reader(ReadingBuilder):
     def __init__(self, document: Document) -> None:
         super().__init__()
         self.document = document
-        self.stage: Stage | None = None
-        self.stages: list[Stage] = []
+        self.stage: BuildStage | None = None
+        self.stages: list[BuildStage] = []
         self.given: dict[str, Value] = {}
         """The ``ARG`` before the first ``FROM``."""
 
@@ -259,7 +259,7 @@ class _Reader(Gathered):
         if found.name == "ARG":
             self._arg(found)
             return
-        stage = self.stage = self.stage or Stage()  # a fragment has no FROM
+        stage = self.stage = self.stage or BuildStage()  # a fragment has no FROM
         match found.name:
             case "ENV":
                 self._env(found, stage)
@@ -293,7 +293,7 @@ class _Reader(Gathered):
         else:
             if image is not None and "$" in image:
                 image = self._text(found.rest.part(*_stripped(found.rest)), self.given).split()[0]
-            self.stage = Stage((name or "").lower() or None, image)
+            self.stage = BuildStage((name or "").lower() or None, image)
         self.stages.append(self.stage)
 
     def _expander(self, variables: dict[str, Value]) -> Expander:
@@ -319,7 +319,7 @@ class _Reader(Gathered):
         for name, value in self._assigned(found, into).items():
             into[name] = value
 
-    def _env(self, found: Instruction, stage: Stage) -> None:
+    def _env(self, found: Instruction, stage: BuildStage) -> None:
         legacy = _LEGACY.match(found.rest.text)
         if _ASSIGNMENTS.match(found.rest.text):
             for name, value in self._assigned(found, stage.variables).items():
@@ -359,7 +359,7 @@ class _Reader(Gathered):
         except InputError as error:
             self.unread.extend(error.problems)
 
-    def _command(self, stage: Stage) -> None:
+    def _command(self, stage: BuildStage) -> None:
         first = stage.entrypoint or stage.cmd
         if first is None:
             return
@@ -389,9 +389,9 @@ class _Reader(Gathered):
             )
         return form
 
-    def _exec(self, words: Sequence[Field], stage: Stage, scope: ShellScope) -> None:
+    def _exec(self, words: Sequence[Field], stage: BuildStage, scope: ShellScope) -> None:
         found = look(words)
-        around = Around(image=stage.image)
+        around = CommandContext(image=stage.image)
         env = environment(scope, {}, found.wrapping, around)
         if found.invocation is not None:
             for word in words:
@@ -411,7 +411,7 @@ class _Reader(Gathered):
             if len(pieces) == 1 and pieces[0].exact:
                 source = source.part(pieces[0].start, pieces[0].start + len(pieces[0].text))
             before = tuple(one.word() for one in found.before)
-            around = Around(before, tuple(found.wrapping.dropped), None, stage.image, env)
+            around = CommandContext(before, tuple(found.wrapping.dropped), None, stage.image, env)
             scope.positional = found.positional
             self._read(source, scope, around)
 
@@ -426,12 +426,12 @@ class _Reader(Gathered):
                 )
             )
 
-    def _shell(self, source: SourceText, stage: Stage, scope: ShellScope) -> None:
+    def _shell(self, source: SourceText, stage: BuildStage, scope: ShellScope) -> None:
         if stage.has_shell:
-            env = environment(scope, {}, Wrapping(), Around())
-            self._read(source, scope, Around(image=stage.image, base=env))
+            env = environment(scope, {}, Wrapping(), CommandContext())
+            self._read(source, scope, CommandContext(image=stage.image, base=env))
 
-    def _build_step(self, found: Instruction, stage: Stage) -> None:
+    def _build_step(self, found: Instruction, stage: BuildStage) -> None:
         for body in found.bodies:  # a script that is run, or written into the image
             if SERVER.search(body.text):
                 self._shell(body, stage, ShellScope(dict(stage.variables)))
@@ -442,7 +442,7 @@ class _Reader(Gathered):
             else:
                 self._shell(found.rest, stage, ShellScope(dict(stage.variables)))
 
-    def _read(self, source: SourceText, scope: ShellScope, around: Around) -> None:
+    def _read(self, source: SourceText, scope: ShellScope, around: CommandContext) -> None:
         self.add(run(source, scope, around))
 
 

@@ -1,20 +1,35 @@
-"""The words that reach the server's parser of a version, wherever they were written."""
+"""The words that reach the server's parser of a version, wherever they were written.
+
+A server command reads a file itself: the one behind ``--config``. The engine opens it relative to
+where it is started, which a script does not say: the directory of the script is tried, then the
+working directory, and where the script says `cd sub` before, `sub` in each of them. A file is only
+followed below those, so that a finding never quotes a line from elsewhere on the machine.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import field, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
+from speclaunch import reads
 from speclaunch.engine.argument import Argument
 from speclaunch.engine.catalogue import Catalogue, history, name_of
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.entrypoint import CONFIG, CONFIG_SINCE, CONFIG_SUFFIXES, dispatch, since
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer import placeholders
-from speclaunch.importer.interface import ConfigFile, Dropped, Invocation, InvocationKind, Word
+from speclaunch.importer.file_kinds import MAX_BYTES
+from speclaunch.importer.interface import (
+    ConfigFile,
+    Dropped,
+    Invocation,
+    InvocationKind,
+    Reading,
+    Word,
+)
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 
@@ -63,7 +78,7 @@ def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
 
 
 @record
-class Settled:
+class SettledCommand:
     """A command with the words that its text itself gives the parser.
 
     `refused` is what stands in the way, `strays` the texts of words that are nobody's value here.
@@ -74,7 +89,9 @@ class Settled:
     strays: frozenset[str] = frozenset()
 
 
-def settled(invocation: Invocation, catalogue: Catalogue, strays: Collection[str] = ()) -> Settled:
+def settled(
+    invocation: Invocation, catalogue: Catalogue, strays: Collection[str] = ()
+) -> SettledCommand:
     """A command without what does not reach the parser as it stands.
 
     What the program takes before, and what may be any number of arguments, is among the dropped:
@@ -95,7 +112,7 @@ def settled(invocation: Invocation, catalogue: Catalogue, strays: Collection[str
         apart.append(found.model)
     why = "it does not reach the server's parser as it stands"
     rest = (Dropped(word.text, word.place, why) for word in apart)
-    return Settled(
+    return SettledCommand(
         replace(invocation, words=words, dropped=(*invocation.dropped, *rest)),
         tuple(found.refused),
         frozenset(word.text for word in found.elided if not word.evaluated),
@@ -238,3 +255,75 @@ def _room(flag: Word, catalogue: Catalogue) -> int:
         return sys.maxsize
     takes = argument is None or argument.kind.takes_value
     return 1 if takes else 0
+
+
+def followed(reading: Reading, file: Path | None) -> Reading:
+    """A reading with the ``--config`` files of its commands.
+
+    `file` is where the commands were written, None for standard input or a command line.
+    """
+    if not any(word.text == CONFIG for found in reading.invocations for word in found.words):
+        return reading
+    around = [file.parent] if file is not None else []
+    places = [*around, Path()]
+    return replace(
+        reading,
+        invocations=tuple(_with_config(found, places) for found in reading.invocations),
+    )
+
+
+def config_file(name: str) -> ConfigFile:
+    """The file that the engine opens for ``--config NAME`` when it is started here."""
+    return _read_config(name, [Path()])
+
+
+def config_path(invocation: Invocation) -> str | None:
+    """The word behind ``--config`` in a command; None if there is none, or it is not known."""
+    words = [word for word in invocation.words if word.evaluated]
+    at = next((i for i, word in enumerate(words) if word.text == CONFIG), len(words))
+    return words[at + 1].text if at + 1 < len(words) else None
+
+
+def _with_config(invocation: Invocation, places: Sequence[Path]) -> Invocation:
+    if invocation.kind in (InvocationKind.CONFIG, InvocationKind.SLIME):
+        return invocation
+    if invocation.config is not None:  # found beside the command
+        return invocation
+    name = config_path(invocation)
+    if name is None or not name.lower().endswith(CONFIG_SUFFIXES):
+        return invocation
+    if invocation.image is not None:
+        found = ConfigFile(name, why="it is in the container")
+    else:
+        found = _read_config(name, places, invocation.directory)
+    return replace(invocation, config=found)
+
+
+def _read_config(name: str, places: Sequence[Path], directory: str | None = None) -> ConfigFile:
+    outside = False
+    below = [place / (directory or "") for place in places]
+    if directory is not None and Path(directory).is_absolute():
+        below += places  # a path of the machine, or container, that the script is for
+    for place in dict.fromkeys(below):
+        file = place / name
+        try:
+            if not reads.is_file(file):
+                continue
+            if not _is_below(file, places):
+                outside = True
+                continue
+            if reads.size(file) > MAX_BYTES:
+                return ConfigFile(name, why="it is larger than 10 MiB")
+            return ConfigFile(str(file), reads.read_bytes(file).decode("utf-8-sig"))
+        except UnicodeDecodeError:
+            return ConfigFile(name, why="it is not UTF-8 text")
+        except (OSError, ValueError) as error:
+            return ConfigFile(name, why=f"it cannot be read ({getattr(error, 'strerror', error)})")
+    if outside:
+        return ConfigFile(name, why="it lies outside of the directories that are checked")
+    return ConfigFile(name, why="no such file here")
+
+
+def _is_below(file: Path, places: Sequence[Path]) -> bool:
+    real = reads.resolve(file)
+    return any(real.is_relative_to(reads.resolve(place)) for place in places)

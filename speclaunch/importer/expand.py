@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from speclaunch.importer import compute, parameters
-from speclaunch.importer.braces import TooMany, expand_braces
-from speclaunch.importer.fields import FieldBuilder, marked, starts_home, with_pattern
-from speclaunch.importer.scope import Field, ShellScope, Value
+from speclaunch.importer import expansions
+from speclaunch.importer.expansions import MAX_TEXT, MAX_WORDS, TooMany, expand_braces
+from speclaunch.importer.fields import Field, FieldBuilder, marked, starts_home, with_pattern
+from speclaunch.importer.parser import quoted_text
+from speclaunch.importer.scope import ShellScope, Value
 from speclaunch.importer.source_text import Document, SourceSpan, SourceText, WordPiece
 from speclaunch.importer.syntax import (
     Arithmetic,
@@ -26,11 +27,6 @@ from speclaunch.importer.syntax import (
     Simple,
     Substitution,
 )
-
-MAX_TEXT = 1 << 16
-"""The longest value of a variable; a longer one is not evaluated."""
-MAX_WORDS = 10_000
-
 
 Result: TypeAlias = tuple[WordPiece, ...] | list[Field]
 """What a part stands for: text, or several fields (an array)."""
@@ -108,7 +104,7 @@ class Expander:
             case Parameter():
                 return self._parameter(part, source)
             case Arithmetic():
-                number = compute.arithmetic(part.text, self._number)
+                number = expansions.arithmetic(part.text, self._number)
                 if number is None:
                     return self.unknown(part, source, "this sum cannot be computed from the file")
                 return (self._derived(str(number), part, source),)
@@ -157,7 +153,7 @@ class Expander:
         arguments = self.words(command.words)
         if any(field.unknown for field in arguments) or not arguments:
             return self.unknown(part, source, why)
-        text = compute.command([field.text for field in arguments], MAX_WORDS)
+        text = expansions.output_of([field.text for field in arguments], MAX_WORDS)
         if text is None or inner is None:
             return self.unknown(part, source, why)
         return (self._derived(text.rstrip("\n"), part, source),)
@@ -166,9 +162,7 @@ class Expander:
         self, redirect: Redirect, body: SourceSpan, part: Part, source: SourceText
     ) -> Result:
         if not redirect.literal and any(char in body.text for char in "$`\\"):
-            from speclaunch.importer.here_documents import body_word  # noqa: PLC0415  it imports us
-
-            word = body_word(body)
+            word = quoted_text(body)
             if word is None:
                 return self.unknown(part, source, "its here-document cannot be read")
             return _without_last_lines(self.text(word))
@@ -188,7 +182,7 @@ class Expander:
         if part.prefix == "!":
             return self.unknown(part, source, "an indirect expansion is not evaluated")
         if part.operator or part.prefix:
-            return parameters.expand(self, part, source, value)
+            return expansions.expand_parameter(self, part, source, value)
         if value is None:
             return self.unset(part, source)
         return self.chosen(part, source, value)
@@ -241,7 +235,7 @@ class Expander:
         given = self.scope.positional
         if given is None or part.name == "0" or part.prefix:
             if part.operator in ("-", ":-") and part.operand is not None:
-                return parameters.default(self, part, source)
+                return expansions.default_value(self, part, source)
             what = "the arguments" if part.name in "@*" else f"argument {part.name}"
             return self.unknown(part, source, f"{what} of the script")
         if part.name in ("@", "*"):
@@ -255,10 +249,10 @@ class Expander:
             if part.operator:
                 value = Value(given[number - 1].span or SourceSpan(source, part.start, part.end))
                 value = replace(value, pieces=given[number - 1].pieces)
-                return parameters.expand(self, part, source, value)
+                return expansions.expand_parameter(self, part, source, value)
             return _taken(given[number - 1].pieces, given[number - 1].span)
         if part.operator:
-            return parameters.expand(self, part, source, None)
+            return expansions.expand_parameter(self, part, source, None)
         return ()
 
     def resplit(self, value: Value) -> list[Field]:

@@ -6,37 +6,33 @@ import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.importer.commands import Around, environment, look
-from speclaunch.importer.follow import followed
-from speclaunch.importer.interface import Reading, Word
-from speclaunch.importer.interpret import run
-from speclaunch.importer.placeholders import is_template
-from speclaunch.importer.scope import Field, ShellScope, Value
-from speclaunch.importer.source_text import Document, SourceSpan, SourceText, WordPiece
-from speclaunch.importer.suffixes import (
-    DOCUMENT_SUFFIXES,
+from speclaunch.importer.commands import CommandContext, environment, look
+from speclaunch.importer.effective_words import followed
+from speclaunch.importer.fields import Field
+from speclaunch.importer.file_kinds import (
+    _YAML,
     GO_SUFFIXES,
     KUSTOMIZATIONS,
     MAX_BYTES,
-    NOTEBOOK_SUFFIX,
     PYTHON_SUFFIX,
-    is_dockerfile,
-    is_makefile,
+    Form,
+    TemplateError,
+    form_of,
+    is_template,
+    looks_like_yaml,
+    template_of,
 )
-from speclaunch.importer.templates import TemplateError, template_of
+from speclaunch.importer.interface import Reading, Word
+from speclaunch.importer.interpret import run
+from speclaunch.importer.scope import ShellScope, Value
+from speclaunch.importer.source_text import Document, SourceSpan, SourceText, WordPiece
 from speclaunch.patterns import lazy
 from speclaunch.reads.bounded import read_regular, reason
 
-_YAML = frozenset({".yaml", ".yml", ".json"})
 _NOT_OURS = frozenset({".toml", ".ini", ".cfg", ".rs", ".go", ".ts", ".js"})
-_YAML_START = lazy(
-    r"(?:[ \t]*(?:#[^\n]*)?\n)*(?:---|%YAML|(?:apiVersion|kind|services|version|name|defaults):)"
-)
-_SHELL_START = lazy(r"#!.*sh\b")
 _NIX = ".nix"
 _ADDED = "the expression may add more"
 _SCRIPTS = frozenset({".sh", ".bash", ".slurm", ".sbatch"})
@@ -75,15 +71,15 @@ def read_words(argv: Sequence[str], *, is_vllm: bool = False) -> Reading:
         at += len(shown) + 1
     found = look(fields)
     if found.invocation is not None:
-        env = environment(ShellScope(), {}, found.wrapping, Around())
+        env = environment(ShellScope(), {}, found.wrapping, CommandContext())
         dropped = (*found.wrapping.dropped, *found.invocation.dropped)
         invocation = replace(found.invocation, env=env, dropped=dropped)
         return Reading((invocation,), tuple(found.problems))
     if found.script:
         source = SourceText(document, found.script[0].text, _where(found.script[0]))
-        env = environment(ShellScope(), {}, found.wrapping, Around())
+        env = environment(ShellScope(), {}, found.wrapping, CommandContext())
         before = tuple(field.word() for field in found.before)
-        around = Around(
+        around = CommandContext(
             before,
             tuple(found.wrapping.dropped),
             found.wrapping.name,
@@ -140,7 +136,7 @@ def _together(reading: Reading, document: Document) -> Reading:
     several = len(reading.invocations) > 1 or bool(reading.routers and reading.invocations)
     if not several and "#SBATCH" not in document.text:
         return reading
-    from speclaunch.importer.around import scripts  # noqa: PLC0415  most scripts start one server
+    from speclaunch.importer.server_context import scripts  # noqa: PLC0415  most scripts start one server
 
     if not scripts.belong_together(reading, document.text):
         return reading
@@ -233,37 +229,6 @@ def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Readi
     return _READERS[form_of(text, shown, kind)](text, shown)
 
 
-class Form(StrEnum):
-    """What a file is read as."""
-
-    PROGRAM = "program"
-    PLAIN = "plain"
-    """A document, or a script that is called so."""
-    DOCUMENT = "document"
-    NOTEBOOK = "notebook"
-    DOCKERFILE = "dockerfile"
-    MAKEFILE = "makefile"
-    YAML = "yaml"
-    SHELL = "shell"
-
-
-def form_of(text: str, shown: str, kind: str) -> Form:  # noqa: PLR0911
-    """What files of a kind (a suffix) are read as, else texts that begin as this one does."""
-    if kind == PYTHON_SUFFIX:
-        return Form.PROGRAM
-    if kind == ".txt":
-        return Form.PLAIN
-    if kind in DOCUMENT_SUFFIXES:
-        return Form.DOCUMENT
-    if kind == NOTEBOOK_SUFFIX:
-        return Form.NOTEBOOK
-    if is_dockerfile(shown, text):
-        return Form.DOCKERFILE
-    if is_makefile(shown):
-        return Form.MAKEFILE
-    return Form.YAML if looks_like_yaml(text, kind) else Form.SHELL
-
-
 def _read_python(text: str, shown: str) -> Reading:
     from speclaunch.importer.python_files import read_python  # noqa: PLC0415  `ast`
 
@@ -272,12 +237,12 @@ def _read_python(text: str, shown: str) -> Reading:
 
 def read_template(text: str, shown: str, kind: str) -> Reading:
     """What a template shows of the servers in it; `kind` is the suffix of what it makes."""
-    from speclaunch.importer import masked_templates  # noqa: PLC0415  few files are templates
+    from speclaunch.importer import templates  # noqa: PLC0415  few files are templates
 
     is_yaml = looks_like_yaml(text, kind) or Path(shown).suffix.lower() in GO_SUFFIXES
-    reading = masked_templates.read_template(text, shown, is_yaml=is_yaml)
+    reading = templates.read_template(text, shown, is_yaml=is_yaml)
     if is_yaml and not reading.invocations and kind not in _YAML:
-        return masked_templates.read_template(text, shown, is_yaml=False)
+        return templates.read_template(text, shown, is_yaml=False)
     return reading
 
 
@@ -305,13 +270,6 @@ _READERS: dict[Form, Callable[[str, str], Reading]] = {
     Form.YAML: read_yaml,
     Form.SHELL: read_shell,
 }
-
-
-def looks_like_yaml(text: str, suffix: str) -> bool:
-    """Whether a text is read as YAML: by the suffix of its file, else by its first lines."""
-    if suffix in DOCUMENT_SUFFIXES or suffix in _YAML or suffix == NOTEBOOK_SUFFIX:
-        return suffix in _YAML
-    return not _SHELL_START.match(text) and _YAML_START.match(text) is not None
 
 
 def read_whole(data: bytes, shown: str, file: Path | None, suffix: str | None = None) -> Reading:

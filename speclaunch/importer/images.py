@@ -1,9 +1,11 @@
-"""The release of SGLang that a container image holds."""
+"""The release of SGLang in a container image, and the GPUs that a manifest or a program names."""
 
 from __future__ import annotations
 
 from speclaunch.engine.catalogue import resolve_version
 from speclaunch.engine.versions import ResolvedVersion
+from speclaunch.errors import InputError
+from speclaunch.facts.hardware import declare
 from speclaunch.patterns import lazy
 
 _TAG = lazy(
@@ -42,3 +44,23 @@ def image_release(image: str | None) -> ResolvedVersion | None:
     found = _TAG.search(image or "")
     more = found["more"] if found is not None and found["version"] == version else None
     return resolve_version(version + (more or ""))
+
+
+_GPUS = lazy(r"(?P<name>[A-Za-z][\w.-]*?)(?P<memory>[:-]\d+GB)?(?::(?P<count>\d+))?\Z")
+
+
+def declared(said: str | None) -> str | None:
+    """What `--hardware` takes for it; None where that is not one kind of GPU that is known."""
+    found = _GPUS.match(said.strip()) if said else None
+    if found is None:
+        return None
+    memory = (found["memory"] or "").lower().lstrip(":-")
+    count = f":{found['count']}" if found["count"] else ""
+    name = found["name"].lower()
+    for text in ([f"{name}-{memory}{count}"] if memory else []) + [f"{name}{count}"]:
+        try:
+            declare(text)
+        except InputError:
+            continue
+        return text
+    return None

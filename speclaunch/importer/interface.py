@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from speclaunch.errors import ExitCode, InputError, Place, Problem, SpeclaunchError
 from speclaunch.record import record
 
-if TYPE_CHECKING:  # manifests alone have them
+if TYPE_CHECKING:
     from speclaunch.surroundings import Surroundings
 
 
@@ -202,7 +203,7 @@ class Reading:
         raise NothingFoundError(Problem(f"no SGLang server command in {source}"))
 
 
-class Gathered:
+class ReadingBuilder:
     """What a reader finds, one part of a file after the other."""
 
     def __init__(self) -> None:
@@ -229,3 +230,9 @@ class Gathered:
             tuple(self.misread),
             tuple(self.routers),
         )
+
+
+def recipe_name(stem: str, number: int | None = None) -> str:
+    """A file's stem as a recipe's name; the number tells several commands of a file apart."""
+    name = re.sub(r"\W+", "_", stem).strip("_").lower() or "imported"
+    return name if number is None else f"{name}_{number}"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from speclaunch.errors import InputError, Problem
 from speclaunch.importer import slime
-from speclaunch.importer.assign import assign, builtin, changed, directory, handed_on
 from speclaunch.importer.commands import (
-    Around,
+    CommandContext,
     Comments,
-    Found,
+    FoundCommand,
     distinct,
     environment,
     here_manifest,
@@ -26,13 +26,15 @@ from speclaunch.importer.commands import (
     prompt,
     text_of,
 )
-from speclaunch.importer.compute import is_false
 from speclaunch.importer.expand import Expander
-from speclaunch.importer.interface import Dropped, Gathered, Invocation, Reading
-from speclaunch.importer.parser import parse
-from speclaunch.importer.scope import Changes, Field, ShellScope, Value
+from speclaunch.importer.expansions import MAX_TEXT, MAX_WORDS, is_false_comparison
+from speclaunch.importer.fields import Field
+from speclaunch.importer.interface import Dropped, Invocation, Reading, ReadingBuilder
+from speclaunch.importer.parser import DECLARING, parse
+from speclaunch.importer.scope import Changes, ShellScope, Value
 from speclaunch.importer.source_text import SourceSpan, SourceText, WordPiece, joined
 from speclaunch.importer.syntax import (
+    Assignment,
     Compound,
     Function,
     Node,
@@ -43,20 +45,201 @@ from speclaunch.importer.syntax import (
     pipeline,
 )
 from speclaunch.importer.wrappers import READ, SERVER, Wrapping
+from speclaunch.patterns import lazy
+
+Assigned = tuple[str, Value, bool]
+"""Name, value, and whether it was appended."""
+
+_READING = frozenset({"read", "mapfile", "readarray", "getopts"})
+
+
+def assign(
+    expander: Expander,
+    assignment: Assignment,
+    *,
+    exported: bool | None = None,
+    temporary: bool = False,
+) -> Assigned:
+    """Carry out an assignment; a `temporary` one (before a command) sets nothing."""
+    scope = expander.scope
+    before = scope.get(assignment.name)
+    value = _value(expander, assignment, before)
+    if exported is None:
+        exported = scope.export_all or (before is not None and before.exported)
+    value = replace(value, exported=exported or temporary)
+    if not temporary:
+        scope.set(assignment.name, value)
+    return assignment.name, value, assignment.append
+
+
+def _value(expander: Expander, assignment: Assignment, before: Value | None) -> Value:  # noqa: PLR0911
+    written = assignment.value
+    if isinstance(written, tuple):
+        items = tuple(expander.words(written))
+        if assignment.append and before is not None and before.items is not None:
+            items = (*before.items, *items)
+        elif assignment.append and before is not None and before.pieces:
+            items = (Field(before.pieces, before.span), *items)
+        if len(items) > MAX_WORDS:
+            return Value(assignment.span, why=f"it has more than {MAX_WORDS} elements")
+        expander.document.spend(len(items))
+        return Value(assignment.span, items=items)
+    if assignment.index is not None:
+        return Value(assignment.span, why="single elements of it are set")
+    pieces = expander.text(written)
+    if assignment.append and before is not None:
+        if before.items is not None or before.pieces is None:
+            return Value(assignment.span, why=before.why or "it is appended to in a way not read")
+        owned = tuple(
+            piece if piece.owner is not None else replace(piece, owner=before.span)
+            for piece in before.pieces
+        )
+        pieces = (*owned, *pieces)
+        expander.document.spend(len(pieces))
+        if sum(len(piece.text) for piece in pieces) > MAX_TEXT:
+            return Value(assignment.span, why=f"it is longer than {MAX_TEXT} characters")
+        return Value(assignment.span, pieces)
+    return Value(written.span, pieces)
+
+
+def builtin(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[Assigned] | None:
+    """Carry out a builtin that changes variables; None when the command is something else.
+
+    Gives what was assigned.
+    """
+    scope = expander.scope
+    name = fields[0].text
+    if name in DECLARING:
+        return _declare(expander, node, fields)
+    match name:
+        case "unset":
+            for field in fields[1:]:
+                scope.set(field.text, None)
+        case "set":
+            _set(expander, fields[1:])
+        case "shift":
+            count = fields[1].text if len(fields) > 1 else "1"
+            if scope.positional is not None:
+                known = count.isdecimal() and len(count) < 5
+                scope.positional = scope.positional[int(count) :] if known else None
+        case "source" | ".":
+            scope.sourced.extend(field.text for field in fields[1:2])
+        case "printf" if len(fields) > 2 and fields[1].text == "-v":
+            _unknown(expander, node, fields[2].text, "`printf -v` sets it")
+        case _ if name in _READING:
+            for field in fields[1:]:
+                if field.text.isidentifier():
+                    _unknown(expander, node, field.text, f"`{name}` sets it when it runs")
+        case _:
+            return None
+    return []
+
+
+def _declare(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[Assigned]:
+    scope = expander.scope
+    options = [field.text for field in fields[1:] if field.text.startswith(("-", "+"))]
+    exports = fields[0].text == "export" or any("x" in o for o in options if o[0] == "-")
+    if fields[0].text == "export" and "-n" in options:
+        exports = False
+    if scope.locals and fields[0].text != "export" and "-g" not in options:
+        for name in (*(a.name for a in node.declared), *(field.text for field in fields[1:])):
+            scope.locals[-1].setdefault(name, scope.get(name))
+    done = [assign(expander, assignment, exported=exports or None) for assignment in node.declared]
+    for field in fields[1:]:
+        value = scope.get(field.text)
+        if value is not None and (exports or "-n" in options):
+            scope.set(field.text, replace(value, exported=exports))
+    return done
+
+
+def _set(expander: Expander, arguments: Sequence[Field]) -> None:
+    scope = expander.scope
+    for index, field in enumerate(arguments):
+        text = field.text
+        if text == "--":
+            scope.positional = tuple(arguments[index + 1 :])
+            return
+        if text in ("-a", "+a"):
+            scope.export_all = text == "-a"
+        elif text == "allexport" and index and arguments[index - 1].text in ("-o", "+o"):
+            scope.export_all = arguments[index - 1].text == "-o"
+
+
+def _unknown(expander: Expander, node: Simple, name: str, why: str) -> None:
+    expander.scope.set(
+        name, Value(SourceSpan(node.span.source, node.span.start, node.span.end), why=why)
+    )
+
+
+# -- where the script is
+
+_DIRECTORY = "cd "
+"""No variable has such a name; branches, subshells and functions treat it as one."""
+_CHANGING = frozenset({"cd", "pushd", "popd"})
+_OWN = lazy(
+    r"""\$\(\s*dirname\s+(?:--\s+)?"?\$(?:0|\{?BASH_SOURCE(?:\[0\])?\}?|\{0\})"?\s*\)(?=/|\Z)/?"""
+)
+"""The directory of the script itself."""
+
+
+def changed(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> bool:
+    """Carry out `cd` and its like; False for another command."""
+    if fields[0].text not in _CHANGING:
+        return False
+    scope.set(_DIRECTORY, _after(scope, span, fields))
+    return True
+
+
+def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Value | None:
+    where = [one for one in fields[1:] if not (one.text.startswith("-") and len(one.text) > 1)]
+    unknown = Value(span, why="the directory that this leads to is not known")
+    if fields[0].text == "popd" or len(where) != 1:
+        return unknown
+    (field,) = where
+    own = _OWN.match(field.text)
+    if own is not None and "$" not in (rest := field.text[own.end() :]):
+        whole = field.pieces[0].slice(0, 0)
+        return Value(span, (replace(whole, text=rest or ".", exact=False),))
+    if field.unknown or field.text.startswith(("~", "-")) or not field.text:
+        return unknown
+    before = scope.get(_DIRECTORY)
+    if PurePosixPath(field.text).is_absolute() or before is None:
+        return Value(span, tuple(field.pieces))
+    if before.pieces is None:
+        return unknown
+    slash = replace(before.pieces[-1].slice(0, 0), text="/", exact=False)
+    return Value(span, (*before.pieces, slash, *field.pieces))
+
+
+def directory(scope: ShellScope) -> str | None:
+    """Where the script is, seen from where it was started; None: there, or nobody knows."""
+    value = scope.get(_DIRECTORY)
+    if value is None or value.pieces is None or any(one.condition for one in value.pieces):
+        return None
+    return "".join(one.text for one in value.pieces)
+
+
+def handed_on(scope: ShellScope) -> dict[str, Value]:
+    """What a shell inside of this one knows of it."""
+    value = scope.get(_DIRECTORY)
+    return {} if value is None else {_DIRECTORY: value}
+
 
 _MAX_CALLS = 12
 _NOT_EVALUATED = "the condition was not evaluated; the command is read as if it held"
 
 
-class Interpreter(Gathered):
+class ScriptReader(ReadingBuilder):
     """Reads one script in a scope."""
 
-    def __init__(self, script: Script, scope: ShellScope, around: Around | None = None) -> None:
+    def __init__(
+        self, script: Script, scope: ShellScope, around: CommandContext | None = None
+    ) -> None:
         super().__init__()
         self.script = script
         self.document = script.source.document
         self.scope = scope
-        self.around = around or Around()
+        self.around = around or CommandContext()
         self.expander = Expander(self.document, scope)
         self.unread += script.unread
         self.misread += script.misread
@@ -146,7 +329,9 @@ class Interpreter(Gathered):
         complete = node.kind in ("if", "case") and any(b.certain for b in node.branches)
         moved = False
         for branch in node.branches:
-            if node.kind == "if" and is_false(branch.condition, self.scope, self._arguments):
+            if node.kind == "if" and is_false_comparison(
+                branch.condition, self.scope, self._arguments
+            ):
                 outcomes.append({})
                 continue
             self._run(branch.condition)
@@ -238,12 +423,15 @@ class Interpreter(Gathered):
         elif manifest := here_manifest(node, fields, pipeline):
             self.add(manifest)
         elif inner := here_script(node, fields, self.expander):
-            dropped = Dropped(node.span.text, node.span.place, inner.why)
-            env = environment(self.scope, assigned, Wrapping(), self.around) if inner.is_run else {}
-            scope = self._child_scope(Found(), assigned) if inner.is_run else ShellScope()
-            self._read_inside(inner.source, scope, Around((), (*rest, dropped), base=env))
+            source, is_run, why = inner
+            dropped = Dropped(node.span.text, node.span.place, why)
+            env = environment(self.scope, assigned, Wrapping(), self.around) if is_run else {}
+            scope = self._child_scope(FoundCommand(), assigned) if is_run else ShellScope()
+            self._read_inside(source, scope, CommandContext((), (*rest, dropped), base=env))
 
-    def _script(self, found: Found, assigned: Mapping[str, Value], rest: Iterable[Dropped]) -> None:
+    def _script(
+        self, found: FoundCommand, assigned: Mapping[str, Value], rest: Iterable[Dropped]
+    ) -> None:
         pieces: list[WordPiece] = []
         for number, field in enumerate(found.script):
             if number and pieces:
@@ -252,7 +440,7 @@ class Interpreter(Gathered):
         source = joined(pieces, self.document)
         if not READ.search(source.text):
             return
-        around = Around(
+        around = CommandContext(
             (*self.around.program, *(field.word() for field in found.before)),
             tuple(rest),
             found.wrapping.name or self.around.name,
@@ -261,7 +449,7 @@ class Interpreter(Gathered):
         )
         self._read_inside(source, self._child_scope(found, assigned), around)
 
-    def _child_scope(self, found: Found, assigned: Mapping[str, Value]) -> ShellScope:
+    def _child_scope(self, found: FoundCommand, assigned: Mapping[str, Value]) -> ShellScope:
         wrapping: Wrapping = found.wrapping
         known: dict[str, Value] = {}
         everything = found.before and found.before[0].text == "eval"
@@ -275,12 +463,12 @@ class Interpreter(Gathered):
         positional = self.scope.positional if everything else found.positional
         return ShellScope(known, dict(functions), positional, list(self.scope.sourced))
 
-    def _read_inside(self, source: SourceText, scope: ShellScope, around: Around) -> None:
+    def _read_inside(self, source: SourceText, scope: ShellScope, around: CommandContext) -> None:
         self.document.spend(10 + len(source.text) // 100)
         if len(self._calls) >= _MAX_CALLS:
             return
         try:
-            inner = Interpreter(parse(source), scope, around)
+            inner = ScriptReader(parse(source), scope, around)
             inner._calls = [*self._calls, ""]
             reading = inner.read()
         except InputError as error:
@@ -389,7 +577,7 @@ class Interpreter(Gathered):
 def run(
     source: SourceText,
     scope: ShellScope | None = None,
-    around: Around | None = None,
+    around: CommandContext | None = None,
     *,
     strict: bool = False,
 ) -> Reading:
@@ -397,4 +585,4 @@ def run(
 
     `strict`: bash is given the text as it stands, and where it stumbles is told.
     """
-    return Interpreter(parse(source, strict=strict), scope or ShellScope(), around).read()
+    return ScriptReader(parse(source, strict=strict), scope or ShellScope(), around).read()

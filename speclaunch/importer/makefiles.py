@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from speclaunch.importer.interface import Reading
 from speclaunch.importer.interpret import run
-from speclaunch.importer.masks import Masks
 from speclaunch.importer.source_text import Document, SourceText
+from speclaunch.importer.templates import Masks
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 

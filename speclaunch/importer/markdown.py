@@ -1,21 +1,302 @@
-"""The server commands of a document: Markdown, reStructuredText, the text of an issue."""
+"""The server commands of a document: Markdown, reStructuredText, the text of an issue.
+
+The parts that hold code (fenced, indented and literal blocks, HTML, inline code) are read in one
+pass over the lines, so that a fence that is never closed, or any nesting, costs no more than the
+text is long. What stands in prose is of interest only where a line, or a piece of inline code, is a
+whole command.
+"""
 
 from __future__ import annotations
 
+import html
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+
 from speclaunch.errors import InputError
 from speclaunch.importer import slime
-from speclaunch.importer.blocks import Block, BlockKind, blocks
 from speclaunch.importer.expand import Expander
-from speclaunch.importer.interface import Gathered, Invocation, InvocationKind, Reading
-from speclaunch.importer.interpret import Interpreter
+from speclaunch.importer.fields import Field
+from speclaunch.importer.file_kinds import starts_a_program
+from speclaunch.importer.interface import Invocation, InvocationKind, Reading, ReadingBuilder
+from speclaunch.importer.interpret import ScriptReader
 from speclaunch.importer.parser import parse
 from speclaunch.importer.placeholders import is_ellipsis
-from speclaunch.importer.scope import Field, ShellScope
-from speclaunch.importer.source_text import Document
-from speclaunch.importer.suffixes import starts_a_program
+from speclaunch.importer.scope import ShellScope
+from speclaunch.importer.source_text import Document, SourceText
 from speclaunch.importer.syntax import Script, Simple
-from speclaunch.importer.wrappers import SERVER
+from speclaunch.importer.wrappers import SERVER, VLLM
 from speclaunch.patterns import lazy
+from speclaunch.record import record
+
+
+class BlockKind(StrEnum):
+    """What a block is said to hold."""
+
+    SCRIPT = "script"
+    """A shell script: what cannot be read in it is told."""
+    TEXT = "text"
+    """Something that may be commands, or what a command printed."""
+    YAML = "yaml"
+    DOCKERFILE = "dockerfile"
+    PYTHON = "python"
+    PROSE = "prose"
+    """A line of prose that begins as a command does."""
+    INLINE = "inline"
+    """Inline code in a sentence: a command only where all of one is there."""
+
+
+@record
+class Block:
+    """A part of a document that may hold a command, and where it stands."""
+
+    kind: BlockKind
+    source: SourceText
+
+
+_MAX_BLOCKS = 5_000
+_FENCE = lazy(r"([ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^\n`]*)")
+_DIRECTIVE = lazy(
+    r"([ \t]*)\.\.[ \t]+(?:code-block|code|sourcecode|prompt|parsed-literal|console)::[ \t]*(\S*)"
+)
+_HTML = lazy(r"<(pre|code)\b[^>]*>", re.IGNORECASE)
+_HTML_END = lazy(r"</(?:pre|code)\s*>", re.IGNORECASE)
+_TAG_OR_ENTITY = lazy(r"<[/a-zA-Z][^<>\n]{0,200}>|&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|\w{2,8});")
+_INLINE = lazy(r"(?<!`)(`{1,2})(?!`)([^`\n]{10,4000}?)(?<!`)\1(?!`)")
+_LIST_MARKER = r"[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?"
+_LABEL = r"(?:\*{0,2}[A-Za-z][\w '()/-]{0,40}:\*{0,2}[ \t]+)?"
+_PROMPT_TEXT = r"(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+:[^\s#$]{0,200}[#$]|[$%])[ \t]+"
+"""`$`, `(env) $`, `user@host:~/x$`."""
+_PROGRAM = (
+    rf"(?:{_PROMPT_TEXT})?"
+    r"(?:[A-Za-z_]\w*=\S*[ \t]+)*"
+    r"(?:(?:sudo|nohup|exec|time|numactl|taskset|env|srun|uv|docker|podman|conda|apptainer"
+    r"|singularity|timeout|mpirun|nsys)[ \t][^\n]{0,400}?)?"
+    r"(?:(?:\S{0,200}/)?python[\d.]*[ \t]+(?:-\S+[ \t]+)*-m[ \t]*"
+    r"sglang(?:_router)?\.launch_server\b|(?:\S{0,200}/)?sglang[ \t]+serve\b)"
+)
+_COMMAND = lazy(rf"({_LIST_MARKER}{_LABEL})(?={_PROGRAM})")
+_CONTAINER = lazy(
+    rf"({_LIST_MARKER}{_LABEL})(?=(?:[$][ \t]+)?(?:sudo[ \t]+)?(?:docker|podman)[ \t]+run\b)"
+)
+_WITHIN = lazy(
+    r"(?:\b(?:is|was|command|cmd|run|ran|running|use|using|execute|with|by|via)|:)[ \t]+"
+    r"(?=(?:[A-Z_][A-Z0-9_]{0,60}=\S{0,80}[ \t]+){0,8}"
+    r"(?:python[\d.]{0,5}[ \t]+-m[ \t]*sglang\.launch_server|sglang[ \t]+serve)\b)",
+    re.IGNORECASE,
+)
+"""A command behind the beginning of a sentence: `I run: python -m …`."""
+_MAX_SENTENCE = 2_000
+_LOGGED = lazy(r"[ \t>]*(?:[\[<#/]|\d{4}-|(?:info|debug|warn|error)\b)", re.IGNORECASE)
+WHOLE_COMMAND = lazy(_PROGRAM)
+"""The beginning of a command that starts a server, wrappers and variables before it."""
+_SETS = lazy(r"[ \t>]*(?:export[ \t]+)?[A-Za-z_]\w*=\S")
+_PROMPT = lazy(rf"^([ \t]*)({_PROMPT_TEXT})(?=\S)", re.MULTILINE)
+_QUOTED = lazy(r"^[ \t]*>+", re.MULTILINE)
+MENTIONS = lazy(rf"sglang|--speculative-|{VLLM}")
+
+_SCRIPTS = frozenset({"bash", "sh", "shell", "zsh"})
+_TEXTS = frozenset(
+    ["", "console", "shell-session", "shellsession", "sh-session", "bash-session", "terminal",
+     "text", "txt", "plain", "plaintext", "none", "cmd", "command", "commandline", "output"]
+)  # fmt: skip
+_SESSIONS = frozenset({"console", "shell-session", "shellsession", "sh-session", "bash-session"})
+_YAML_FENCES = frozenset({"yaml", "yml"})
+_PYTHON = frozenset({"python", "py", "python3"})
+_NESTED = frozenset({"eval-rst"})
+"""Fences around text with directives of its own."""
+_DOCKERFILES = frozenset({"dockerfile", "docker", "containerfile"})
+_MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
+
+
+def blocks(document: Document) -> list[Block]:
+    """The parts of a document that may hold a command, in order."""
+    found: list[Block] = []
+    for block in _Lines(document).read():
+        if MENTIONS.search(block.source.text):
+            found.append(block)
+        if len(found) >= _MAX_BLOCKS:
+            break
+    return found
+
+
+class _Lines:
+    """One pass over the lines of a document."""
+
+    def __init__(self, document: Document, start: int = 0, stop: int | None = None) -> None:
+        self.document = document
+        self.text = document.text[:stop]
+        self.at = start
+        self._has_end = True
+        """There may be an end of an HTML element further on."""
+
+    def read(self) -> Iterator[Block]:
+        above = 0  # where the lines that set variables, directly above this one, begin
+        is_above = False
+        while self.at < len(self.text):
+            start, end = self.at, self._line_end(self.at)
+            line = self.text[start:end]
+            fence = _FENCE.match(line)
+            if fence and not self._is_underline(start, line):
+                yield from self._fenced(fence, end)
+            elif directive := _DIRECTIVE.match(line):
+                yield from self._directive(directive, end)
+            elif "<" in line and (tag := _HTML.search(line)):
+                yield from self._html(start + tag.start(), start + tag.end())
+            else:
+                self.at = min(end + 1, len(self.text))
+                if MENTIONS.search(line) or "docker" in line or "podman" in line:
+                    yield from self._prose(start, end, above if is_above else start)
+                is_setting = _SETS.match(line) is not None
+                if is_setting and not is_above:
+                    above = start
+                is_above = is_setting
+                continue
+            is_above = False
+
+    def _is_underline(self, start: int, line: str) -> bool:
+        """True if a line of tildes is below a title of reStructuredText."""
+        title = self.text[self.text.rfind("\n", 0, max(start - 1, 0)) + 1 : max(start - 1, 0)]
+        return len(line) > 3 and not line.strip("~") and len(line) >= len(title.rstrip()) > 0
+
+    def _line_end(self, at: int) -> int:
+        found = self.text.find("\n", at)
+        return len(self.text) if found < 0 else found
+
+    # -- fences -------------------------------------------------------------------------
+
+    def _fenced(self, fence: re.Match[str], end: int) -> Iterator[Block]:
+        start = min(end + 1, len(self.text))
+        mark = fence[2]
+        closing = re.compile(
+            rf"^[ \t>]*{re.escape(mark[0])}{{{len(mark)},}}[ \t]*$", re.MULTILINE
+        ).search(self.text, start)
+        stop = closing.start() if closing is not None else len(self.text)
+        self.at = min(closing.end() + 1, len(self.text)) if closing is not None else stop
+        language = _language(fence[3])
+        if language in _NESTED:
+            yield from _Lines(self.document, start, stop).read()
+            return
+        kind = _kind(language)
+        text = self.text[start:stop]
+        if ">" in fence[1]:
+            text = _QUOTED.sub(lambda match: " " * len(match[0]), text)
+        if kind is not None:
+            yield _block(self.document, kind, text, start, is_session=language in _SESSIONS)
+
+    def _directive(self, directive: re.Match[str], end: int) -> Iterator[Block]:
+        """What is indented below a directive of reStructuredText, without its options."""
+        indent = len(directive[1])
+        at = start = min(end + 1, len(self.text))
+        has_body = False
+        while at < len(self.text):
+            stop = self._line_end(at)
+            line = self.text[at:stop]
+            bare = line.lstrip(" \t")
+            if bare and len(line) - len(bare) <= indent:
+                break
+            if not has_body and (not bare or bare.startswith(":")):
+                start = min(stop + 1, len(self.text))
+            else:
+                has_body = True
+            at = min(stop + 1, len(self.text))
+        self.at = max(at, end + 1)
+        language = directive[2].lower()
+        kind = _kind(language)
+        if kind is not None and has_body:
+            text = self.text[start:at]
+            yield _block(self.document, kind, text, start, is_session=language in _SESSIONS)
+
+    def _html(self, begin: int, start: int) -> Iterator[Block]:
+        """What stands in ``<pre>`` or ``<code>``, its entities and tags read."""
+        closing = _HTML_END.search(self.text, start) if self._has_end else None
+        if closing is None:
+            self._has_end = False
+            self.at = self._line_end(begin) + 1
+            return
+        self.at = closing.end()
+        if not MENTIONS.search(self.text, start, closing.start()):
+            return
+        text: list[str] = []
+        where: list[int] = []
+        at = start
+        for mark in _TAG_OR_ENTITY.finditer(self.text, start, closing.start()):
+            text.append(self.text[at : mark.start()])
+            where.extend(range(at, mark.start()))
+            meant = html.unescape(mark[0]) if mark[0].startswith("&") else ""
+            text.append(meant)
+            where.extend([mark.start()] * len(meant))
+            at = mark.end()
+        text.append(self.text[at : closing.start()])
+        where.extend(range(at, closing.start()))
+        whole = "".join(text)
+        is_block = "\n" in whole or self.text[begin : begin + 4].lower() == "<pre"
+        kind = BlockKind.TEXT if is_block else BlockKind.INLINE
+        yield Block(kind, SourceText(self.document, _without_prompts(whole), where))
+
+    # -- prose --------------------------------------------------------------------------
+
+    def _prose(self, start: int, end: int, above: int) -> Iterator[Block]:
+        line = self.text[start:end]
+        command = _COMMAND.match(line) or _CONTAINER.match(line)
+        if command is not None:
+            begin = start + command.end()
+            while self.text[start:end].rstrip().endswith("\\") and end < len(self.text):
+                start, end = end + 1, self._line_end(end + 1)
+                self.at = min(end + 1, len(self.text))
+            if command[1].strip():
+                above = begin
+            begin = min(above, begin) if not command[1].strip() else begin
+            text = self.text[begin:end]
+            if ">" in command[1]:
+                text = _QUOTED.sub(lambda match: " " * len(match[0]), text)
+            yield Block(BlockKind.PROSE, SourceText(self.document, _without_prompts(text), begin))
+            return
+        if "`" not in line and len(line) < _MAX_SENTENCE and not _LOGGED.match(line):
+            within = _WITHIN.search(line)
+            if within is not None:
+                rest = SourceText(self.document, line[within.end() :], start + within.end())
+                yield Block(BlockKind.INLINE, rest)
+        for code in _INLINE.finditer(line):
+            inside = code[2]
+            if WHOLE_COMMAND.match(inside.lstrip()):
+                at = start + code.start(2)
+                yield Block(
+                    BlockKind.INLINE, SourceText(self.document, _without_prompts(inside), at)
+                )
+
+
+def _language(written: str) -> str:
+    """The language behind a fence: ``bash title="x"``, ``{.bash}``, ``{code-block} bash``."""
+    words = [word.strip("{}.,").lower() for word in written.split()]
+    if words and words[0] in _MYST:
+        words = words[1:]
+    return words[0] if words else ""
+
+
+def _kind(language: str) -> BlockKind | None:
+    if language in _SCRIPTS:
+        return BlockKind.SCRIPT
+    if language in _TEXTS:
+        return BlockKind.TEXT
+    if language in _YAML_FENCES:
+        return BlockKind.YAML
+    if language in _PYTHON:
+        return BlockKind.PYTHON
+    return BlockKind.DOCKERFILE if language in _DOCKERFILES else None
+
+
+def _block(
+    document: Document, kind: BlockKind, text: str, start: int, *, is_session: bool
+) -> Block:
+    if kind in (BlockKind.SCRIPT, BlockKind.TEXT) and (is_session or _PROMPT.match(text)):
+        text = _without_prompts(text)
+    return Block(kind, SourceText(document, text, start))
+
+
+def _without_prompts(text: str) -> str:
+    return _PROMPT.sub(lambda match: " " * len(match[0]), text)
+
 
 _MODEL = ("--model", "--config")
 _SENTENCE = frozenset(
@@ -44,7 +325,7 @@ def kind_of(block: Block) -> BlockKind:
     return block.kind
 
 
-class _Reader(Gathered):
+class _Reader(ReadingBuilder):
     def __init__(self, document: Document) -> None:
         super().__init__()
         self.document = document
@@ -77,7 +358,7 @@ class _Reader(Gathered):
 
     def _script(self, block: Block, *, is_script: bool) -> None:
         script = parse(block.source)
-        reading = Interpreter(script, ShellScope(), None).read()
+        reading = ScriptReader(script, ShellScope(), None).read()
         # a block that is not said to be a script may show what a command printed
         if SERVER.search(block.source.text):
             (self.unread if is_script else self.problems).extend(reading.unread)
@@ -116,7 +397,7 @@ class _Reader(Gathered):
         )
 
     def _prose(self, block: Block) -> None:
-        reading = Interpreter(parse(block.source), ShellScope(), None).read()
+        reading = ScriptReader(parse(block.source), ShellScope(), None).read()
         if not reading.unread:
             test = is_whole if block.kind is BlockKind.INLINE else is_command
             self.invocations.extend(found for found in reading.invocations if test(found))

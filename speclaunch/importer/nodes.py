@@ -1,18 +1,26 @@
-"""YAML nodes with exact places: aliases and merge keys followed, nothing constructed."""
+"""YAML nodes with exact places: aliases and merge keys followed, nothing constructed.
+
+Nodes can be made and laid over each other, as Kubernetes patches objects: every value keeps its
+place. `strategic` is the strategic merge patch of pods (Kubernetes, "Update API Objects in Place
+Using kubectl patch"; the merge keys are those of the API's types), without `lists` the JSON merge
+patch (RFC 7386) of everything else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import yaml
 
 from speclaunch.errors import InputError, Place
-from speclaunch.importer.scope import Field
+from speclaunch.importer.fields import Field
 from speclaunch.importer.source_text import Document, SourceText, WordPiece
 from speclaunch.recipe.bounded_yaml import compose_all
 from speclaunch.recipe.source import yaml_problem
 
+Entries = Mapping[str, yaml.Node]
+"""The keys of a mapping, with their values."""
 _MAX_MERGES = 20
 
 
@@ -156,3 +164,133 @@ def _align(  # noqa: PLR0912
         where.append(begin)
         at += 1
     return where
+
+
+MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "ephemeralContainers": ("name",),
+    "env": ("name",),
+    "volumes": ("name",),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "imagePullSecrets": ("name",),
+    "hostAliases": ("ip",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "resourceClaims": ("name",),
+    "ports": ("containerPort", "port"),
+}
+"""The lists of pods (and of Services) whose items are told apart, and by what."""
+_MAX_DEPTH = 40
+_DIRECTIVE = "$patch"
+
+
+def mapping(pairs: list[tuple[yaml.ScalarNode, yaml.Node]], like: yaml.Node) -> yaml.MappingNode:
+    """A mapping of nodes, which stands where `like` does."""
+    return yaml.MappingNode("tag:yaml.org,2002:map", pairs, like.start_mark, like.end_mark)
+
+
+def sequence(items: list[yaml.Node], like: yaml.Node) -> yaml.SequenceNode:
+    """A list of nodes, which stands where `like` does."""
+    return yaml.SequenceNode("tag:yaml.org,2002:seq", items, like.start_mark, like.end_mark)
+
+
+def scalar(text: str, like: yaml.Node) -> yaml.ScalarNode:
+    """A text that is not written so, which stands where `like` does."""
+    return yaml.ScalarNode("tag:yaml.org,2002:str", text, like.start_mark, like.end_mark)
+
+
+def changed(node: yaml.Node, values: Mapping[str, yaml.Node | None]) -> yaml.Node:
+    """A mapping with other values below keys; None takes a key away."""
+    held = {key: (key_node, value) for key, key_node, value in pairs(node)}
+    found = [pair for key, pair in held.items() if key not in values]
+    for key, new in values.items():
+        if new is not None:
+            found.append((held[key][0] if key in held else scalar(key, new), new))
+    return mapping(found, node)
+
+
+def strategic(
+    base: yaml.Node,
+    patch: yaml.Node,
+    document: Document,
+    key: str = "",
+    *,
+    lists: bool = True,
+    depth: int = 0,
+) -> yaml.Node | None:
+    """`base` with a patch over it; None where the patch takes it away.
+
+    `lists`: lists with a merge key are merged item by item, as for the types of Kubernetes.
+    """
+    document.spend()
+    if depth > _MAX_DEPTH:
+        return patch
+    if isinstance(base, yaml.MappingNode) and isinstance(patch, yaml.MappingNode):
+        return _mappings(base, patch, document, lists=lists, depth=depth)
+    merges = MERGE_KEYS.get(key) if lists else None
+    if merges and isinstance(base, yaml.SequenceNode) and isinstance(patch, yaml.SequenceNode):
+        return _lists(base, patch, document, merges, depth)
+    if isinstance(patch, yaml.MappingNode):
+        # it meets nothing: without its directives and nulls
+        return _mappings(mapping([], patch), patch, document, lists=lists, depth=depth)
+    return patch
+
+
+def _mappings(
+    base: yaml.Node, patch: yaml.Node, document: Document, *, lists: bool, depth: int
+) -> yaml.Node | None:
+    directive = text(entries(patch).get(_DIRECTIVE))
+    if directive == "delete":
+        return None
+    found = {} if directive == "replace" else {k: (n, v) for k, n, v in pairs(base)}
+    for name, key, value in pairs(patch):
+        document.spend()
+        if name.startswith("$"):
+            continue
+        if isinstance(value, yaml.ScalarNode) and text(value) is None:
+            found.pop(name, None)
+            continue
+        start: yaml.Node = mapping([], value) if isinstance(value, yaml.MappingNode) else value
+        name_node, start = found.get(name, (key, start))
+        new = strategic(start, value, document, name, lists=lists, depth=depth + 1)
+        if new is None:
+            found.pop(name, None)
+        else:
+            found[name] = name_node, new
+    return mapping(list(found.values()), base)
+
+
+def _lists(
+    base: yaml.SequenceNode,
+    patch: yaml.SequenceNode,
+    document: Document,
+    keys: tuple[str, ...],
+    depth: int,
+) -> yaml.Node:
+    directives = [text(entries(item).get(_DIRECTIVE)) for item in patch.value]
+    if "replace" in directives:
+        kept = [i for i, d in zip(patch.value, directives, strict=True) if d != "replace"]
+        return sequence(kept, patch)
+    rest: list[tuple[tuple[str, str] | None, yaml.Node]] = [
+        (_identity(item, keys), item) for item in base.value
+    ]
+    first: list[yaml.Node] = []
+    for item in patch.value:
+        document.spend(1 + len(rest) // 20)
+        identity = _identity(item, keys)
+        at = next((i for i, one in enumerate(rest) if identity and one[0] == identity), None)
+        old = mapping([], item) if at is None else rest.pop(at)[1]
+        new = strategic(old, item, document, depth=depth + 1)
+        if new is not None:
+            first.append(new)
+    return sequence([*first, *(one for _, one in rest)], base)
+
+
+def _identity(item: yaml.Node, keys: tuple[str, ...]) -> tuple[str, str] | None:
+    held = entries(item)
+    for key in keys:
+        found = text(held.get(key))
+        if found is not None:
+            return key, found
+    return None

@@ -9,9 +9,9 @@ import yaml
 
 from speclaunch.errors import InputError
 from speclaunch.importer import markdown, nodes
-from speclaunch.importer.blocks import WHOLE_COMMAND
-from speclaunch.importer.interface import Gathered, Reading
+from speclaunch.importer.interface import Reading, ReadingBuilder
 from speclaunch.importer.interpret import run
+from speclaunch.importer.markdown import WHOLE_COMMAND
 from speclaunch.importer.source_text import Document, SourceText, joined
 from speclaunch.importer.wrappers import SERVER
 from speclaunch.patterns import lazy
@@ -68,7 +68,7 @@ def _string_text(source: SourceText, string: re.Match[str]) -> SourceText:
     return SourceText(source.document, "".join(text), [source.offset(one) for one in where])
 
 
-class _Reader(Gathered):
+class _Reader(ReadingBuilder):
     def code(self, source: SourceText) -> None:
         """What a cell of code starts."""
         cell = _SHELL_CELL.match(source.text)

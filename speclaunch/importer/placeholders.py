@@ -7,8 +7,6 @@ the parser says so, and reads the placeholder all the same.
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 
@@ -24,7 +22,6 @@ MARKS = lazy(r"[<{[]")
 _DOTS = lazy(r"\.\.\.|…")
 _PATH = r"[\w./:@=+-]*"
 _WHOLE = lazy(rf"{_PATH}(?:{_NAME}{_PATH})+")
-_TEMPLATES = frozenset({".j2", ".jinja", ".jinja2", ".tpl", ".tmpl", ".template", ".example"})
 
 
 @record
@@ -37,11 +34,6 @@ class Placeholder:
     at: int
     for_shell: str | None = None
     """What a shell would make of it instead, where that is something else."""
-
-
-def is_template(name: str) -> bool:
-    """Whether a file's name says that it is filled in before it is used."""
-    return PurePath(name).suffix.lower() in _TEMPLATES
 
 
 def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Placeholder | None:

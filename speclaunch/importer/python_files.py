@@ -13,18 +13,25 @@ from types import MappingProxyType
 
 from speclaunch.engine.catalogue import history, name_of
 from speclaunch.errors import InputError, Place
-from speclaunch.importer.commands import Around, Found, distinct, look
-from speclaunch.importer.declared_hardware import declared
+from speclaunch.importer.commands import CommandContext, FoundCommand, distinct, look
+from speclaunch.importer.fields import split
+from speclaunch.importer.file_kinds import MAX_PROGRAM_BYTES, starts_a_program
+from speclaunch.importer.images import declared
 from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, Reading, Word
 from speclaunch.importer.interpret import run
-from speclaunch.importer.masks import Masks
-from speclaunch.importer.python_scope import Called, Program, Seen
-from speclaunch.importer.python_strings import Positions, dotted, last_name
-from speclaunch.importer.python_values import Known, Listing, Table, Text
+from speclaunch.importer.python_scope import PythonCall, PythonProgram, ScopeContents
+from speclaunch.importer.python_values import (
+    ProgramPositions,
+    PythonList,
+    PythonTable,
+    PythonText,
+    PythonValue,
+    dotted,
+    last_name,
+)
 from speclaunch.importer.scope import ShellScope
 from speclaunch.importer.source_text import Document, SourceText, WordPiece
-from speclaunch.importer.splitting import split
-from speclaunch.importer.suffixes import MAX_PROGRAM_BYTES, starts_a_program
+from speclaunch.importer.templates import Masks
 from speclaunch.importer.wrappers import SERVER, base
 from speclaunch.patterns import lazy
 
@@ -41,17 +48,17 @@ MORE = "the program may add more"
 class Calls:
     """Reads the calls of one program."""
 
-    def __init__(self, tree: ast.Module, document: Document, positions: Positions) -> None:
+    def __init__(self, tree: ast.Module, document: Document, positions: ProgramPositions) -> None:
         self._document = document
         self._positions = positions
         self._imported = _imported(tree)
 
-    def invocation(self, name: str, call: Called) -> Invocation | None:
+    def invocation(self, name: str, call: PythonCall) -> Invocation | None:
         """The server that a call of this name starts; None for any other call."""
         where = self._place(call.node.func)
         if self._is_sglangs(call.node.func):
             return self._engine(call)
-        if name == "prepare_server_args" and call.args and isinstance(call.args[0], Listing):
+        if name == "prepare_server_args" and call.args and isinstance(call.args[0], PythonList):
             words = tuple(one.field().word() for one in call.args[0].items)
             return Invocation(InvocationKind.LAUNCH_SERVER, words, where)
         if name.startswith("popen_launch") and (call.args or "model" in call.entries):
@@ -71,7 +78,7 @@ class Calls:
         module, _, last = name.rpartition(".")
         return last in _ENGINES and module.partition(".")[0] in _PACKAGES | self._imported
 
-    def _engine(self, call: Called) -> Invocation | None:
+    def _engine(self, call: PythonCall) -> Invocation | None:
         words: list[Word] = []
         dropped: list[Dropped] = []
         given = list(call.entries.items())
@@ -83,7 +90,7 @@ class Calls:
             if name in _OF_THE_ENGINE:
                 dropped.append(Dropped(name, at, "it is not an argument of the server"))
                 continue
-            if isinstance(value, Text) and _is_off(value):
+            if isinstance(value, PythonText) and _is_off(value):
                 why = "a field that is false or None is left at its default"
                 dropped.append(Dropped(f"{name}={value.text}", at, why))
                 continue
@@ -92,27 +99,27 @@ class Calls:
         where = self._place(call.node.func)
         return Invocation(InvocationKind.ENGINE, tuple(words), where, dropped=tuple(dropped))
 
-    def _given(self, value: Known, flag: Word) -> list[Word]:
-        if isinstance(value, Listing):
+    def _given(self, value: PythonValue, flag: Word) -> list[Word]:
+        if isinstance(value, PythonList):
             value.consumed = True
             return [one.field().word() for one in value.items]
-        if isinstance(value, Table):
+        if isinstance(value, PythonTable):
             return [Word("{…}", flag.place, evaluated=False, why="a dictionary is not read")]
         if value.constant is True and not value.is_text:
             return []
         return [value.field().word()]
 
-    def _popen(self, call: Called) -> Invocation | None:
+    def _popen(self, call: PythonCall) -> Invocation | None:
         """SGLang's own tests: `popen_launch_server(model, url, timeout=…, other_args=[…])`."""
         model = call.args[0] if call.args else call.entries["model"][1]
         others = call.entries.get("other_args")
         given = others[1] if others is not None else call.args[4] if len(call.args) > 4 else None
         where = self._place(call.node.func)
         words: list[Word] = []
-        if isinstance(model, Text):
+        if isinstance(model, PythonText):
             word = model.field().word()
             words += [Word("--model-path", word.used_at or word.place), word]
-        if isinstance(given, Listing):
+        if isinstance(given, PythonList):
             given.consumed = True
             words += [one.field().word() for one in given.items]
         elif given is not None:
@@ -121,40 +128,40 @@ class Calls:
             InvocationKind.LAUNCH_SERVER, tuple(words), where, env=_table(call.entries.get("env"))
         )
 
-    def _chute(self, call: Called) -> Invocation:
+    def _chute(self, call: PythonCall) -> Invocation:
         """Chutes: its template adds the model to `engine_args`."""
         where = self._place(call.node.func)
         words: list[Word] = []
         model = call.entries.get("model_name")
-        if model is not None and isinstance(model[1], Text):
+        if model is not None and isinstance(model[1], PythonText):
             words += [Word("--model-path", model[0].field().word().place)]
             words += [model[1].field().word()]
         arguments = call.entries.get("engine_args")
         if arguments is not None:
             value = arguments[1]
-            if isinstance(value, Listing):
+            if isinstance(value, PythonList):
                 value.consumed = True
                 words += [one.field().word() for one in value.items]
-            elif isinstance(value, Text) and not value.unknown:
+            elif isinstance(value, PythonText) and not value.unknown:
                 words += self._split(value)
             else:
                 words = [Word("*", where, evaluated=False, why=MORE), *words]
         return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where)
 
-    def _split(self, value: Text) -> list[Word]:
+    def _split(self, value: PythonText) -> list[Word]:
         return [one.word() for one in split(value.pieces)]
 
 
-def _is_off(value: Text) -> bool:
+def _is_off(value: PythonText) -> bool:
     """Whether it is `None` or `False`."""
     return not value.is_text and not value.unknown and value.text in _OFF
 
 
-def _table(given: tuple[Text, Known] | None) -> Mapping[str, Word]:
-    if given is None or not isinstance(given[1], Table):
+def _table(given: tuple[PythonText, PythonValue] | None) -> Mapping[str, Word]:
+    if given is None or not isinstance(given[1], PythonTable):
         return {}
     entries = given[1].entries.items()
-    return {name: one.field().word() for name, (_, one) in entries if isinstance(one, Text)}
+    return {name: one.field().word() for name, (_, one) in entries if isinstance(one, PythonText)}
 
 
 def _imported(tree: ast.Module) -> set[str]:
@@ -230,7 +237,7 @@ def read_program(document: Document) -> Reading:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(document.text)
-        return _Launches(tree, document, Program(tree, document)).reading()
+        return _Launches(tree, document, PythonProgram(tree, document)).reading()
     except (SyntaxError, ValueError, RecursionError, MemoryError, InputError):
         return Reading()
 
@@ -238,7 +245,7 @@ def read_program(document: Document) -> Reading:
 class _Launches:
     """The server commands among what a program calls and holds."""
 
-    def __init__(self, tree: ast.Module, document: Document, program: Program) -> None:
+    def __init__(self, tree: ast.Module, document: Document, program: PythonProgram) -> None:
         self.document = document
         self.program = program
         self._calls = Calls(tree, document, program.positions)
@@ -263,20 +270,20 @@ class _Launches:
         found.sort(key=lambda one: (one.place.line, one.place.column))
         return Reading(tuple(distinct(found)))
 
-    def _scope(self, seen: Seen) -> Iterator[Invocation]:
-        listings: dict[int, tuple[Listing, bool]] = {}
-        texts: dict[int, tuple[Text, bool]] = {}
+    def _scope(self, seen: ScopeContents) -> Iterator[Invocation]:
+        listings: dict[int, tuple[PythonList, bool]] = {}
+        texts: dict[int, tuple[PythonText, bool]] = {}
 
-        def offer(value: Known, complete: bool) -> None:
-            if isinstance(value, Listing):
+        def offer(value: PythonValue, complete: bool) -> None:
+            if isinstance(value, PythonList):
                 known = listings.get(id(value), (value, False))[1]
                 listings[id(value)] = (value, known or complete)
-            elif isinstance(value, Text) and value.is_text:
+            elif isinstance(value, PythonText) and value.is_text:
                 known = texts.get(id(value.pieces), (value, False))[1]
                 texts[id(value.pieces)] = (value, known or complete)
-            elif isinstance(value, Table):
+            elif isinstance(value, PythonTable):
                 for _, one in value.entries.values():
-                    if not isinstance(one, Table):
+                    if not isinstance(one, PythonTable):
                         offer(one, False)
 
         for value in seen.values:
@@ -291,10 +298,10 @@ class _Launches:
                 continue
             for value in (*call.args, *(value for _, value in call.entries.values())):
                 offer(value, name in _RUNNERS)
-            if name in _RUNNERS and len(call.args) > 1 and isinstance(call.args[0], Text):
-                words = [one for one in call.args if isinstance(one, Text)]
+            if name in _RUNNERS and len(call.args) > 1 and isinstance(call.args[0], PythonText):
+                words = [one for one in call.args if isinstance(one, PythonText)]
                 if len(words) == len(call.args):
-                    offer(Listing(words), True)
+                    offer(PythonList(words), True)
         for listing, complete in listings.values():
             if not listing.consumed:
                 yield from self._listing(listing, complete)
@@ -304,10 +311,10 @@ class _Launches:
 
     # -- lists and texts ----------------------------------------------------------------
 
-    def _listing(self, listing: Listing, complete: bool) -> Iterator[Invocation]:
+    def _listing(self, listing: PythonList, complete: bool) -> Iterator[Invocation]:
         lines = _lines(listing)
         if lines:
-            yield from self._shell(lines, Around(), complete)
+            yield from self._shell(lines, CommandContext(), complete)
             return
         if any(one.text == _VERSION for one in listing.items):
             return
@@ -320,18 +327,18 @@ class _Launches:
         elif found.script:
             yield from self._script(found, complete)
 
-    def _script(self, found: Found, complete: bool) -> Iterator[Invocation]:
+    def _script(self, found: FoundCommand, complete: bool) -> Iterator[Invocation]:
         pieces = tuple(piece for one in found.script for piece in one.pieces)
         before = tuple(one.word() for one in found.before)
-        around = Around(before, tuple(found.wrapping.dropped), found.wrapping.name)
+        around = CommandContext(before, tuple(found.wrapping.dropped), found.wrapping.name)
         yield from self._shell(pieces, around, complete)
 
-    def _text(self, text: Text, complete: bool) -> Iterator[Invocation]:
+    def _text(self, text: PythonText, complete: bool) -> Iterator[Invocation]:
         if SERVER.search(text.text) and any(char in text.text for char in " \t\n"):
-            yield from self._shell(text.pieces, Around(), complete)
+            yield from self._shell(text.pieces, CommandContext(), complete)
 
     def _shell(
-        self, pieces: Sequence[WordPiece], around: Around, complete: bool
+        self, pieces: Sequence[WordPiece], around: CommandContext, complete: bool
     ) -> Iterator[Invocation]:
         masks = Masks(_FILLED_IN)
         text: list[str] = []
@@ -365,11 +372,11 @@ class _Launches:
         return replace(found, words=(more, *found.words))
 
 
-def _apart(item: Text) -> list[Text]:
+def _apart(item: PythonText) -> list[PythonText]:
     """An item that holds several options: the list is joined to one text later."""
     if not item.text.startswith("--") or not any(char in item.text for char in " \t"):
         return [item]
-    return [Text(one.pieces) for one in split(item.pieces)]
+    return [PythonText(one.pieces) for one in split(item.pieces)]
 
 
 def _is_of_others(found: Invocation) -> bool:
@@ -380,7 +387,7 @@ def _is_of_others(found: Invocation) -> bool:
     return all(history(name_of(flag)) is None for flag in flags)
 
 
-def _lines(listing: Listing) -> list[WordPiece]:
+def _lines(listing: PythonList) -> list[WordPiece]:
     """The pieces of a list whose items are parts of one text: they are joined as the list is."""
     first = listing.items[0].text if listing.items else ""
     parts = SERVER.search(first) is not None and " " in first.strip()
@@ -396,7 +403,7 @@ def _lines(listing: Listing) -> list[WordPiece]:
     return pieces
 
 
-def _longest(texts: Sequence[Text]) -> list[Text]:
+def _longest(texts: Sequence[PythonText]) -> list[PythonText]:
     """Without the texts that others begin with or hold."""
     owners: dict[int, int] = {}
     for text in texts:

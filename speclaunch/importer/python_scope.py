@@ -7,63 +7,201 @@ that condition; what a loop adds, or what two branches say differently, is not k
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 
 from speclaunch.importer.interface import Word
-from speclaunch.importer.python_definitions import Definitions
-from speclaunch.importer.python_strings import Positions, dotted, last_name
 from speclaunch.importer.python_values import (
     MAX_PIECES,
-    Evaluator,
-    Known,
-    Listing,
-    Table,
-    Text,
+    ProgramPositions,
+    PythonEvaluator,
+    PythonList,
+    PythonTable,
+    PythonText,
+    PythonValue,
+    dotted,
+    last_name,
     under,
 )
 from speclaunch.importer.source_text import Document
 from speclaunch.record import record
 
+_PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
+"""Methods that call the function or class in front of them with their arguments (Ray, Modal)."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Definitions:
+    """The definitions at the top of a program; `lookup` gives the module's own values."""
+
+    def __init__(self, tree: ast.Module, evaluator: Callable[[], PythonEvaluator]) -> None:
+        self._evaluator = evaluator
+        self._returned: dict[str, ast.expr] = {}
+        self._fields: dict[str, dict[str, ast.expr | None]] = {}
+        self._names: dict[int, str] = {}
+        """The name that calls each function: its own, or that of its class."""
+        for node in tree.body:
+            if isinstance(node, _FUNCTIONS):
+                self._names[id(node)] = node.name
+                returned = _returned(node)
+                if returned is not None:
+                    self._returned[node.name] = returned
+            elif isinstance(node, ast.ClassDef):
+                first = _method(node, "__init__")
+                if first is not None:
+                    self._names[id(first)] = node.name
+                else:
+                    self._fields[node.name] = dict(_fields(node))
+        self._sites: dict[str, list[ast.Call]] = {}
+        wanted = set(self._names.values())
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and (name := _called(call)) in wanted:
+                self._sites.setdefault(name, []).append(call)
+
+    def made_by(self, node: ast.Call, depth: int) -> PythonValue | None:
+        """What a call of a function or class of the program gives; None if it is not known."""
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in self._returned and not node.args and not node.keywords:
+            return self._evaluator().value(self._returned[name], depth + 1)
+        if name not in self._fields:
+            return None
+        evaluator, table = self._evaluator(), PythonTable()
+        for attribute, default in self._fields[name].items():
+            value = evaluator.value(default, depth + 1) if default is not None else None
+            if isinstance(value, PythonText):
+                note = f"the default of {name}.{attribute}"
+                value = replace(
+                    value, pieces=tuple(replace(one, note=note) for one in value.pieces)
+                )
+            if value is not None:
+                table.entries[attribute] = (evaluator.label(node, attribute), value)
+        return table
+
+    def arguments(self, node: AnyFunction) -> dict[str, PythonValue]:
+        """The values of a function's parameters, if the program calls it once."""
+        sites = self._sites.get(self._names.get(id(node), ""), [])
+        if len(sites) != 1:
+            return {}
+        (call,) = sites
+        if any(isinstance(one, ast.Starred) for one in call.args):
+            return {}
+        found: dict[str, ast.expr] = {}
+        given = node.args
+        named = [*given.posonlyargs, *given.args]
+        named = named[1:] if node.name == "__init__" else named
+        defaults = given.defaults
+        found |= {
+            one.arg: value
+            for one, value in zip(named[len(named) - len(defaults) :], defaults, strict=False)
+        }
+        found |= {
+            one.arg: value
+            for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+            if value is not None
+        }
+        found |= {one.arg: value for one, value in zip(named, call.args, strict=False)}
+        names = {one.arg for one in (*named, *given.kwonlyargs)}
+        evaluator = self._evaluator()
+        table = evaluator.keywords(call)
+        values = {name: evaluator.value(value) for name, value in found.items()}
+        values |= {name: value for name, (_, value) in table.entries.items() if name in names}
+        if given.kwarg is not None:
+            entries = {key: one for key, one in table.entries.items() if key not in names}
+            values[given.kwarg.arg] = PythonTable(entries, table.rest)
+        elif table.rest:
+            return {}
+        return {
+            name: value
+            for name, value in values.items()
+            if not (
+                isinstance(value, PythonText)
+                and (value.unknown or (value.constant is None and not value.is_text))
+            )
+        }
+
+
+def _called(call: ast.Call) -> str:
+    """The name of the function or class that a call is of: `f(…)`, `F.options(…).bind(…)`."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and function.attr in _PASSES_ON:
+        function = function.value
+        if isinstance(function, ast.Call) and isinstance(function.func, ast.Attribute):
+            function = function.func.value
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _returned(node: AnyFunction) -> ast.expr | None:
+    """What a function without parameters returns, if it does nothing else."""
+    body = [one for one in node.body if not _is_text(one)]
+    arguments = node.args
+    takes = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    if takes or arguments.vararg or arguments.kwarg or len(body) != 1:
+        return None
+    return body[0].value if isinstance(body[0], ast.Return) else None
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _method(node: ast.ClassDef, name: str) -> AnyFunction | None:
+    methods = (one for one in node.body if isinstance(one, _FUNCTIONS))
+    return next((one for one in methods if one.name == name), None)
+
+
+def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
+    """The fields of a class with their defaults; None for what is made by a call."""
+    for one in node.body:
+        if not isinstance(one, (ast.AnnAssign, ast.Assign)):
+            continue
+        target = one.target if isinstance(one, ast.AnnAssign) else one.targets[0]
+        if isinstance(target, ast.Name):
+            value = one.value
+            if isinstance(value, ast.Call):
+                value = next((k.value for k in value.keywords if k.arg == "default"), None)
+            yield target.id, value
+
+
 _NESTED = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
 _MAX_SCOPES = 5000
 _MAX_NESTING = 30
 
 
 @record(frozen=False)
-class Called:
+class PythonCall:
     """A call, what is known of its arguments, and the environment at that point."""
 
     node: ast.Call
-    args: list[Known]
-    entries: Mapping[str, tuple[Text, Known]]
-    rest: Sequence[Text]
+    args: list[PythonValue]
+    entries: Mapping[str, tuple[PythonText, PythonValue]]
+    rest: Sequence[PythonText]
 
 
 @record(frozen=False)
-class Seen:
+class ScopeContents:
     """What one function (or the module) holds: calls in order, and values that may be commands."""
 
-    calls: list[Called] = field(default_factory=list)
-    values: list[Known] = field(default_factory=list)
+    calls: list[PythonCall] = field(default_factory=list)
+    values: list[PythonValue] = field(default_factory=list)
     env: dict[str, Word] = field(default_factory=dict)
     gpus: str | None = None
     """What a decorator says of the GPUs."""
 
 
-class Program:
+class PythonProgram:
     """Reads a module and everything in it; `seen` are its scopes, the module first."""
 
     def __init__(self, tree: ast.Module, document: Document) -> None:
         self.document = document
-        self.positions = Positions(document)
-        self.seen: list[Seen] = []
+        self.positions = ProgramPositions(document)
+        self.seen: list[ScopeContents] = []
         self._once = _assigned_once(tree)
-        self._waiting: list[tuple[ast.AST, dict[str, Known | None], Seen]] = []
-        self._constants: dict[str, Known | None] = {}
+        self._waiting: list[tuple[ast.AST, dict[str, PythonValue | None], ScopeContents]] = []
+        self._constants: dict[str, PythonValue | None] = {}
         self.definitions = Definitions(tree, self._evaluator)
-        module = _Scope(self, {}, Seen())
+        module = _Scope(self, {}, ScopeContents())
         module.run(tree.body)
         self.seen.append(module.seen)
         self._constants |= {
@@ -75,16 +213,18 @@ class Program:
             node, names, outer = self._waiting.pop(0)
             self._nested(node, names, outer)
 
-    def _evaluator(self) -> Evaluator:
+    def _evaluator(self) -> PythonEvaluator:
         """What evaluates expressions of the module."""
         made_by = self.definitions.made_by
-        return Evaluator(self.document, self.positions, self._constants, made_by)
+        return PythonEvaluator(self.document, self.positions, self._constants, made_by)
 
-    def _queue(self, scope: _Scope, names: Mapping[str, Known | None]) -> None:
+    def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
         self._waiting += [(node, dict(names), scope.seen) for node in scope.nested]
 
-    def _nested(self, node: ast.AST, names: dict[str, Known | None], outer: Seen) -> None:
-        inside = Seen(env=dict(outer.env))
+    def _nested(
+        self, node: ast.AST, names: dict[str, PythonValue | None], outer: ScopeContents
+    ) -> None:
+        inside = ScopeContents(env=dict(outer.env))
         scope = _Scope(self, names, inside)
         for one in getattr(node, "decorator_list", ()):
             scope.decorator(one)
@@ -112,7 +252,7 @@ class Program:
         for method in node.body:
             if isinstance(method, _FUNCTIONS) and method.name.lower() in _SET_UPS:
                 known = self.definitions.arguments(method)
-                trial = _Scope(self, {**scope.names, **known}, Seen())
+                trial = _Scope(self, {**scope.names, **known}, ScopeContents())
                 trial.run(method.body)
                 for name, value in trial.names.items():
                     if name.startswith("self.") and name not in scope.names:
@@ -125,12 +265,14 @@ _SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_m
 class _Scope:
     """The statements of one function."""
 
-    def __init__(self, program: Program, names: dict[str, Known | None], seen: Seen) -> None:
+    def __init__(
+        self, program: PythonProgram, names: dict[str, PythonValue | None], seen: ScopeContents
+    ) -> None:
         self.names = names
         self.seen = seen
         self.nested: list[ast.AST] = []
         made_by = program.definitions.made_by
-        self._evaluator = Evaluator(program.document, program.positions, self.names, made_by)
+        self._evaluator = PythonEvaluator(program.document, program.positions, self.names, made_by)
         self._document = program.document
         self._positions = program.positions
         self._if: int | None = None
@@ -154,7 +296,7 @@ class _Scope:
             for one in node.keywords:
                 if one.arg == "gpu":
                     value = self._evaluator.value(one.value)
-                    if isinstance(value, Text) and not any(p.unknown for p in value.pieces):
+                    if isinstance(value, PythonText) and not any(p.unknown for p in value.pieces):
                         self.seen.gpus = value.text
 
     def _statement(self, node: ast.stmt) -> None:  # noqa: PLR0912
@@ -235,13 +377,13 @@ class _Scope:
         self._loose -= 1
         self._forget(before, decides)
 
-    def _forget(self, before: Mapping[str, Known | None], decides: ast.AST) -> None:
+    def _forget(self, before: Mapping[str, PythonValue | None], decides: ast.AST) -> None:
         """What a branch assigned is not known after it; of a list, that it is one."""
         for name, value in list(self.names.items()):
             if name in before and before[name] is value:
                 continue
-            known = isinstance(value, Listing)
-            rest = Listing([self._evaluator.several(decides)]) if known else None
+            known = isinstance(value, PythonList)
+            rest = PythonList([self._evaluator.several(decides)]) if known else None
             if rest is not None:
                 rest.made_in = (self._if, self._loose)
             self.names[name] = rest
@@ -251,7 +393,7 @@ class _Scope:
     def _assign(self, targets: Sequence[ast.expr], node: ast.expr) -> None:
         value = self._evaluator.value(node)
         self.seen.values.append(value)
-        if isinstance(value, Listing):
+        if isinstance(value, PythonList):
             value.made_in = (self._if, self._loose)
         for target in targets:
             name = dotted(target)
@@ -265,17 +407,17 @@ class _Scope:
                     if inner is not None:
                         self.names[inner] = None
 
-    def _item(self, target: ast.Subscript, value: Known) -> None:
+    def _item(self, target: ast.Subscript, value: PythonValue) -> None:
         key = self._evaluator.value(target.slice)
-        if not isinstance(key, Text) or not key.is_text or key.unknown:
+        if not isinstance(key, PythonText) or not key.is_text or key.unknown:
             return
         name = dotted(target.value)
         if name in ("os.environ", "environ"):
-            if isinstance(value, Text) and not self._if and not self._loose:
+            if isinstance(value, PythonText) and not self._if and not self._loose:
                 self.seen.env[key.text] = value.field().word()
             return
         table = self.names.get(name or "")
-        if isinstance(table, Table):
+        if isinstance(table, PythonTable):
             sure = not self._if and not self._loose
             table.entries[key.text] = (key, value if sure else self._evaluator.unknown(target))
 
@@ -284,20 +426,20 @@ class _Scope:
             return
         old = self.names.get(name)
         value = self._evaluator.value(node)
-        if isinstance(old, Listing):
+        if isinstance(old, PythonList):
             self._add(old, self._evaluator.words(value, node), node)
-        elif isinstance(old, Text) and isinstance(value, Text) and old.is_text:
+        elif isinstance(old, PythonText) and isinstance(value, PythonText) and old.is_text:
             pieces = value.pieces
             if self._if or self._loose:
                 pieces = self._evaluator.several(node).pieces
             self._document.spend(1 + len(pieces) + len(old.pieces) // 10)
-            grown = Text((*old.pieces, *pieces)[:MAX_PIECES])
+            grown = PythonText((*old.pieces, *pieces)[:MAX_PIECES])
             self.names[name] = grown
             self.seen.values.append(grown)
         else:
             self.names[name] = None
 
-    def _add(self, listing: Listing, words: Sequence[Text], node: ast.expr) -> None:
+    def _add(self, listing: PythonList, words: Sequence[PythonText], node: ast.expr) -> None:
         """Adds to a list what is sure, what is under a condition, or that it is not known."""
         line, loose = listing.made_in
         if self._loose > loose:
@@ -317,16 +459,18 @@ class _Scope:
         name = dotted(call.func.value)
         held = self.names.get(name or "")
         what = call.func.attr
-        if isinstance(held, Listing) and len(call.args) == 1 and what in ("append", "extend"):
+        if isinstance(held, PythonList) and len(call.args) == 1 and what in ("append", "extend"):
             value = self._evaluator.value(call.args[0])
             if what == "append":
-                words = [value] if isinstance(value, Text) else [self._evaluator.unknown(call)]
+                words = (
+                    [value] if isinstance(value, PythonText) else [self._evaluator.unknown(call)]
+                )
             else:
                 words = self._evaluator.words(value, call.args[0])
             self._add(held, words, call.args[0])
-        elif isinstance(held, Table) and what == "update" and call.args:
+        elif isinstance(held, PythonTable) and what == "update" and call.args:
             value = self._evaluator.value(call.args[0])
-            if isinstance(value, Table) and not self._if and not self._loose:
+            if isinstance(value, PythonTable) and not self._if and not self._loose:
                 held.entries |= value.entries
                 held.rest += value.rest
             else:
@@ -338,13 +482,13 @@ class _Scope:
         values = [self._evaluator.value(one) for one in call.args]
         if self._if or self._loose or not values:
             return
-        if isinstance(values[0], Table):
+        if isinstance(values[0], PythonTable):
             for name, (_, value) in values[0].entries.items():
-                if isinstance(value, Text):
+                if isinstance(value, PythonText):
                     self.seen.env[name] = value.field().word()
-        elif len(values) == 2 and all(isinstance(one, Text) for one in values):
+        elif len(values) == 2 and all(isinstance(one, PythonText) for one in values):
             key, value = values
-            if isinstance(key, Text) and isinstance(value, Text):
+            if isinstance(key, PythonText) and isinstance(value, PythonText):
                 self.seen.env[key.text] = value.field().word()
 
     def _calls(self, node: ast.AST) -> None:
@@ -353,16 +497,16 @@ class _Scope:
             self._document.spend()
             if not isinstance(call, ast.Call) or last_name(call.func) in ("append", "extend"):
                 continue
-            args: list[Known] = []
+            args: list[PythonValue] = []
             for one in call.args[:50]:
                 if isinstance(one, ast.Starred):
                     value = self._evaluator.value(one.value)
-                    if isinstance(value, Listing):
+                    if isinstance(value, PythonList):
                         args += self._evaluator.words(value, one)
                 else:
                     args.append(self._evaluator.value(one))
             table = self._evaluator.keywords(call)
-            self.seen.calls.append(Called(call, args, table.entries, table.rest))
+            self.seen.calls.append(PythonCall(call, args, table.entries, table.rest))
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:

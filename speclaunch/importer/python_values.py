@@ -4,15 +4,193 @@ from __future__ import annotations
 
 import ast
 import operator
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import accumulate
+from typing import NamedTuple
 
-from speclaunch.importer.python_strings import Part, Positions, dotted, last_name
-from speclaunch.importer.scope import Field
+from speclaunch.importer.fields import Field, split
 from speclaunch.importer.source_text import DefaultOf, Document, SourceSpan, SourceText, WordPiece
-from speclaunch.importer.splitting import split
 from speclaunch.patterns import lazy
 from speclaunch.record import record
+
+_TOKEN = lazy(r"(?P<prefix>[A-Za-z]{0,2})(?P<quote>\"\"\"|'''|\"|')")
+_BETWEEN = lazy(r"(?:[\s()\\]|#[^\n]*)*")
+_ESCAPE = lazy(r"\\(?:\n|[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^}]*\}|.)")
+_PLAIN = {
+    **{"\\": "\\", "'": "'", '"': '"', "n": "\n", "t": "\t", "r": "\r", "\n": ""},
+    **{"a": "\a", "b": "\b", "f": "\f", "v": "\v"},
+}
+_MAX_FIELD = 4000
+_MAX_PARTS = 4000
+
+
+class StringPart(NamedTuple):
+    """A stretch of a string: text with the offset of each character, or a `{field}`."""
+
+    text: str
+    where: list[int]
+    is_field: bool = False
+
+
+class ProgramPositions:
+    """From the lines and columns of `ast` (in bytes of UTF-8) to offsets in the document."""
+
+    def __init__(self, document: Document) -> None:
+        self._text = document.text
+        self._lines = document.text.split("\n")
+        lengths = (len(line) + 1 for line in self._lines)
+        self._starts = list(accumulate(lengths, initial=0))
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a place as `ast` counts it."""
+        if not 1 <= line <= len(self._lines):
+            return 0
+        text = self._lines[line - 1]
+        if not text.isascii():
+            column = len(text.encode()[:column].decode("utf-8", "ignore"))
+        return self._starts[line - 1] + column
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Where an expression begins and ends."""
+        start = self.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
+        end = self.offset(
+            getattr(node, "end_lineno", None) or 1, getattr(node, "end_col_offset", None) or 0
+        )
+        return start, max(start, end)
+
+    def line(self, offset: int) -> int:
+        """The line of an offset, from 1."""
+        return bisect_right(self._starts, offset)
+
+    def parts(self, node: ast.AST) -> list[StringPart]:
+        """The stretches of a string; none where they cannot be followed."""
+        start, end = self.span(node)
+        return _parts(self._text, start, end)
+
+
+def _parts(text: str, start: int, end: int) -> list[StringPart]:
+    found: list[StringPart] = []
+    at = start
+    while at < end:
+        between = _BETWEEN.match(text, at, end)
+        at = between.end() if between else at
+        if at >= end:
+            break
+        token = _TOKEN.match(text, at, end)
+        if token is None:
+            return []
+        quote = token["quote"]
+        close = _close(text, token.end(), end, quote)
+        if close is None:
+            return []
+        prefix = token["prefix"].lower()
+        if not _body(text, token.end(), close, prefix, found):
+            return []
+        at = close + len(quote)
+    return found
+
+
+def _close(text: str, at: int, end: int, quote: str) -> int | None:
+    """Where a string ends. (Python 3.12 lets fields hold the same quotes: those are not read.)"""
+    while at < end:
+        if text.startswith(quote, at):
+            return at
+        at += 2 if text[at] == "\\" else 1
+    return None
+
+
+def _body(text: str, at: int, end: int, prefix: str, found: list[StringPart]) -> bool:
+    raw, formatted = "r" in prefix, "f" in prefix
+    while at < end:
+        if len(found) > _MAX_PARTS:
+            return False
+        char = text[at]
+        if formatted and char in "{}":
+            if text.startswith(char * 2, at):
+                _add(found, char, at)
+                at += 2
+                continue
+            stop = _field(text, at, end)
+            if stop is None:
+                return False
+            found.append(StringPart(text[at:stop], [at], is_field=True))
+            at = stop
+        elif char == "\\" and not raw:
+            escape = _ESCAPE.match(text, at, end)
+            if escape is None:
+                return False
+            value = _unescaped(escape[0])
+            if value is None:
+                return False
+            for one in value:
+                _add(found, one, at)
+            at = escape.end()
+        else:
+            _add(found, char, at)
+            at += 1
+    return True
+
+
+def _add(found: list[StringPart], char: str, at: int) -> None:
+    if not found or found[-1].is_field or len(found[-1].where) >= _MAX_FIELD:
+        found.append(StringPart(char, [at]))
+        return
+    last = found[-1]
+    last.where.append(at)
+    found[-1] = StringPart(last.text + char, last.where)
+
+
+def _unescaped(escape: str) -> str | None:
+    rest = escape[1:]
+    if rest in _PLAIN:
+        return _PLAIN[rest]
+    if rest[0] not in "01234567xuUN":
+        return escape  # Python keeps what it does not know
+    try:
+        value = ast.literal_eval(f'"{escape}"')
+    except (SyntaxError, ValueError):
+        return None
+    return str(value)
+
+
+def _field(text: str, at: int, end: int) -> int | None:
+    """The end of a `{field}`."""
+    depth, quote = 0, ""
+    for index in range(at, min(end, at + _MAX_FIELD)):
+        char = text[index]
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in "{[(":
+            depth += 1
+        elif char in "}])":
+            depth -= 1
+            if depth == 0:
+                return index + 1
+    return None
+
+
+def dotted(node: ast.AST) -> str | None:
+    """`a.b.c` as it is written, `self` and `cls` alike; None for anything else."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute) and len(names) < 8:
+        names.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    names.append("self" if node.id == "cls" else node.id)
+    return ".".join(reversed(names))
+
+
+def last_name(node: ast.AST) -> str:
+    """The last name of what is called."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
 
 _MAX_DEPTH = 40
 MAX_PIECES = 2000
@@ -30,7 +208,7 @@ _SAME = frozenset(
 
 
 @record(frozen=False)
-class Text:
+class PythonText:
     """A text, and what Python has for it where that is no text (`8`, `True`, `None`)."""
 
     pieces: tuple[WordPiece, ...]
@@ -54,10 +232,10 @@ class Text:
 
 
 @record(frozen=False)
-class Listing:
+class PythonList:
     """A list that may grow. `consumed`: it is a part of another one."""
 
-    items: list[Text] = field(default_factory=list)
+    items: list[PythonText] = field(default_factory=list)
     consumed: bool = False
     separator: str = " "
     """What joins it to one text, where something does."""
@@ -67,36 +245,36 @@ class Listing:
 
 
 @record(frozen=False)
-class Table:
+class PythonTable:
     """A dictionary by keys that are texts: the key and its value; `rest`: what else it takes in."""
 
-    entries: dict[str, tuple[Text, Known]] = field(default_factory=dict)
-    rest: list[Text] = field(default_factory=list)
+    entries: dict[str, tuple[PythonText, PythonValue]] = field(default_factory=dict)
+    rest: list[PythonText] = field(default_factory=list)
 
-    def item(self, key: str) -> Known | None:
+    def item(self, key: str) -> PythonValue | None:
         """The value of a key; None if it is not known."""
         return self.entries[key][1] if key in self.entries and not self.rest else None
 
 
-Known = Text | Listing | Table
+PythonValue = PythonText | PythonList | PythonTable
 
 
-class Evaluator:
+class PythonEvaluator:
     """Evaluates expressions; `lookup` gives the values of names."""
 
     def __init__(
         self,
         document: Document,
-        positions: Positions,
-        names: Mapping[str, Known | None],
-        made_by: Callable[[ast.Call, int], Known | None],
+        positions: ProgramPositions,
+        names: Mapping[str, PythonValue | None],
+        made_by: Callable[[ast.Call, int], PythonValue | None],
     ) -> None:
         self.document = document
         self.positions = positions
         self._names = names
         self._made_by = made_by
 
-    def value(self, node: ast.expr, depth: int = 0) -> Known:  # noqa: PLR0911
+    def value(self, node: ast.expr, depth: int = 0) -> PythonValue:  # noqa: PLR0911
         """What an expression comes to."""
         self.document.spend()
         if depth > _MAX_DEPTH:
@@ -105,7 +283,7 @@ class Evaluator:
             case ast.Constant() if isinstance(node.value, str):
                 return self._string(node, [node.value], depth)
             case ast.Constant():
-                return Text((self._whole(node, str(node.value)),), node.value, is_text=False)
+                return PythonText((self._whole(node, str(node.value)),), node.value, is_text=False)
             case ast.JoinedStr():
                 return self._string(node, [_constant(one) for one in node.values], depth)
             case ast.Name() | ast.Attribute():
@@ -119,42 +297,42 @@ class Evaluator:
             case ast.IfExp():
                 return self._either(node, depth)
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
-                return Text((self._whole(node, f"-{number}"),), -number, is_text=False)
+                return PythonText((self._whole(node, f"-{number}"),), -number, is_text=False)
             case ast.Call():
                 return self._call(node, depth)
             case ast.Subscript():
                 return self._item(node, node.value, [node.slice], depth)
         return self.unknown(node)
 
-    def unknown(self, node: ast.AST, why: str = "the program computes it") -> Text:
+    def unknown(self, node: ast.AST, why: str = "the program computes it") -> PythonText:
         """An expression that is not known, as it is written."""
         start, end = self.positions.span(node)
         text = " ".join(self.document.text[start : min(end, start + 80)].split())
         source = SourceText(self.document, text, [start] * max(len(text), 1))
         piece = WordPiece(text, source, 0, quoted=True, unknown=why, inside=True)
-        return Text((piece,), is_text=False)
+        return PythonText((piece,), is_text=False)
 
-    def several(self, node: ast.AST) -> Text:
+    def several(self, node: ast.AST) -> PythonText:
         """Any number of words that are not known."""
         found = self.unknown(node)
         return replace(found, pieces=(replace(found.pieces[0], text=f"*{found.text}"),))
 
-    def words(self, found: Known, node: ast.AST) -> list[Text]:
+    def words(self, found: PythonValue, node: ast.AST) -> list[PythonText]:
         """The items of a list; a text is split as a shell does."""
-        if isinstance(found, Listing):
+        if isinstance(found, PythonList):
             found.consumed = True
             self.document.spend(len(found.items))
             return list(found.items)
-        if isinstance(found, Table) or found.unknown:
+        if isinstance(found, PythonTable) or found.unknown:
             return [self.several(node)]
         self.document.spend(len(found.pieces) + len(found.text) // 20)
-        return [Text(one.pieces) for one in split(found.pieces)]
+        return [PythonText(one.pieces) for one in split(found.pieces)]
 
     def _whole(self, node: ast.AST, text: str) -> WordPiece:
         start, _ = self.positions.span(node)
         return WordPiece(text, SourceText(self.document, text, start), 0, quoted=True)
 
-    def _string(self, node: ast.expr, wanted: list[str | None], depth: int) -> Text:
+    def _string(self, node: ast.expr, wanted: list[str | None], depth: int) -> PythonText:
         """A string; `wanted`: its stretches, None for a field."""
         parts = self.positions.parts(node)
         told = "".join("\0" if one.is_field else one.text for one in parts)
@@ -164,7 +342,7 @@ class Evaluator:
                 return self.unknown(node)
             start, _ = self.positions.span(node)
             source = SourceText(self.document, value, [start] * max(len(value), 1))
-            return Text((WordPiece(value, source, 0, quoted=True, exact=False),))
+            return PythonText((WordPiece(value, source, 0, quoted=True, exact=False),))
         values = [one for one in getattr(node, "values", []) if isinstance(one, ast.FormattedValue)]
         pieces: list[WordPiece] = []
         for part in parts[:MAX_PIECES]:
@@ -178,81 +356,93 @@ class Evaluator:
             start, _ = self.positions.span(node)
             pieces = [WordPiece("", SourceText(self.document, "", start), 0, quoted=True)]
         self.document.spend(len(pieces))
-        return Text(tuple(pieces[:MAX_PIECES]))
+        return PythonText(tuple(pieces[:MAX_PIECES]))
 
-    def _field(self, node: ast.FormattedValue | None, part: Part, depth: int) -> list[WordPiece]:
+    def _field(
+        self, node: ast.FormattedValue | None, part: StringPart, depth: int
+    ) -> list[WordPiece]:
         if node is not None and node.format_spec is None and node.conversion == -1:
             known = self.value(node.value, depth + 1)
-            if isinstance(known, Text) and not known.unknown:
+            if isinstance(known, PythonText) and not known.unknown:
                 return list(known.pieces)
         source = SourceText(self.document, part.text, part.where[0])
         why = "the program fills it in"
         return [WordPiece(part.text, source, 0, quoted=True, unknown=why, inside=True)]
 
-    def _name(self, node: ast.Name | ast.Attribute) -> Known:
+    def _name(self, node: ast.Name | ast.Attribute) -> PythonValue:
         name = dotted(node)
         found = self._names.get(name) if name is not None else None
         if found is None and isinstance(node, ast.Attribute) and name not in self._names:
             held = self.value(node.value)
-            found = held.item(node.attr) if isinstance(held, Table) else None
+            found = held.item(node.attr) if isinstance(held, PythonTable) else None
         if found is None:
             return self.unknown(node)
-        if isinstance(found, Text):
+        if isinstance(found, PythonText):
             if found.constant is None and not found.is_text and found.text == "None":
                 return self.unknown(node, "it is None until something sets it")
             start, end = self.positions.span(node)
             return replace(found, used=SourceSpan(self.document.source(), start, end))
         return found
 
-    def _item(self, node: ast.expr, held: ast.expr, args: Sequence[ast.expr], depth: int) -> Known:
+    def _item(
+        self, node: ast.expr, held: ast.expr, args: Sequence[ast.expr], depth: int
+    ) -> PythonValue:
         """`table[key]`, `table.get(key, default)`."""
         table, key = self.value(held, depth + 1), self.value(args[0], depth + 1)
-        if not isinstance(table, Table) or not isinstance(key, Text) or key.unknown:
+        if not isinstance(table, PythonTable) or not isinstance(key, PythonText) or key.unknown:
             return self.unknown(node)
         found = table.item(key.text)
         if found is None and len(args) > 1 and not table.rest:
             return self.value(args[1], depth + 1)
         return self.unknown(node) if found is None else found
 
-    def _listing(self, node: ast.List | ast.Tuple, depth: int) -> Listing:
-        found = Listing(line=node.lineno)
+    def _listing(self, node: ast.List | ast.Tuple, depth: int) -> PythonList:
+        found = PythonList(line=node.lineno)
         for one in node.elts:
             if isinstance(one, ast.Starred):
                 found.items += self.words(self.value(one.value, depth + 1), one.value)
             else:
                 value = self.value(one, depth + 1)
-                found.items.append(value if isinstance(value, Text) else self.unknown(one))
+                found.items.append(value if isinstance(value, PythonText) else self.unknown(one))
         return found
 
-    def _table(self, node: ast.Dict, depth: int) -> Table:
-        found = Table()
+    def _table(self, node: ast.Dict, depth: int) -> PythonTable:
+        found = PythonTable()
         for key, value in zip(node.keys, node.values, strict=True):
             known = self.value(value, depth + 1)
             name = self.value(key, depth + 1) if key is not None else None
-            if isinstance(name, Text) and name.is_text and not name.unknown:
+            if isinstance(name, PythonText) and name.is_text and not name.unknown:
                 found.entries[name.text] = (name, known)
-            elif key is None and isinstance(known, Table):
+            elif key is None and isinstance(known, PythonTable):
                 found.entries |= known.entries
                 found.rest += known.rest
             else:
                 found.rest.append(self.several(value))
         return found
 
-    def _sum(self, node: ast.BinOp, depth: int) -> Known:
+    def _sum(self, node: ast.BinOp, depth: int) -> PythonValue:
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
         if isinstance(node.op, ast.Add) and (
-            isinstance(left, Listing) or isinstance(right, Listing)
+            isinstance(left, PythonList) or isinstance(right, PythonList)
         ):
-            line = left.line if isinstance(left, Listing) else node.lineno
+            line = left.line if isinstance(left, PythonList) else node.lineno
             items = self.words(left, node.left) + self.words(right, node.right)
-            return Listing(items, line=line)
-        if isinstance(left, Text) and isinstance(right, Text) and (left.is_text or right.is_text):
+            return PythonList(items, line=line)
+        if (
+            isinstance(left, PythonText)
+            and isinstance(right, PythonText)
+            and (left.is_text or right.is_text)
+        ):
             self.document.spend(1 + len(right.pieces) + len(left.pieces) // 10)
             added = isinstance(node.op, ast.Add)
-            return Text((*left.pieces, *right.pieces)[:MAX_PIECES]) if added else self.unknown(node)
+            return (
+                PythonText((*left.pieces, *right.pieces)[:MAX_PIECES])
+                if added
+                else self.unknown(node)
+            )
         return self._number(node, left, right)
 
-    def _number(self, node: ast.BinOp, left: Known, right: Known) -> Text:
+    def _number(self, node: ast.BinOp, left: PythonValue, right: PythonValue) -> PythonText:
         """`32 * 1024`."""
         calculate = _ARITHMETIC.get(type(node.op))
         one, other = (getattr(side, "constant", None) for side in (left, right))
@@ -264,37 +454,41 @@ class Evaluator:
         start, end = self.positions.span(node)
         text = str(value)
         source = SourceText(self.document, text, [start] * (len(text) - 1) + [max(end - 1, start)])
-        return Text((WordPiece(text, source, 0, quoted=True),), value, is_text=False)
+        return PythonText((WordPiece(text, source, 0, quoted=True),), value, is_text=False)
 
-    def _either(self, node: ast.IfExp, depth: int) -> Known:
+    def _either(self, node: ast.IfExp, depth: int) -> PythonValue:
         """`[…] if condition else []` is a list under a condition; anything else is not known."""
         found = self.value(node.body, depth + 1)
         other = self.value(node.orelse, depth + 1)
-        if isinstance(found, Listing) and isinstance(other, Listing):
+        if isinstance(found, PythonList) and isinstance(other, PythonList):
             if found.items and other.items:
-                return Listing([self.several(node)], line=node.lineno)
+                return PythonList([self.several(node)], line=node.lineno)
             items = [under(one, node.lineno) for one in found.items or other.items]
-            return Listing(items, line=node.lineno)
+            return PythonList(items, line=node.lineno)
         return self.unknown(node)
 
-    def _call(self, node: ast.Call, depth: int) -> Known:  # noqa: PLR0911
+    def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911
         name = last_name(node.func)
         whole = dotted(node.func) or ""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
         if whole in ("shlex.split", "list", "tuple", "sum") and len(node.args) == 1:
-            return Listing(self.words(self.value(node.args[0], depth + 1), node), line=node.lineno)
+            return PythonList(
+                self.words(self.value(node.args[0], depth + 1), node), line=node.lineno
+            )
         if name == "split" and inner is not None and not node.args and not node.keywords:
-            return Listing(self.words(self.value(inner, depth + 1), inner), line=node.lineno)
+            return PythonList(self.words(self.value(inner, depth + 1), inner), line=node.lineno)
         if name == "join" and len(node.args) == 1:
             found = self.value(node.args[0], depth + 1)
-            if not isinstance(found, Listing):
+            if not isinstance(found, PythonList):
                 return self.unknown(node)
             between = self.value(inner, depth + 1) if inner is not None else None
-            found.separator = between.text if isinstance(between, Text) else " "
+            found.separator = between.text if isinstance(between, PythonText) else " "
             return found
         if name == "copy" and inner is not None and not node.args:
             found = self.value(inner, depth + 1)
-            return replace(found, items=list(found.items)) if isinstance(found, Listing) else found
+            return (
+                replace(found, items=list(found.items)) if isinstance(found, PythonList) else found
+            )
         if whole in ("os.environ.get", "os.getenv", "environ.get", "getenv") and node.args:
             return self._environment(node, depth)
         if whole == "dict":
@@ -305,21 +499,21 @@ class Evaluator:
             return self.value(inner, depth + 1)
         if name in _SAME and name != "format" and len(node.args) == 1 and not node.keywords:
             found = self.value(node.args[0], depth + 1)
-            return replace(found, is_text=True) if isinstance(found, Text) else found
+            return replace(found, is_text=True) if isinstance(found, PythonText) else found
         if name == "format" and inner is not None:
             return self._formatted(node, self.value(inner, depth + 1))
         made = self._made_by(node, depth)
-        if isinstance(made, Table):
+        if isinstance(made, PythonTable):
             given = self.keywords(node, depth)
             made.entries |= given.entries
             made.rest += given.rest + [self.several(one) for one in node.args]
         return self.unknown(node) if made is None else made
 
-    def _environment(self, node: ast.Call, depth: int) -> Text:
+    def _environment(self, node: ast.Call, depth: int) -> PythonText:
         """A variable of the environment with a default, as `${NAME:-default}` of a shell."""
         name = self.value(node.args[0], depth + 1)
         default = self.value(node.args[1], depth + 1) if len(node.args) > 1 else None
-        if not isinstance(name, Text) or not isinstance(default, Text):
+        if not isinstance(name, PythonText) or not isinstance(default, PythonText):
             return self.unknown(node, "it comes from the environment")
         if default.text == "None" or any(piece.unknown for piece in default.pieces):
             return self.unknown(node, "it comes from the environment")
@@ -329,40 +523,40 @@ class Evaluator:
             replace(piece, note=note, around=(DefaultOf(name.text, False, start, index),))
             for index, piece in enumerate(default.pieces)
         )
-        return Text(pieces)
+        return PythonText(pieces)
 
-    def keywords(self, node: ast.Call, depth: int = 0) -> Table:
+    def keywords(self, node: ast.Call, depth: int = 0) -> PythonTable:
         """The keyword arguments of a call."""
-        found = Table()
+        found = PythonTable()
         for one in node.keywords:
             value = self.value(one.value, depth + 1)
             if one.arg is not None:
                 found.entries[one.arg] = (self.keyword(one), value)
-            elif isinstance(value, Table):
+            elif isinstance(value, PythonTable):
                 found.entries |= value.entries
                 found.rest += value.rest
             else:
                 found.rest.append(self.several(one.value))
         return found
 
-    def label(self, node: ast.AST, text: str) -> Text:
+    def label(self, node: ast.AST, text: str) -> PythonText:
         """A name that belongs to an expression."""
-        return Text((self._whole(node, text),))
+        return PythonText((self._whole(node, text),))
 
-    def keyword(self, node: ast.keyword) -> Text:
+    def keyword(self, node: ast.keyword) -> PythonText:
         """The name of a keyword argument, where it stands."""
-        return Text((self._whole(node, node.arg or ""),))
+        return PythonText((self._whole(node, node.arg or ""),))
 
-    def _dict(self, node: ast.Call, depth: int) -> Table:
+    def _dict(self, node: ast.Call, depth: int) -> PythonTable:
         table = self.keywords(node, depth)
         for held in (self.value(one, depth + 1) for one in node.args):
-            table.entries = (held.entries if isinstance(held, Table) else {}) | table.entries
-            table.rest += held.rest if isinstance(held, Table) else [self.several(node)]
+            table.entries = (held.entries if isinstance(held, PythonTable) else {}) | table.entries
+            table.rest += held.rest if isinstance(held, PythonTable) else [self.several(node)]
         return table
 
-    def _formatted(self, node: ast.Call, found: Known) -> Known:
+    def _formatted(self, node: ast.Call, found: PythonValue) -> PythonValue:
         """A text with `{fields}` that are not looked up."""
-        if not isinstance(found, Text) or found.unknown:
+        if not isinstance(found, PythonText) or found.unknown:
             return self.unknown(node)
         pieces: list[WordPiece] = []
         for piece in found.pieces:
@@ -379,7 +573,7 @@ class Evaluator:
         return replace(found, pieces=tuple(one for one in pieces if one.text)[:MAX_PIECES])
 
 
-def under(text: Text, line: int) -> Text:
+def under(text: PythonText, line: int) -> PythonText:
     """The same, under the condition of a line."""
     said = f"only under the condition of line {line}"
     pieces = tuple(replace(one, condition=one.condition or said) for one in text.pieces)

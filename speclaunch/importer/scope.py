@@ -2,158 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, replace
 from itertools import takewhile
-from typing import NamedTuple
 
-from speclaunch.errors import Place
-from speclaunch.importer import placeholders
-from speclaunch.importer.interface import ANOTHER_WAY, DIFFERS, OTHERS_INSTEAD, Default, Word
-from speclaunch.importer.source_text import DefaultOf, SourceSpan, WordPiece
+from speclaunch.importer.fields import Field
+from speclaunch.importer.interface import ANOTHER_WAY, DIFFERS, OTHERS_INSTEAD
+from speclaunch.importer.source_text import SourceSpan, WordPiece
 from speclaunch.importer.syntax import Function
 from speclaunch.record import record
 
 _SHOWN = 120
 """Characters of the values that a variable may have that are told."""
-
-
-@record
-class Field:
-    """One word after expansion.
-
-    `span` is where it is written, when that is one stretch (a word, an element of an array, the
-    value of a variable); `used` where it is expanded, when that is somewhere else.
-    """
-
-    pieces: tuple[WordPiece, ...]
-    span: SourceSpan | None = None
-    used: SourceSpan | None = None
-
-    @property
-    def unknown(self) -> str | None:
-        """Why it could not be evaluated."""
-        for piece in self.pieces:
-            if piece.unknown:
-                return piece.unknown
-        return None
-
-    @property
-    def text(self) -> str:
-        """The word; what is not known in it stays as it is written.
-
-        Where that could be taken for something else (a literal `$` beside a variable), the whole
-        word is as it is written, with its quotes.
-        """
-        if len(self.pieces) == 1 and not self.pieces[0].unknown:
-            return self.pieces[0].text
-        if self._is_raw and self.span is not None:
-            return self.span.text
-        return "".join(piece.text for piece in self.pieces)
-
-    @property
-    def _is_raw(self) -> bool:
-        """True if `text` has the quotes of the file."""
-        dollar = any("$" in piece.text for piece in self.pieces if not piece.unknown)
-        return dollar and self.span is not None and self.unknown is not None
-
-    @property
-    def place(self) -> Place:
-        """Where the text is written."""
-        if self.span is not None:
-            return self.span.place
-        first, last = self.pieces[0], self.pieces[-1]
-        start = first.offset(0)
-        length = last.offset(max(len(last.text) - 1, 0)) - start + 1
-        return first.source.document.place(start, max(length, 1))
-
-    @property
-    def stretch(self) -> SourceSpan:
-        """Where it is written, or as near as one stretch comes to it."""
-        if self.span is not None:
-            return self.span
-        first = self.pieces[0]
-        return SourceSpan(
-            first.source, first.start, first.start + (len(first.text) if first.exact else 1)
-        )
-
-    def word(self) -> Word:
-        """The word for users."""
-        if self._is_plain():
-            used = self.used.place if self.used is not None else None
-            return Word(self.pieces[0].text, self.place, True, None, used)
-        unknown = self.unknown
-        condition = next((piece.condition for piece in self.pieces if piece.condition), None)
-        why = unknown or next((piece.note for piece in self.pieces if piece.note), condition)
-        used = self.used.place if self.used is not None else None
-        text = self.text
-        if unknown is None and self.pieces:
-            quoted = all(piece.quoted for piece in self.pieces)
-            lenient = self.pieces[0].source.document.lenient
-            placeholder = placeholders.why(text, lenient=lenient, quoted=quoted)
-            if placeholder is not None:
-                return Word(text, self.place, False, placeholder, used, True, condition=condition)
-        if unknown is not None:
-            inside = self._is_raw or any(piece.inside for piece in self.pieces)
-            return Word(text, self.place, False, why, used, inside=inside, condition=condition)
-        defaults = self._defaults()
-        return Word(text, self.place, True, why, used, defaults=defaults, condition=condition)
-
-    def _is_plain(self) -> bool:
-        """Whether it is one text with nothing to be said about it."""
-        if len(self.pieces) != 1:
-            return False
-        piece = self.pieces[0]
-        if piece.unknown or piece.condition or piece.note or piece.around:
-            return False
-        return not piece.source.document.lenient and not placeholders.MARKS.search(piece.text)
-
-    def _defaults(self) -> tuple[Default, ...]:
-        if not any(piece.around for piece in self.pieces):
-            return ()
-        stretches: list[_Stretch] = []
-        at = 0
-        for piece in self.pieces:
-            stretches.append(_Stretch(at, at + len(piece.text), piece.start, piece.around))
-            at += len(piece.text)
-        return _nested(stretches)
-
-
-class _Stretch(NamedTuple):
-    """Where a piece is in its word, where it is written, and what it is a default of."""
-
-    start: int
-    end: int
-    written: int
-    around: tuple[DefaultOf, ...]
-
-    def continues(self, other: _Stretch) -> bool:
-        """Whether it goes on with the default that `other` is of; a second use begins anew."""
-        if not self.around or not other.around:
-            return False
-        mine, its = self.around[0], other.around[0]
-        return mine[:3] == its[:3] and (its.number, other.written) < (mine.number, self.written)
-
-
-def _nested(stretches: Sequence[_Stretch]) -> tuple[Default, ...]:
-    groups: list[list[_Stretch]] = []
-    for one in stretches:
-        if groups and one.continues(groups[-1][-1]):
-            groups[-1].append(one)
-        else:
-            groups.append([one])
-    return tuple(
-        Default(
-            group[0].start,
-            group[-1].end,
-            group[0].around[0].name,
-            group[0].around[0].filled,
-            _nested([one._replace(around=one.around[1:]) for one in group]),
-        )
-        for group in groups
-        if group[0].around
-    )
 
 
 @record

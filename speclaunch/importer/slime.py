@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 
 from speclaunch.errors import Problem
+from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, Word
-from speclaunch.importer.scope import Field
 from speclaunch.importer.slime_own import is_lost, misspelt, option_for
 from speclaunch.importer.source_text import WordPiece, joined
 from speclaunch.importer.wrappers import cut

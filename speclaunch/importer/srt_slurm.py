@@ -4,22 +4,29 @@ Sources: NVIDIA/srt-slurm at c88ef73. src/srtctl/backends/sglang.py makes the co
 `-`, true is a flag, false and null are nothing, lists are words, the model path is the recipe's
 `model.path`); docs/overrides.md: `base` is no job of its own beside `override_*` (merged over it)
 and `zip_override_*` (lists in them are one job for each item, lists in lists are lists).
+src/srtctl/core/schema.py, ResourceConfig: a worker has `gpus_per_ROLE` GPUs, else its share of
+`ROLE_nodes`; topology.py, allocate_endpoints: over as many nodes as it takes; backends/sglang.py: a
+worker of several nodes gets `--dist-init-addr`, `--nnodes` and `--node-rank`; FrontendConfig: the
+router is Dynamo's, or SGLang's for `type: sglang`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import yaml
 
 from speclaunch.errors import Place
 from speclaunch.importer import nodes
-from speclaunch.importer.around import srt_jobs
-from speclaunch.importer.declared_hardware import declared
+from speclaunch.importer.images import declared
 from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, Reading, Word
+from speclaunch.importer.server_context import pods
+from speclaunch.importer.server_context.groups import words_of_hosts
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
 from speclaunch.record import record
+from speclaunch.surroundings import Group, Pod, Router, Setting, Surroundings
 
 _ROLES = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
 """The roles, and how `resources` begins its names for them."""
@@ -34,6 +41,10 @@ _FILLED_IN = lazy(r"\{[A-Za-z_]\w*\}")
 _OVERRIDES = ("override_", "zip_override_")
 _LAUNCHER = frozenset({"model_path", "nccl_port"})
 """What srt-slurm says itself, whatever the recipe says."""
+_WHY = "srt-slurm fills it in"
+_GPUS = 4
+"""`gpus_per_node`, where a recipe does not say it."""
+_PROGRAMS = {"sglang": "sglang_router.launch_router", "dynamo": "dynamo.frontend"}
 _READ_ONLY = "srt-slurm makes the command line of these keys"
 
 Tree = dict[str, "Tree | yaml.Node"]
@@ -65,25 +76,21 @@ def read_recipes(roots: Sequence[yaml.Node], document: Document) -> Reading:
     found: list[Invocation] = []
     for root in roots:
         for job in _jobs(root, document):
-            backend = nodes_of(job, "backend")
-            config = nodes_of(backend, "sglang_config")
-            belongs = srt_jobs.group(
-                job, nodes.text(_scalar(job.get("name"))), _start(job, root, document), document
-            )
-            for role, prefix in _ROLES.items():
+            config = _below(_below(job, "backend"), "sglang_config")
+            name = _scalar(job.get("name"))
+            if name is not None:
+                start = nodes.place(name, document)
+            else:
+                start = document.place(nodes.offsets(root, document)[0])
+            belongs = _group(job, nodes.text(name), start, document)
+            for role in _ROLES:
                 if isinstance(config.get(role), dict):
                     one = _invocation(job, role, document)
-                    found.append(srt_jobs.with_role(one, job, role, prefix, belongs, document))
+                    found.append(_with_surroundings(one, job, role, belongs, document))
     return Reading(tuple(found))
 
 
-def _start(job: Tree, root: yaml.Node, document: Document) -> Place:
-    """Where the name of a job stands, or its document begins."""
-    name = _scalar(job.get("name"))
-    return nodes.place(name, document) if name else document.place(nodes.offsets(root, document)[0])
-
-
-def nodes_of(tree: Mapping[str, object], name: str) -> Tree:
+def _below(tree: Tree, name: str) -> Tree:
     """A mapping below a key; an empty one where there is none."""
     found = tree.get(name)
     return found if isinstance(found, dict) else {}
@@ -167,8 +174,8 @@ def _zipped(tree: Tree, index: int) -> Tree:
 
 
 def _invocation(job: Tree, role: str, document: Document) -> Invocation:
-    backend = nodes_of(job, "backend")
-    config = nodes_of(nodes_of(backend, "sglang_config"), role)
+    backend = _below(job, "backend")
+    config = _below(_below(backend, "sglang_config"), role)
     words: list[Word] = []
     dropped: list[Dropped] = []
     names = {key.name.replace("-", "_") for key in _keys(config)}
@@ -179,7 +186,7 @@ def _invocation(job: Tree, role: str, document: Document) -> Invocation:
             dropped.append(Dropped(key.name, place, why))
         else:
             words += _argument(key, document, dropped)
-    where = nodes_of(backend, "sglang_config")[f"{role}{_KEYS}"]
+    where = _below(backend, "sglang_config")[f"{role}{_KEYS}"]
     place = nodes.place(where, document) if isinstance(where, yaml.Node) else document.place(0)
     if role in ("prefill", "decode") and "disaggregation_mode" not in names:
         words += [Word("--disaggregation-mode", place), Word(role, place)]
@@ -232,7 +239,7 @@ def _word(node: yaml.ScalarNode, document: Document) -> Word:
 
 
 def _model(job: Tree, document: Document) -> list[Word]:
-    node = _scalar(nodes_of(job, "model").get("path"))
+    node = _scalar(_below(job, "model").get("path"))
     path = nodes.text(node)
     if node is None or path is None:
         return []
@@ -251,8 +258,8 @@ def _model(job: Tree, document: Document) -> list[Word]:
 def _environment(job: Tree, role: str, document: Document) -> dict[str, Word]:
     env: dict[str, Word] = {}
     for held in (
-        nodes_of(job, "environment"),
-        nodes_of(nodes_of(job, "backend"), f"{role}_environment"),
+        _below(job, "environment"),
+        _below(_below(job, "backend"), f"{role}_environment"),
     ):
         for name, value in held.items():
             if isinstance(value, yaml.ScalarNode) and not name.endswith(_KEYS):
@@ -261,7 +268,7 @@ def _environment(job: Tree, role: str, document: Document) -> dict[str, Word]:
 
 
 def _image(job: Tree) -> str | None:
-    said = nodes.text(_scalar(nodes_of(job, "model").get("container")))
+    said = nodes.text(_scalar(_below(job, "model").get("container")))
     found = _IMAGE.search(said.rpartition("/")[2]) if said and "+" in said else None
     if found is not None:
         return f"{found['repository']}/{found['name']}:{found['tag']}"
@@ -270,7 +277,7 @@ def _image(job: Tree) -> str | None:
 
 def _hardware(job: Tree, role: str) -> str | None:
     """The GPUs of one worker, where it has whole nodes: a part of one is said in its arguments."""
-    resources = nodes_of(job, "resources")
+    resources = _below(job, "resources")
     kind = nodes.text(_scalar(resources.get("gpu_type")))
     if kind is None:
         return None
@@ -289,3 +296,70 @@ def _number(node: object) -> int | None:
 
 def _scalar(node: object) -> yaml.ScalarNode | None:
     return node if isinstance(node, yaml.ScalarNode) else None
+
+
+def _group(job: Tree, name: str | None, place: Place, document: Document) -> Group:
+    """The deployment that a job is, with its router."""
+    frontend = _below(job, "frontend")
+    kind = nodes.text(_scalar(frontend.get("type"))) or "dynamo"
+    routers: tuple[Router, ...] = ()
+    if kind in _PROGRAMS:
+        options = {
+            key.replace("_", "-"): one
+            for key, node in _below(frontend, "args").items()
+            if isinstance(node, yaml.Node) and not key.endswith(_KEYS)
+            if (one := pods.setting(node, document)) is not None
+        }
+        where = next((n for n in frontend.values() if isinstance(n, yaml.ScalarNode)), None)
+        at = place if where is None else nodes.place(where, document)
+        routers = (Router("frontend", _PROGRAMS[kind], at, options=options),)
+    return Group(name or "srt-slurm", "srt-slurm", place, routers)
+
+
+def _with_surroundings(
+    found: Invocation, job: Tree, role: str, belongs: Group, document: Document
+) -> Invocation:
+    """A role's server with its surroundings, and with the words that several nodes make it get."""
+    resources, prefix = _below(job, "resources"), _ROLES[role]
+
+    def number(name: str) -> Setting | None:
+        return pods.number_at(_scalar(resources.get(name)), document)
+
+    per_node = number("gpus_per_node")
+    hosts = _hosts(number, prefix, per_node)
+    image = pods.setting(_scalar(_below(job, "model").get("container")), document)
+    around = Surroundings(
+        belongs,
+        role,
+        found.place,
+        nodes=hosts,
+        replicas=number(f"{prefix}_workers"),
+        gpus_per_node=per_node,
+        pod=Pod(image=image),
+    )
+    several = hosts is not None and hosts.value > 1
+    added = words_of_hosts(hosts, "{leader}", "{rank}", _WHY) if hosts and several else ()
+    return replace(found, surroundings=around, added=added)
+
+
+def _hosts(
+    number: Callable[[str], Setting | None], prefix: str, per_node: Setting | None
+) -> Setting | None:
+    """The nodes of one worker, where the recipe says enough."""
+    gpus = number(f"gpus_per_{prefix}")
+    each = _GPUS if per_node is None else _whole(per_node)
+    if gpus is not None and each and (count := _whole(gpus)):
+        return replace(gpus, value=-(-count // each))
+    total, workers = number(f"{prefix}_nodes"), number(f"{prefix}_workers")
+    if total is None or workers is None:
+        return None
+    all_nodes, several = _whole(total), _whole(workers)
+    if not all_nodes or not several or not each:
+        return None
+    return replace(total, value=max(-(-(all_nodes * each // several) // each), 1))
+
+
+def _whole(found: Setting) -> int | None:
+    value = found.value
+    usable = found.known and isinstance(value, int) and 0 < value < 10**5
+    return value if usable else None

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 
+from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import Dropped, InvocationKind
-from speclaunch.importer.scope import Field
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 
@@ -171,7 +171,7 @@ _WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
 
 
 @record
-class Program:
+class ServerProgram:
     """Where a server command stands in its words: wrappers, program and arguments."""
 
     kind: InvocationKind
@@ -204,7 +204,7 @@ def base(text: str) -> str:
     return text.rsplit("/", 1)[-1]
 
 
-def find_program(words: Sequence[Field]) -> Program | None:  # noqa: PLR0911
+def find_program(words: Sequence[Field]) -> ServerProgram | None:  # noqa: PLR0911
     """The first SGLang server among the words of a command."""
     texts = [word.text for word in words]
     if not texts or base(texts[0]) in SILENT:
@@ -212,19 +212,19 @@ def find_program(words: Sequence[Field]) -> Program | None:  # noqa: PLR0911
     for index, text in enumerate(texts):
         follows = texts[index + 1] if index + 1 < len(texts) else ""
         if text in ("-m", "-um") and follows in MODULES:
-            return Program(MODULES[follows], _interpreter(texts, index), index + 2)
+            return ServerProgram(MODULES[follows], _interpreter(texts, index), index + 2)
         glued = text.removeprefix("-u" if text.startswith("-um") else "-").removeprefix("m")
         if text.startswith(("-m", "-um")) and glued in MODULES:
-            return Program(MODULES[glued], _interpreter(texts, index), index + 1)
+            return ServerProgram(MODULES[glued], _interpreter(texts, index), index + 1)
         if text.endswith("sglang/launch_server.py"):
             start = _interpreter(texts, index)
-            return Program(InvocationKind.LAUNCH_SERVER, start, index + 1)
+            return ServerProgram(InvocationKind.LAUNCH_SERVER, start, index + 1)
         if base(text) == "sglang" and follows == "serve":
-            return Program(InvocationKind.SERVE, index, index + 2)
+            return ServerProgram(InvocationKind.SERVE, index, index + 2)
         if base(text) == VLLM and follows == "serve":
-            return Program(InvocationKind.VLLM, index, index + 2)
+            return ServerProgram(InvocationKind.VLLM, index, index + 2)
         if f"{VLLM}-openai" in text and "run" in texts[:index]:  # the program of the image
-            return Program(InvocationKind.VLLM, index, index + 1)
+            return ServerProgram(InvocationKind.VLLM, index, index + 1)
     return None
 
 

@@ -14,7 +14,7 @@ from speclaunch.facts.hardware import Hardware
 from speclaunch.launch.journal import plain
 from speclaunch.launch.prepare import Prepared
 from speclaunch.plan.plan import Plan
-from speclaunch.recipe.recipe_words import shown_overrides
+from speclaunch.recipe.find_recipe import shown_overrides
 from speclaunch.redaction import is_secret_variable
 
 if TYPE_CHECKING:

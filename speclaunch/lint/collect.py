@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 
 from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.importer.files import looks_like_yaml, read_template, read_text, read_whole
+from speclaunch.importer.file_kinds import YAML_SUFFIXES, is_template, looks_like_yaml, template_of
+from speclaunch.importer.files import read_template, read_text, read_whole
 from speclaunch.importer.interface import Invocation, Reading
-from speclaunch.importer.placeholders import is_template
-from speclaunch.importer.suffixes import YAML_SUFFIXES
-from speclaunch.importer.templates import template_of
 from speclaunch.lint.ignores import Extent
 from speclaunch.lint.paths import STDIN, STDIN_SHOWN, FoundFile
 from speclaunch.lint.unread_files import PROSE, starts_a_server

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speclaunch.facts.repository_facts import project_root
-from speclaunch.importer.suffixes import (
+from speclaunch.importer.file_kinds import (
     KUSTOMIZATIONS,
     MAX_BYTES,
     MAX_PROGRAM_BYTES,

@@ -14,7 +14,7 @@ from speclaunch.engine.command import spell
 from speclaunch.errors import Place, Problem, SpeclaunchError
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import AUTO, choose_hardware
-from speclaunch.importer.recipe_name import recipe_name
+from speclaunch.importer.interface import recipe_name
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.file_codes import FILE_CODES, NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE, FileCode
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_elsewhere, read_ignores

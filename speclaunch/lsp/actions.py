@@ -27,7 +27,7 @@ from speclaunch.fix.edits import TextEdit as OurEdit
 from speclaunch.fix.edits import text_edits_between
 from speclaunch.fixing.findings import NotFixableError, fixed
 from speclaunch.fixing.fix_file import fix_file
-from speclaunch.importer.suffixes import DOCUMENT_SUFFIXES, YAML_SUFFIXES
+from speclaunch.importer.file_kinds import DOCUMENT_SUFFIXES, YAML_SUFFIXES
 from speclaunch.lint.told_once import Told
 from speclaunch.lsp.checking import Checked, is_same_file
 from speclaunch.lsp.positions import Positions

@@ -11,7 +11,7 @@ from pathlib import Path
 from speclaunch import reads
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import InputError, Place, Problem, SpeclaunchError
-from speclaunch.importer.suffixes import MAX_BYTES
+from speclaunch.importer.file_kinds import MAX_BYTES
 from speclaunch.lint.baseline import Covered, without_known
 from speclaunch.lint.collect import LintedFile, read_buffer
 from speclaunch.lint.configuration import Configuration, options

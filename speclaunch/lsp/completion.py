@@ -25,8 +25,7 @@ from speclaunch.lsp.hover import SLIME, argument
 from speclaunch.lsp.keys import about_key, is_section, keys_below, values_of
 from speclaunch.lsp.positions import Positions
 from speclaunch.plan.suggestions import argument_names, argument_values
-from speclaunch.recipe.find_recipe import recipe_names
-from speclaunch.recipe.group_options import group_options
+from speclaunch.recipe.find_recipe import group_options, recipe_names
 
 _ARGUMENTS = (("args",), ("recovery", "minimal"))
 Item = Callable[[str, str, CompletionItemKind, str, str], CompletionItem]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from speclaunch.patterns import lazy
-from speclaunch.recipe.group_options import group_options
+from speclaunch.recipe.find_recipe import group_options
 from speclaunch.record import record
 
 _KEY = lazy(

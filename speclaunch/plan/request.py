@@ -22,8 +22,7 @@ from speclaunch.engine.command import RenderedArgs
 from speclaunch.engine.environment import FromEnvironment, unset_in
 from speclaunch.engine.renames import conversion, other_names
 from speclaunch.errors import COMMAND_LINE, Place, Problem
-from speclaunch.importer.effective_words import EffectiveWords, effective
-from speclaunch.importer.follow import config_file
+from speclaunch.importer.effective_words import EffectiveWords, config_file, effective
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.importer.slime_own import GPUS, MODEL, OWN
 from speclaunch.record import record

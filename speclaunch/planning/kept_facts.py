@@ -25,7 +25,7 @@ from speclaunch.facts.record_checkpoint import keep, recorded
 from speclaunch.facts.repository_facts import facts_file, home_of_facts, kept_names
 from speclaunch.home import expand_user
 from speclaunch.reads.safe_json import UnreadableFileError, is_directory, is_file, text
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.record import record
 from speclaunch.resources import recipes_dir

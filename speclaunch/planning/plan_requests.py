@@ -19,9 +19,8 @@ from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgume
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.planning.planned_deployment import PlannedDeployment, Wish, planned
-from speclaunch.recipe.load import Recipe, load
-from speclaunch.recipe.recipe_words import recipes, shown_overrides
-from speclaunch.recipe.select_role import select_role
+from speclaunch.recipe.find_recipe import recipes, shown_overrides
+from speclaunch.recipe.load import Recipe, load, select_role
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding, Severity

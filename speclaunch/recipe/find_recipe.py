@@ -1,4 +1,4 @@
-"""Which file a recipe is: by its name, or by its path."""
+"""Which file a recipe is: by its name, or by its path, in the words of a command line."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from speclaunch import reads
+from speclaunch.engine.command import is_secret_key
 from speclaunch.engine.nearest import nearest, suggest
 from speclaunch.errors import InputError, Problem
 from speclaunch.home import expand_user
 from speclaunch.patterns import lazy
-from speclaunch.resources import recipes_dir
+from speclaunch.redaction import HIDDEN, holds_secret
+from speclaunch.resources import conf_dir, recipes_dir
 
 SUFFIX = ".yaml"
 """Of every recipe and group file: Hydra knows no other."""
@@ -61,7 +63,7 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
 
 def no_recipe(words: Sequence[str], usage: str) -> Problem:
     """The problem of a command line that names no recipe."""
-    from speclaunch.recipe.names import meant_as_recipe  # noqa: PLC0415 - for a mistake only
+    from speclaunch.recipe.sections import meant_as_recipe  # noqa: PLC0415 - for a mistake only
 
     if "recipe=" in words:
         listed = ", ".join(sorted(recipe_names()))
@@ -107,3 +109,72 @@ def recipe_dirs(config_dirs: Sequence[Path]) -> list[Path]:
     """Where recipes are looked for by name, the user's own before ours."""
     own = [d for base in config_dirs for d in (base, base / "recipes") if reads.is_dir(d)]
     return [*own, recipes_dir()]
+
+
+def group_options(config_dirs: Sequence[Path] = ()) -> dict[str, list[str]]:
+    """The options of each group, the user's own among ours; a group's name is its directory."""
+    found: dict[str, set[str]] = {}
+    for base in (*config_dirs, conf_dir()):
+        for path in base.rglob(f"*{SUFFIX}"):
+            group = path.parent.relative_to(base).as_posix()
+            if group not in (".", "recipes") and not group.startswith("."):
+                found.setdefault(group, set()).add(path.stem)
+    return {group: sorted(found[group]) for group in sorted(found)}
+
+
+def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The recipe (`recipe=NAME`, or its name or path alone) and the overrides.
+
+    Raises InputError where there is none, or more than one.
+    """
+    named = [word for word in words if _names_a_recipe(word)]
+    rest = [word for word in words if not _names_a_recipe(word)]
+    names = [word.removeprefix("recipe=") for word in named]
+    if len(names) > 1:
+        raise InputError(
+            Problem(
+                f"several recipes given: {', '.join(names)}",
+                help="name one; `speclaunch plan` compares two",
+            )
+        )
+    if not names or not names[0]:
+        raise InputError(no_recipe(words, "speclaunch recipe=NAME"))
+    return names[0], rest
+
+
+def recipes(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """The recipes with their overrides: those in front of the first recipe are everyone's.
+
+    Raises InputError where there is none.
+    """
+    common: list[str] = []
+    found: list[tuple[str, list[str]]] = []
+    for word in words:
+        if _names_a_recipe(word):
+            found.append((word.removeprefix("recipe="), []))
+        elif found:
+            found[-1][1].append(word)
+        else:
+            common.append(word)
+    if not found or not all(name for name, _ in found):
+        raise InputError(no_recipe(words, "speclaunch plan recipe=NAME"))
+    return [(name, [*_without(common, own), *own]) for name, own in found]
+
+
+def _without(common: list[str], own: list[str]) -> list[str]:
+    """What counts for all, but for what a recipe says for itself."""
+    keys = {word.lstrip("+~").partition("=")[0] for word in own}
+    return [word for word in common if word.lstrip("+~").partition("=")[0] not in keys]
+
+
+def shown_overrides(overrides: Sequence[str]) -> list[str]:
+    """Overrides as they were given, their secrets blotted out."""
+    return [
+        f"{key}={HIDDEN}" if equals and (is_secret_key(key) or holds_secret(value)) else word
+        for word in overrides
+        for key, equals, value in [word.partition("=")]
+    ]
+
+
+def _names_a_recipe(word: str) -> bool:
+    return word.startswith("recipe=") or ("=" not in word and not word.startswith("~"))

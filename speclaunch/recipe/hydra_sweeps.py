@@ -21,7 +21,7 @@ from hydra.errors import HydraException
 
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.recipe.find_recipe import SUFFIX, no_recipe, recipe_dirs, recipe_names
-from speclaunch.recipe.names import RECIPE
+from speclaunch.recipe.sections import RECIPE
 from speclaunch.record import record
 from speclaunch.resources import conf_dir
 

@@ -8,12 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from speclaunch.engine.canonical import value_of
+from speclaunch.engine.environment import unset_in
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.recipe.compose import Composition, compose
-from speclaunch.recipe.interpolation import restored, unset_places, without_unset
-from speclaunch.recipe.roles import ROLES, invented, of_role, role_names, shared
+from speclaunch.recipe.compose import compose
+from speclaunch.recipe.resolve_values import restored, unset_places, without_unset
+from speclaunch.recipe.roles import ROLES, invented, of_role, role_names, shared, surroundings
 from speclaunch.recipe.sections import plain_deployment
-from speclaunch.recipe.source import KeyPath, Provenance, exists
+from speclaunch.recipe.source import Composition, KeyPath, RecipeProvenance, exists
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ class Recipe:
 
     deployment: Deployment
     path: Path
-    provenance: Provenance
+    provenance: RecipeProvenance
 
     unset: tuple[Unset, ...] = ()
     """What needs a variable that is not set: unknown for a check, and nothing can be started."""
@@ -105,8 +108,7 @@ def _pruned(composition: Composition) -> dict[str, Any]:
     """Without every value that the schema refuses."""
     from pydantic import ValidationError  # noqa: PLC0415
 
-    from speclaunch.recipe.refused_values import refused_paths  # noqa: PLC0415
-    from speclaunch.recipe.schema import Deployment  # noqa: PLC0415
+    from speclaunch.recipe.schema import Deployment, refused_paths  # noqa: PLC0415
 
     left = copy.deepcopy(composition.values)
     for role in (None, *role_names(left)):
@@ -149,8 +151,6 @@ def validate(composition: Composition) -> Recipe:
         whole = _validated(shared(composition))
     except InputError as error:
         found += error.problems
-    from speclaunch.recipe.role_surroundings import surroundings  # noqa: PLC0415  few have roles
-
     around = surroundings(composition, roles)
     parts: list[Recipe] = []
     for name, one in roles:
@@ -200,8 +200,7 @@ def _judged(
     """What the schema makes of values, or says of them."""
     from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and seldom needed
 
-    from speclaunch.recipe.refused_values import problems  # noqa: PLC0415
-    from speclaunch.recipe.schema import Deployment  # noqa: PLC0415
+    from speclaunch.recipe.schema import Deployment, problems  # noqa: PLC0415
 
     try:
         return Deployment.model_validate(known)
@@ -229,3 +228,59 @@ def _below(values: Any, *keys: str) -> Any:
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values
+
+
+_OF_A_HOST = {"node_rank": "args.node_rank=0", "dist_init_addr": "args.dist_init_addr=HOST:20000"}
+"""What differs by host, or by start, with an example."""
+
+
+def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed") -> Recipe:
+    """The role of that name, or the recipe itself where it has none.
+
+    Raises InputError where the recipe has several and none is named, and for one that it does not
+    have.
+    """
+    if role is None and len(recipe.parts) < 2:
+        return recipe.roles[0]
+    roles = {str(one.role): one for one in recipe.parts}
+    named = recipe.deployment.name
+    if role is None:
+        raise InputError(
+            Problem(
+                f"{named} has several roles, and {why}: {', '.join(roles)}",
+                help=f"name one: --role {next(iter(roles))}",
+            )
+        )
+    if role in roles:
+        return roles[role]
+    place = Place(COMMAND_LINE, text=f"--role {role}")
+    if not roles:
+        raise InputError(Problem(f"{named} has no roles", place, "remove --role"))
+    near = suggest(role, roles)
+    listed = f"the roles are {', '.join(roles)}"
+    help_ = f"{near} {listed}" if near else listed
+    raise InputError(Problem(f"{named} has no role {role!r}", place, help_))
+
+
+def require_host(recipe: Recipe) -> None:
+    """Raises InputError where a server has several hosts and nobody says which one this is."""
+    args = recipe.deployment.args
+    nodes = value_of(args, "nnodes")
+    nodes = int(nodes) if isinstance(nodes, str) and nodes.isdecimal() else nodes
+    if not isinstance(nodes, int) or nodes < 2 or value_of(args, "use_ray"):
+        return
+    missing = [name for name in _OF_A_HOST if _is_missing(value_of(args, name))]
+    if missing:
+        raise InputError(
+            Problem(
+                f"{recipe.deployment.name} runs on {nodes} hosts, and {' and '.join(missing)} "
+                f"{'is' if len(missing) == 1 else 'are'} not given",
+                recipe.place("args", "nnodes"),
+                f"start it on each host with {' '.join(_OF_A_HOST[name] for name in missing)} "
+                f"(rank 0 to {nodes - 1}; the address is that of rank 0)",
+            )
+        )
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or bool(unset_in(value))

@@ -8,16 +8,18 @@ whichever of its names it was given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from speclaunch.engine.canonical import canonical
+from speclaunch.engine.canonical import canonical, value_of
+from speclaunch.engine.environment import unset_in
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import COMMAND_LINE, Place, Problem
-from speclaunch.recipe.source import Composition, KeyPath, Provenance
+from speclaunch.recipe.source import Composition, KeyPath, RecipeProvenance, copied
 from speclaunch.recipe.values import MOST_ROLES
+from speclaunch.surroundings import Group, Router, Setting, Surroundings, Upstream
 
 ROLES, ROUTER = "roles", "router"
 _OF_THE_WHOLE = (ROLES, ROUTER)
@@ -51,7 +53,7 @@ def of_role(composition: Composition, role: str) -> Composition:
     for key in _OF_A_ROLE:
         own.pop(key, None)
     values = {
-        key: _copied(value) for key, value in composition.values.items() if key not in _OF_THE_WHOLE
+        key: copied(value) for key, value in composition.values.items() if key not in _OF_THE_WHOLE
     }
     gone: list[KeyPath] = []
     args = _laid_over_args(values.pop("args", None), own.pop("args", None), gone)
@@ -69,7 +71,7 @@ def of_role(composition: Composition, role: str) -> Composition:
         place = composition.provenance.find(at)
         if place is not None:
             places["args", _MODE] = place
-    return replace(composition, values=values, provenance=Provenance(places))
+    return replace(composition, values=values, provenance=RecipeProvenance(places))
 
 
 def place_of(composition: Composition, role: str) -> Place:
@@ -169,7 +171,7 @@ def _lay_over(
             into[key] = value
 
 
-def _places(provenance: Provenance, at: KeyPath, gone: list[KeyPath]) -> dict[KeyPath, Place]:
+def _places(provenance: RecipeProvenance, at: KeyPath, gone: list[KeyPath]) -> dict[KeyPath, Place]:
     """The shared places, and over them those of the role, without what it takes away."""
     depth = len(at)
     own = {key[depth:]: one for key, one in provenance.places.items() if key[:depth] == at}
@@ -183,7 +185,90 @@ def _places(provenance: Provenance, at: KeyPath, gone: list[KeyPath]) -> dict[Ke
     return {**found, **{key: one for key, one in own.items() if key}}
 
 
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(inner) for key, inner in value.items()}
-    return value
+# -- what stands around each role, as rules and renderers are told of it
+
+PLATFORM = "recipe"
+"""`Group.platform` of the roles of a recipe."""
+PROGRAM = "sglang_router"
+WORKER = "worker"
+
+
+def surroundings(
+    composition: Composition, roles: Sequence[tuple[str, Composition]]
+) -> dict[str, Surroundings]:
+    """What stands around each role, by its name."""
+    routers = _routers(composition, roles)
+    name = str(composition.values.get("name", composition.name))
+    group = Group(name, PLATFORM, _place(composition, ()), routers)
+    return {
+        role: Surroundings(
+            group,
+            role,
+            place_of(composition, role),
+            nodes=_argument(one, "nnodes"),
+            replicas=_replicas(composition, role),
+        )
+        for role, one in roles
+    }
+
+
+def _routers(
+    composition: Composition, roles: Sequence[tuple[str, Composition]]
+) -> tuple[Router, ...]:
+    said = composition.values.get(ROUTER)
+    if not isinstance(said, dict):
+        return ()
+    args = said.get("args")
+    options = {
+        str(name).replace("_", "-"): _setting(composition, (ROUTER, "args", name), value)
+        for name, value in (args if isinstance(args, dict) else {}).items()
+        if value is not None
+    }
+    return (
+        Router(
+            ROUTER,
+            PROGRAM,
+            _place(composition, (ROUTER,)),
+            tuple(_upstream(composition, role, one) for role, one in roles),
+            options,
+        ),
+    )
+
+
+def _upstream(composition: Composition, role: str, one: Composition) -> Upstream:
+    mode = value_of(_args(one), "disaggregation_mode")
+    return Upstream(
+        mode if mode in SIDES else WORKER,
+        None,
+        _argument(one, "port"),
+        place_of(composition, role),
+        _argument(one, "disaggregation_bootstrap_port") if mode == "prefill" else None,
+    )
+
+
+def _replicas(composition: Composition, role: str) -> Setting | None:
+    own = composition.values[ROLES][role] or {}
+    if own.get("replicas") is None:
+        return None
+    return _setting(composition, (ROLES, role, "replicas"), own["replicas"])
+
+
+def _argument(one: Composition, name: str) -> Setting | None:
+    value = value_of(_args(one), name)
+    if value is None:
+        return None
+    given = next(key for key in _args(one) if value_of({key: True}, name))
+    return _setting(one, ("args", given), value)
+
+
+def _args(one: Composition) -> Mapping[str, Any]:
+    found = one.values.get("args")
+    return found if isinstance(found, dict) else {}
+
+
+def _setting(one: Composition, path: tuple[str, ...], value: Any) -> Setting:
+    return Setting(value, _place(one, path), not unset_in(value))
+
+
+def _place(one: Composition, path: tuple[str, ...]) -> Place:
+    return one.provenance.find(path) or Place(str(one.path))

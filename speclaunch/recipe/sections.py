@@ -8,7 +8,7 @@ names and attributes. For any other value `plain_deployment` returns None, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
@@ -18,6 +18,7 @@ from speclaunch.facts.hardware import AUTO, declare
 from speclaunch.recipe import values
 from speclaunch.recipe.section_table import SECTIONS
 from speclaunch.record import record
+from speclaunch.resources import conf_dir
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Deployment
@@ -117,15 +118,17 @@ def plain_deployment(written: object) -> Deployment | None:
         return None
 
 
-def key_paths() -> frozenset[str]:
-    """Every key of a recipe, dotted (`launch.verify.prompt`), sections included."""
+@cache
+def schema_paths() -> frozenset[str]:
+    """Every key that a recipe may have, dotted (`launch.verify.prompt`), sections included."""
     return frozenset(_paths("Deployment", ""))
 
 
-def role_key_paths() -> frozenset[str]:
-    """Every key of a role, dotted, as seen from the role (`hardware.name`)."""
+@cache
+def role_paths() -> frozenset[str]:
+    """Every key that a role may have, dotted, as seen from the role (`hardware.name`)."""
     own = SECTIONS["RoleSection"].keys()
-    return frozenset(path for path in key_paths() | own if path.partition(".")[0] in own)
+    return frozenset(path for path in schema_paths() | own if path.partition(".")[0] in own)
 
 
 def _paths(section: str, prefix: str) -> Iterator[str]:
@@ -277,3 +280,32 @@ _KINDS: Mapping[str, Callable[[object, Any], Any]] = {
     "variables": _variables,
 }
 """Return the value of a key of this kind, or raise _NotPlainError."""
+
+
+RECIPE = "recipe"
+"""The key in front of a recipe's name: `recipe=NAME`."""
+
+
+def meant_as_recipe(words: Iterable[str]) -> str | None:
+    """`did you mean …?` where a word was meant to name the recipe: `recipes=NAME`."""
+    from speclaunch.engine.nearest import nearest  # noqa: PLC0415 - for a mistake only
+
+    known = schema_paths() | set(group_names())
+    for word in words:
+        key, equals, value = word.partition("=")
+        if equals and value and key not in known and nearest(key, [RECIPE]):
+            return f"did you mean `{RECIPE}={value}`?"
+    return None
+
+
+@cache
+def group_names() -> tuple[str, ...]:
+    """The groups that come with speclaunch: model, speculation, …"""
+    return tuple(sorted(path.name for path in conf_dir().iterdir() if path.is_dir()))
+
+
+def is_server_argument(name: str) -> bool:
+    """Whether the newest engine that we know has a server argument of this name."""
+    from speclaunch.engine.catalogue import held_versions, load  # noqa: PLC0415 - for a mistake
+
+    return load(held_versions()[-1]).by_name(name) is not None

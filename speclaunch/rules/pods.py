@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from speclaunch.errors import Place
-from speclaunch.importer.around.values import byte_count
+from speclaunch.importer.server_context.pods import byte_count
 from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.health import least_seconds

@@ -18,7 +18,7 @@ from speclaunch.errors import InputError, Problem
 from speclaunch.fix.edits import Edit, Insertion, apply, lines_of
 from speclaunch.fix.fixed_text import composed, data_of, fixed_recipe
 from speclaunch.fix.yaml_edits import NotFixableError
-from speclaunch.recipe.recipe_words import split_recipe
+from speclaunch.recipe.find_recipe import split_recipe
 from speclaunch.record import record
 from speclaunch.resources import recipes_dir
 from speclaunch.rules.finding import Fix

@@ -8,8 +8,8 @@ from speclaunch.bench.sides import NONE, Asked, Side, baseline, candidate, serve
 from speclaunch.cli.bench_sides import memory_warnings
 from speclaunch.errors import InputError
 from speclaunch.facts.hardware import declare
+from speclaunch.recipe.find_recipe import split_recipe
 from speclaunch.recipe.load import load
-from speclaunch.recipe.recipe_words import split_recipe
 from speclaunch.rules.examine import Lookup
 
 ASKED = Asked((), "0.5.23", Lookup(), dry_run=True)

@@ -14,8 +14,7 @@ from speclaunch.cli.completion_scripts import SCRIPTS
 from speclaunch.cli.verbs import VERBS
 from speclaunch.deploy import RENDERERS
 from speclaunch.engine.catalogue import held_versions, load
-from speclaunch.recipe.find_recipe import recipe_names
-from speclaunch.recipe.group_options import group_options
+from speclaunch.recipe.find_recipe import group_options, recipe_names
 from tests.cli.shells import Shell, is_there
 from tests.program import run
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from speclaunch.deploy.interface import Needs, Role
-from speclaunch.deploy.probes import UNKNOWN_START, probes_of
+from speclaunch.deploy.launching import UNKNOWN_START, probes_of
 from speclaunch.engine.command import RenderedArgs, SpelledArgument
 from speclaunch.engine.images import official_image
 from tests import program

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from tests import program
 from tests.deploy import deployments
 

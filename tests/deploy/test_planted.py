@@ -13,7 +13,7 @@ import pytest
 
 from speclaunch.deploy import RENDERERS
 from speclaunch.engine.catalogue import held_versions
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from tests import program
 

@@ -13,17 +13,15 @@ import pytest
 from speclaunch.deploy import RENDERERS
 from speclaunch.deploy.assemble import assemble
 from speclaunch.deploy.interface import Rendering, Role
-from speclaunch.deploy.rendered_errors import errors_of_form
-from speclaunch.deploy.round_trip import require_same_commands
-from speclaunch.deploy.shell import ShellRenderer
-from speclaunch.deploy.slime import SET_BY_SLIME, SlimeRenderer
+from speclaunch.deploy.round_trip import errors_of_form, require_same_commands
+from speclaunch.deploy.shell import SET_BY_SLIME, ShellRenderer, SlimeRenderer
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.fix.round_trip import RoundTripError
 from speclaunch.importer.files import read_shell
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.plan.request import from_invocation
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup
 from tests import program

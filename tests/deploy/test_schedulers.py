@@ -21,7 +21,7 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.errors import InputError
 from speclaunch.fix.round_trip import RoundTripError
 from speclaunch.launch.preflight import PreflightError
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup
 from tests import program

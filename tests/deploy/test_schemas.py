@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from tests import program
 from tests.deploy import deployments
 from tests.deploy.validators import MINORS, objects, validate_compose, validate_kubernetes

@@ -12,7 +12,7 @@ from speclaunch.cpu.environment import CpuEngine
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.launch.free_port import free_port
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 
 from .conftest import serving, speclaunch

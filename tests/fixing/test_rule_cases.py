@@ -19,7 +19,7 @@ from speclaunch.errors import InputError
 from speclaunch.fix.fixed_text import composed, fixed_commands, fixed_recipe
 from speclaunch.fix.yaml_edits import NotFixableError
 from speclaunch.importer.files import read_text
-from speclaunch.importer.recipe_name import recipe_name
+from speclaunch.importer.interface import recipe_name
 from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.load import validate

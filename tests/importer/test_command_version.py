@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speclaunch.engine.catalogue import held_versions
-from speclaunch.importer.command_version import versioned
+from speclaunch.importer.deployment import versioned
 from speclaunch.importer.files import read_words
 from speclaunch.importer.interface import Invocation
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch.importer.file_kinds import TemplateError
 from speclaunch.importer.files import read_text, read_yaml
 from speclaunch.importer.interface import InvocationKind
-from speclaunch.importer.templates import TemplateError
 from tests.importer.helpers import at, dropped, env, lint_text, only, texts
 
 COMPOSE = """\

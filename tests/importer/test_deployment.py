@@ -17,10 +17,10 @@ from speclaunch.fix.import_recipes import require_same_command
 from speclaunch.fix.round_trip import meaning_of
 from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_file, read_text, read_words
-from speclaunch.importer.recipe_name import recipe_name
+from speclaunch.importer.interface import recipe_name
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.request import from_invocation
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 
 COMMANDS = [

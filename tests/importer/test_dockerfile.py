@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speclaunch.errors import InputError
+from speclaunch.importer.file_kinds import is_dockerfile
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation, Reading
-from speclaunch.importer.suffixes import is_dockerfile
 from tests.importer.helpers import SERVER, at, env, only, slices, texts
 
 FROM = "FROM lmsysorg/sglang:v0.5.9\n"

@@ -8,8 +8,8 @@ import pytest
 
 from speclaunch.fix.migrate_file import migrate_data
 from speclaunch.importer.deployment import to_deployment
+from speclaunch.importer.effective_words import followed
 from speclaunch.importer.files import read_shell, read_text, read_words, read_yaml
-from speclaunch.importer.follow import followed
 from speclaunch.importer.images import tagged_version
 from speclaunch.importer.interface import InvocationKind
 from tests.importer.helpers import at, dropped, env, lint_text, only, texts

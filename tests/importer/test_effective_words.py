@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.catalogue import load
-from speclaunch.importer.effective_words import EffectiveWords, effective
+from speclaunch.importer.effective_words import EffectiveWords, effective, followed
 from speclaunch.importer.files import read_file, read_shell
-from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import Invocation
 from speclaunch.plan.request import Request, from_invocation
 

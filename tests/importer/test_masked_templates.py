@@ -9,7 +9,7 @@ import pytest
 from speclaunch.fix.migrate_file import migrate_data
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation
-from speclaunch.importer.masks import Masks
+from speclaunch.importer.templates import Masks
 from tests.importer.helpers import at, lint_text, only
 
 HELM = """\

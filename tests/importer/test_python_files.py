@@ -18,7 +18,7 @@ from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation, InvocationKind
 from speclaunch.importer.python_files import read_python
-from speclaunch.importer.python_strings import Positions
+from speclaunch.importer.python_values import ProgramPositions
 from speclaunch.importer.source_text import Document
 from tests.importer.helpers import at, env, lint_text, only
 from tests.lint_report import collect
@@ -331,7 +331,7 @@ def test_the_places_of_a_strings_characters(body: str, prefix: str) -> None:
         value = assign.value.value
         if not isinstance(value, str):
             continue
-        parts = Positions(Document(text, "x.py")).parts(assign.value)
+        parts = ProgramPositions(Document(text, "x.py")).parts(assign.value)
         assert "".join(part.text for part in parts) in (value, "")
         for part in parts:
             for char, where in zip(part.text, part.where, strict=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.importer.declared_hardware import declared
 from speclaunch.importer.files import read_yaml
+from speclaunch.importer.images import declared
 from tests.importer.helpers import at, env, only, texts
 
 DSTACK = """\

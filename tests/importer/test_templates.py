@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from speclaunch.importer.deployment import to_deployment
+from speclaunch.importer.file_kinds import TemplateError, template_of
 from speclaunch.importer.files import read_text, read_yaml
 from speclaunch.importer.sglang_yaml import looks_like
-from speclaunch.importer.templates import TemplateError, template_of
 from tests.cli.test_cli import run
 from tests.lint_report import collect
 

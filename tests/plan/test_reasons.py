@@ -13,7 +13,7 @@ from speclaunch.facts.hardware import declare
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import from_recipe, from_words
 from speclaunch.plan.resolve import resolve
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load as load_recipe
 from tests.conformance import data
 from tests.conformance.compare import checkpoint, hardware

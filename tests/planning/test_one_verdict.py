@@ -13,7 +13,7 @@ import yaml
 from speclaunch.bench.sides import Asked, candidate
 from speclaunch.cli.bench_sides import memory_warnings
 from speclaunch.deploy.assemble import assemble
-from speclaunch.deploy.rendered_errors import findings_of_recipe
+from speclaunch.deploy.round_trip import findings_of_recipe
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.checks.machine import check_budget
 from speclaunch.doctor.target import target_of

@@ -9,7 +9,8 @@ from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.recipe.compose import compose, recipe_names
+from speclaunch.recipe.compose import compose
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.recipe.resolve_values import register_resolvers
 from speclaunch.resources import conf_dir, recipes_dir

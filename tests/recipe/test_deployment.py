@@ -14,8 +14,9 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from speclaunch.recipe import schema
-from speclaunch.recipe.compose import compose, recipe_names
-from speclaunch.recipe.sections import PlainSection, key_paths, plain_deployment
+from speclaunch.recipe.compose import compose
+from speclaunch.recipe.find_recipe import recipe_names
+from speclaunch.recipe.sections import PlainSection, plain_deployment, schema_paths
 
 ROOT = Path(__file__).parents[2]
 VALUES = (
@@ -83,7 +84,7 @@ def test_our_recipes_are_plain(name: str) -> None:
     assert same({"name": name, **compose(name).values})
 
 
-@pytest.mark.parametrize("path", sorted(key_paths()))
+@pytest.mark.parametrize("path", sorted(schema_paths()))
 def test_each_value_at_each_key(path: str) -> None:
     for value in VALUES:
         *sections, key = path.split(".")
@@ -106,7 +107,7 @@ def test_each_value_at_each_key(path: str) -> None:
 @pytest.mark.thorough
 def test_values_by_chance() -> None:
     chance, taken = random.Random(13), 0
-    paths = sorted(key_paths())
+    paths = sorted(schema_paths())
     for _ in range(20_000):
         values: dict[str, Any] = {"name": "x", "args": {}}
         for path in chance.sample(paths, chance.randint(1, 4)):

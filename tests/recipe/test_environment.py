@@ -18,9 +18,9 @@ from speclaunch.errors import InputError
 from speclaunch.launch.journal_header import command
 from speclaunch.launch.prepare import Prepared, prepare, secrets_of
 from speclaunch.plan.request import from_recipe
-from speclaunch.recipe.interpolation import resolved as resolved_by
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.recipe.resolve_values import register_resolvers, resolve
+from speclaunch.recipe.resolve_values import resolved as resolved_by
 
 NAMES = ("PROD_KEY", "MODELS", "TP", "PORT", "SWITCH", "MY_HF", "GPUS")
 

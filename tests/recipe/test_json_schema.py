@@ -25,7 +25,7 @@ from speclaunch.errors import InputError
 from speclaunch.plan.suggestions import suggested_values
 from speclaunch.recipe.json_schema import recipe_schema
 from speclaunch.recipe.load import load as load_recipe
-from speclaunch.recipe.sections import key_paths
+from speclaunch.recipe.sections import schema_paths
 from speclaunch.resources import conf_dir, recipes_dir
 from tests.program import COMMAND as PROGRAM
 from tests.recipe.test_compose import BAD_FILES
@@ -115,10 +115,10 @@ def misspelt(name: str) -> Iterator[str]:
     yield name.replace("_", "__", 1) if "_" in name else f"{name}_"
 
 
-@pytest.mark.parametrize("key", sorted(key_paths()))
+@pytest.mark.parametrize("key", sorted(schema_paths()))
 def test_a_misspelt_key_is_refused_wherever_it_stands(key: str) -> None:
     *sections, name = key.split(".")
-    siblings = {one.rpartition(".")[2] for one in key_paths() if one.count(".") == len(sections)}
+    siblings = {one.rpartition(".")[2] for one in schema_paths() if one.count(".") == len(sections)}
     for wrong in misspelt(name):
         document: dict[str, Any] = {wrong: {}}
         for section in reversed(sections):

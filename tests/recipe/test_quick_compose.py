@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from speclaunch.errors import InputError
-from speclaunch.recipe.compose import compose, recipe_names
+from speclaunch.recipe.compose import compose, quick_compose
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.hydra_compose import hydra_compose
-from speclaunch.recipe.quick_compose import quick_compose
 from speclaunch.recipe.source import Composed
 
 GROUPS = {

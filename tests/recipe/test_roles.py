@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from speclaunch.engine.command import is_secret_key
 from speclaunch.errors import InputError, Place
+from speclaunch.recipe.compose import quick_compose
 from speclaunch.recipe.hydra_compose import hydra_compose
 from speclaunch.recipe.load import Recipe, load, load_sound_part
-from speclaunch.recipe.quick_compose import quick_compose
 from speclaunch.recipe.roles import of_role, role_names
-from speclaunch.recipe.source import Composition, Provenance
+from speclaunch.recipe.source import Composition, RecipeProvenance
 
 PD = """\
 defaults:
@@ -328,7 +328,7 @@ ARGS = st.dictionaries(
 def test_whatever_is_laid_over_whatever(base: dict[str, Any], own: dict[str, Any]) -> None:
     values = {"args": base, "roles": {"a": {"args": own}, "b": None}}
     before = copy.deepcopy(values)
-    whole = Composition("x", Path("x.yaml"), values, Provenance({}), ())
+    whole = Composition("x", Path("x.yaml"), values, RecipeProvenance({}), ())
     assert role_names(values) == ("a", "b")
     assert of_role(whole, "b").values["args"] == base
     found = of_role(whole, "a").values["args"]

@@ -12,9 +12,9 @@ from speclaunch.engine.environment import FromEnvironment
 from speclaunch.errors import InputError
 from speclaunch.recipe import resolve_values as module
 from speclaunch.recipe.resolve_values import resolve_values
-from speclaunch.recipe.source import Provenance
+from speclaunch.recipe.source import RecipeProvenance
 
-NOWHERE = Provenance({})
+NOWHERE = RecipeProvenance({})
 NAMES = ("TP", "PORT", "NOT_SET", "not-set", "EMPTY", "ODD", "null", "e5", "N1")
 DEFAULTS = (
     *(

@@ -12,7 +12,7 @@ from speclaunch.errors import InputError, Place
 from speclaunch.recipe.bounded_yaml import depth_bound
 from speclaunch.recipe.source import (
     MAX_FILE_BYTES,
-    Provenance,
+    RecipeProvenance,
     read_positions,
     read_source,
 )
@@ -33,7 +33,7 @@ def test_every_key_and_list_item_has_its_place(tmp_path: Path) -> None:
 
 def test_the_nearest_key_above_answers_for_what_was_not_written() -> None:
     place = Place("a.yaml", 2)
-    provenance = Provenance({("args",): place})
+    provenance = RecipeProvenance({("args",): place})
     assert provenance.find(("args", "tp_size")) == place
     assert provenance.find(("engine",)) is None
 

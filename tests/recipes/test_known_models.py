@@ -11,7 +11,7 @@ from speclaunch.facts.hardware import declare
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.request import from_recipe
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.registry import all_rules

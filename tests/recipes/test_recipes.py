@@ -17,7 +17,8 @@ from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.engine.renames import other_names
 from speclaunch.lint.run import Options
-from speclaunch.recipe.compose import compose, recipe_names
+from speclaunch.recipe.compose import compose
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.resources import conf_dir, recipes_dir
 from speclaunch.rules.examine import Lookup

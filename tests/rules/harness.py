@@ -27,7 +27,7 @@ from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.load import Recipe
 from speclaunch.recipe.schema import Deployment, Engine
-from speclaunch.recipe.source import KeyPath, Provenance
+from speclaunch.recipe.source import KeyPath, RecipeProvenance
 from speclaunch.rules.examine import examine_together
 from speclaunch.rules.finding import Judgement
 from speclaunch.rules.interface import Rule
@@ -278,7 +278,7 @@ def _recipe(args: Mapping[str, Any], env: Mapping[str, str], path: str = "case.y
     places = {key: Place(path, line, 3) for line, key in enumerate(keys, 2)}
     deployment = Deployment(name="case", args=dict(args), engine=Engine(env=dict(env)))
     deployment = deployment.model_copy(update={"args": dict(args)})
-    return Recipe(deployment, Path(path), Provenance(places))
+    return Recipe(deployment, Path(path), RecipeProvenance(places))
 
 
 def plan_of(case: Case) -> Plan:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from speclaunch.cli.verbs import swept
 from speclaunch.errors import InputError
-from speclaunch.recipe.compose import recipe_names
+from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.hydra_sweeps import MOST_JOBS, sweep_words
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import yaml
 
-from speclaunch.deploy.slime import SET_BY_SLIME
+from speclaunch.deploy.shell import SET_BY_SLIME
 from translating.bash import parses
 from translating.meaning import Announced, Meaning, Reader, Server, defaults, differences
 from translating.oracle import SLIMES_OWN

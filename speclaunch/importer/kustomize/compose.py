@@ -1,7 +1,8 @@
 """A directory's kustomization: its files read, composed, and looked through for servers.
 
 Files are read below the working directory or the repository alone, so that a finding never quotes a
-line from elsewhere on the machine; nothing is fetched.
+line from elsewhere on the machine; nothing is fetched. Most kustomizations of a repository have
+nothing to do with a server: of theirs only the kustomizations are parsed.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ import yaml
 from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.importer import nodes
+from speclaunch.importer.file_kinds import KUSTOMIZATIONS, MAX_BYTES
 from speclaunch.importer.interface import Reading
 from speclaunch.importer.kustomize import transforms
-from speclaunch.importer.kustomize.mentions import mentions_a_server
-from speclaunch.importer.kustomize.patches import NotUnderstoodError, apply_patch
-from speclaunch.importer.kustomize.resources import Entries, Resource, resource
-from speclaunch.importer.merging import changed, mapping, scalar
+from speclaunch.importer.kustomize.transforms import (
+    NotUnderstoodError,
+    Resource,
+    apply_patch,
+    resource,
+)
+from speclaunch.importer.nodes import Entries, changed, mapping, scalar
 from speclaunch.importer.source_text import Document
-from speclaunch.importer.suffixes import KUSTOMIZATIONS, MAX_BYTES
+from speclaunch.importer.wrappers import READ
 from speclaunch.record import record
 
 
@@ -140,10 +145,10 @@ def read_kustomization(path: Path, data: bytes, shown: str) -> Reading:
         composed = composing.directory(path, data, shown)
     except NotUnderstoodError as error:
         return Reading(problems=(composing.problem(error, shown),))
-    from speclaunch.importer import containers  # noqa: PLC0415  few of them hold a server
+    from speclaunch.importer import kubernetes  # noqa: PLC0415  few of them hold a server
 
     objects = [one.node for one in composed]
-    reading = containers.read_kubernetes(objects, composing.document)
+    reading = kubernetes.read_kubernetes(objects, composing.document)
     found = tuple(replace(one, read_only=_READ_ONLY) for one in reading.invocations)
     return replace(reading, invocations=found)
 
@@ -387,3 +392,63 @@ def _allowed(directory: Path) -> Iterator[Path]:
             yield parent
             return
     yield real.parents[min(1, len(real.parents) - 1)] if real.parents else real
+
+
+_FILES = ("resources", "bases", "components", "patchesStrategicMerge")
+_WITH_PATH = ("patches", "patchesJson6902")
+_MOST = 300
+
+
+def mentions_a_server(path: Path, data: bytes, roots: list[Path]) -> bool:
+    """Whether a kustomization, or a file below `roots` that it names, mentions one."""
+    waiting = [(path, data)]
+    seen: set[Path] = set()
+    while waiting and len(seen) < _MOST:
+        found, content = waiting.pop()
+        if found in seen:
+            continue
+        seen.add(found)
+        text = content.decode("utf-8", "replace")
+        if READ.search(text) is not None:
+            return True
+        if found.name in KUSTOMIZATIONS:
+            waiting += _named_files(text, found.parent, roots)
+    return False
+
+
+def _named_files(text: str, base: Path, roots: list[Path]) -> Iterator[tuple[Path, bytes]]:
+    """The files that a kustomization names."""
+    try:
+        documents = nodes.load(Document(text.replace("\0", ""), "kustomization.yaml"))
+    except InputError:
+        return
+    for name in _names(documents[0] if documents else None):
+        path = base / name
+        try:
+            if reads.is_dir(path):
+                path = next(
+                    (path / one for one in KUSTOMIZATIONS if reads.is_file(path / one)), path
+                )
+            if not any(reads.resolve(path).is_relative_to(root) for root in roots):
+                continue
+            if reads.is_file(path) and reads.size(path) <= MAX_BYTES:
+                yield path, reads.read_bytes(path)
+        except (OSError, ValueError):
+            continue
+
+
+def _names(root: yaml.Node | None) -> Iterator[str]:
+    keys = nodes.entries(root)
+    for name in _FILES:
+        for item in nodes.items(keys.get(name)):
+            text = nodes.text(item)
+            if text and "\n" not in text:
+                yield text
+    for name in _WITH_PATH:
+        for item in nodes.items(keys.get(name)):
+            text = nodes.text(nodes.entries(item).get("path"))
+            if text:
+                yield text
+    for item in nodes.items(keys.get("configMapGenerator")):
+        for one in nodes.items(nodes.entries(item).get("files")):
+            yield (nodes.text(one) or "").rpartition("=")[2]

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import yaml
 
 from speclaunch.importer import nodes
-from speclaunch.importer.around import probes, values
-from speclaunch.importer.around.groups import with_surroundings
-from speclaunch.importer.around.members import Member, Owner
-from speclaunch.importer.around.routers import read_router
 from speclaunch.importer.containers import image_in, image_of
 from speclaunch.importer.interface import Reading
+from speclaunch.importer.nodes import Entries
+from speclaunch.importer.server_context import pods
+from speclaunch.importer.server_context.groups import Member, Owner, read_router, with_surroundings
 from speclaunch.importer.source_text import Document
+from speclaunch.importer.yaml_files import ServiceSite
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 from speclaunch.surroundings import Pod, Setting, Volume
 
-Entries = Mapping[str, yaml.Node]
 _GPU = "nvidia.com/gpu"
 _LOOPBACK = ("127.", "::1", "[::1]")
 _PATH = lazy(r"[./~]|[A-Za-z]:\\|\$")
 """How a path of the machine begins; another source is the name of a volume."""
-
-
-@record
-class ServiceSite:
-    """A service that holds servers or routers."""
-
-    name: str
-    node: yaml.Node
-    key: yaml.Node
-    servers: range
-    routers: range
 
 
 def surrounded(reading: Reading, sites: Sequence[ServiceSite], document: Document) -> Reading:
@@ -52,7 +39,7 @@ def surrounded(reading: Reading, sites: Sequence[ServiceSite], document: Documen
             "compose",
             nodes.place(site.key, document),
             role=site.name,
-            replicas=values.number(values.setting(scale, document)),
+            replicas=pods.number_at(scale, document),
             names=frozenset(names),
         )
         document.spend(10 + len(pod.env) + len(pod.volumes))
@@ -77,28 +64,28 @@ def read_pod(keys: Entries, document: Document) -> Pod:
     requests = _resources(resources.get("reservations"), document)
     limits = _resources(resources.get("limits"), document)
     for key, name in (("mem_limit", "memory"), ("cpus", "cpu")):
-        found = values.setting(keys.get(key), document)
+        found = pods.setting(keys.get(key), document)
         if found is not None:
             limits.setdefault(name, found)
-    network = values.setting(keys.get("network_mode"), document)
-    ipc = values.setting(keys.get("ipc"), document)
+    network = pods.setting(keys.get("network_mode"), document)
+    ipc = pods.setting(keys.get("ipc"), document)
     return Pod(
         image=_image(keys, document),
         requests=requests,
         limits=limits,
-        probes=tuple(probes.of_service(keys.get("healthcheck"), document)),
+        probes=tuple(pods.probes_of_service(keys.get("healthcheck"), document)),
         volumes=tuple(_volumes(keys, document)),
-        shm_size=values.in_bytes(values.setting(keys.get("shm_size"), document), compose=True),
+        shm_size=pods.in_bytes(pods.setting(keys.get("shm_size"), document), compose=True),
         ipc_host=None if ipc is None else replace(ipc, value=ipc.value == "host"),
-        grace=values.in_seconds(values.setting(keys.get("stop_grace_period"), document)),
-        privileged=values.setting(keys.get("privileged"), document),
+        grace=pods.in_seconds(pods.setting(keys.get("stop_grace_period"), document)),
+        privileged=pods.setting(keys.get("privileged"), document),
         host_network=None if network is None else replace(network, value=network.value == "host"),
         ports=tuple(_ports(keys, document)),
         published=tuple(_published(keys, document)),
         env=_environment(keys.get("environment"), document),
         secrets=frozenset(),
         labels={},
-        restart=values.setting(keys.get("restart"), document),
+        restart=pods.setting(keys.get("restart"), document),
     )
 
 
@@ -113,7 +100,7 @@ def _resources(node: yaml.Node | None, document: Document) -> dict[str, Setting]
     keys = nodes.entries(node)
     found = {}
     for key, name in (("memory", "memory"), ("cpus", "cpu")):
-        one = values.setting(keys.get(key), document)
+        one = pods.setting(keys.get(key), document)
         if one is not None:
             found[name] = one
     for item in nodes.items(keys.get("devices")):
@@ -122,7 +109,7 @@ def _resources(node: yaml.Node | None, document: Document) -> dict[str, Setting]
         if "gpu" not in kinds:
             continue
         ids = entry.get("device_ids")
-        count = values.number(values.setting(entry.get("count"), document))
+        count = pods.number_at(entry.get("count"), document)
         if isinstance(ids, yaml.SequenceNode):
             found[_GPU] = Setting(len(ids.value), nodes.place(ids, document))
         elif count is not None:
@@ -132,11 +119,11 @@ def _resources(node: yaml.Node | None, document: Document) -> dict[str, Setting]
 
 def _volumes(keys: Entries, document: Document) -> Iterator[Volume]:
     for item in nodes.items(keys.get("tmpfs")) or _scalars(keys.get("tmpfs")):
-        found = values.setting(item, document)
+        found = pods.setting(item, document)
         if found is not None:
             path, _, options = str(found.value).partition(":")
             size = next((o[5:] for o in options.split(",") if o.startswith("size=")), None)
-            amount = None if size is None else values.byte_count(size, compose=True)
+            amount = None if size is None else pods.byte_count(size, compose=True)
             yield Volume(
                 replace(found, value=path),
                 "tmpfs",
@@ -147,7 +134,7 @@ def _volumes(keys: Entries, document: Document) -> Iterator[Volume]:
     for item in nodes.items(keys.get("volumes")):
         entry = nodes.entries(item)
         if entry:
-            mount = values.setting(entry.get("target"), document)
+            mount = pods.setting(entry.get("target"), document)
             kind = nodes.text(entry.get("type")) or "volume"
             tmpfs = nodes.entries(entry.get("tmpfs"))
             if mount is not None:
@@ -155,9 +142,9 @@ def _volumes(keys: Entries, document: Document) -> Iterator[Volume]:
                     mount,
                     kind,
                     nodes.place(item, document),
-                    source=values.setting(entry.get("source"), document),
+                    source=pods.setting(entry.get("source"), document),
                     medium="Memory" if kind == "tmpfs" else None,
-                    size=values.in_bytes(values.setting(tmpfs.get("size"), document), compose=True),
+                    size=pods.in_bytes(pods.setting(tmpfs.get("size"), document), compose=True),
                 )
         elif isinstance(item, yaml.ScalarNode):
             yield from _short_volume(item, document)
@@ -194,7 +181,7 @@ def _published(keys: Entries, document: Document) -> Iterator[Setting]:
     """Those of them that are not the machine's own alone; what cannot be read may be none."""
     for item in nodes.items(keys.get("ports")):
         entry = nodes.entries(item)
-        address = values.setting(entry.get("host_ip") if entry else item, document)
+        address = pods.setting(entry.get("host_ip") if entry else item, document)
         port = _inside(item, document)
         is_own = address is not None and str(address.value).startswith(_LOOPBACK)
         if port is not None and not is_own:
@@ -203,7 +190,7 @@ def _published(keys: Entries, document: Document) -> Iterator[Setting]:
 
 def _inside(item: yaml.Node, document: Document) -> Setting | None:
     entry = nodes.entries(item)
-    found = values.setting(entry.get("target") if entry else item, document)
+    found = pods.setting(entry.get("target") if entry else item, document)
     if found is None or not found.known:
         return None
     text = str(found.value).partition("/")[0].rpartition(":")[2]
@@ -211,9 +198,9 @@ def _inside(item: yaml.Node, document: Document) -> Setting | None:
 
 
 def _environment(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
-    found = dict(values.settings(node, document))
+    found = dict(pods.settings(node, document))
     for item in nodes.items(node):
-        one = values.setting(item, document)
+        one = pods.setting(item, document)
         text = nodes.text(item)
         if one is not None and text is not None and "=" in text:
             name, _, value = text.partition("=")

@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from speclaunch.errors import Place
-from speclaunch.importer.around import values
-from speclaunch.importer.around.groups import with_surroundings
-from speclaunch.importer.around.members import (
+from speclaunch.importer.interface import Invocation, Reading, Word
+from speclaunch.importer.server_context import pods
+from speclaunch.importer.server_context.groups import (
     MODE,
     SBATCH,
     SCRIPT,
     Member,
     Owner,
+    read_router,
     text_of,
+    with_surroundings,
 )
-from speclaunch.importer.around.routers import read_router
-from speclaunch.importer.interface import Invocation, Reading, Word
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
 from speclaunch.surroundings import Pod, Setting
@@ -128,7 +128,7 @@ def _nodes(
     held = step.get("--nodes") or (None if "--nodelist" in step else job.get("--nodes"))
     if (text_of(found.words, "--node-rank") or "").isdecimal():
         return None  # one rank of several commands
-    return values.number(held)
+    return pods.numeric(held)
 
 
 def _gpus(options: Mapping[str, Setting]) -> Setting | None:

@@ -11,19 +11,246 @@ Two of them are where one of these holds, in the same namespace:
 - they have the ranks of one server, and the file has each rank once;
 - (in a script) a router is told of this machine and their ports.
 A router that names nobody belongs to the only deployment of its namespace.
+
+Routers: their own options, and the servers that they were told of. Sources: sglang_router 0.3.2
+(router_args.py: `--prefill URL [BOOTSTRAP_PORT]` and `--decode URL`, each repeatable;
+`--worker-urls URL …`), sglang 0.4.7 (srt/disaggregation/launch_lb.py: `--prefill URL …`,
+`--decode URL …`, `--prefill-bootstrap-ports PORT …`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from urllib.parse import urlsplit
 
-from speclaunch.importer.around.members import SCRIPTS, Member, part_of, role_of, text_of, value_of
-from speclaunch.importer.interface import Reading
+from speclaunch.errors import Place
+from speclaunch.importer.interface import Invocation, Reading, RouterCommand, Word
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
-from speclaunch.surroundings import Group, Router, Service, Setting, Surroundings
+from speclaunch.record import record
+from speclaunch.surroundings import Group, Pod, Router, Service, Setting, Surroundings, Upstream
+
+_ROLES = {"prefill": "prefill", "prefiller": "prefill", "decode": "decode", "decoder": "decode"}
+_PART = lazy(r"[^A-Za-z]+|(?<=[a-z])(?=[A-Z])")
+MODE = "--disaggregation-mode"
+SBATCH, SCRIPT = "sbatch", "script"
+SCRIPTS = frozenset({SBATCH, SCRIPT})
+"""Platforms of a script, whose name is that of no server in it."""
+
+
+@record
+class Owner:
+    """The object (or service of Compose) that runs a container, as its kind reads it.
+
+    `key` is the same for all containers of one object. `names` are the host names that may lead to
+    it. `instance`: what several objects of one deployment have in common by their labels.
+    """
+
+    key: str
+    name: str
+    platform: str
+    place: Place
+    namespace: str | None = None
+    role: str | None = None
+    role_place: Place | None = None
+    part: str | None = None
+    nodes: Setting | None = None
+    replicas: Setting | None = None
+    gpus_per_node: Setting | None = None
+    names: frozenset[str] = frozenset()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    restart: Setting | None = None
+    """What happens to the group when a pod of it restarts; None: as its pods say."""
+
+
+@record
+class Member:
+    """A server (`index` among the invocations of a reading) or a router, its owner and its pod."""
+
+    owner: Owner
+    pod: Pod
+    server: Invocation | None = None
+    index: int = -1
+    router: Router | None = None
+
+
+def value_of(words: Sequence[Word], *flags: str) -> Word | None:
+    """The value that a command gives a flag last; None where it does not, or it is not known."""
+    found: Word | None = None
+    for index, word in enumerate(words):
+        name, equals, _ = word.text.partition("=")
+        if name not in flags:
+            continue
+        if equals:
+            found = word
+        elif index + 1 < len(words):
+            found = words[index + 1]
+    return found
+
+
+def text_of(words: Sequence[Word], *flags: str) -> str | None:
+    """The text of the same, where it is known."""
+    word = value_of(words, *flags)
+    if word is None or not word.evaluated:
+        return None
+    name, equals, value = word.text.partition("=")
+    return value if equals and name in flags else word.text
+
+
+def role_in(name: str | None) -> str | None:
+    """`prefill` or `decode` where a name says one of them."""
+    parts = [part.lower() for part in _PART.split(name or "")]
+    said = {_ROLES[part] for part in parts if part in _ROLES}
+    return said.pop() if len(said) == 1 else None
+
+
+def role_of(owner: Owner, container: str | None, server: Invocation) -> str:
+    """The role of a server: as the file calls it, else as its command says."""
+    for name in (owner.role, *(() if owner.platform in SCRIPTS else (owner.name, container))):
+        role = role_in(name)
+        if role is not None:
+            return role
+    mode = text_of(server.words, MODE)
+    if mode in ("prefill", "decode"):
+        return mode
+    return owner.role or owner.name
+
+
+def part_of(owner: Owner, server: Invocation) -> str | None:
+    """`leader` or `worker`, where the servers of one engine have commands of their own."""
+    if owner.part is not None:
+        return owner.part
+    nodes, rank = text_of(server.words, "--nnodes"), text_of(server.words, "--node-rank")
+    if rank is None or not rank.isdecimal() or nodes in (None, "1"):
+        return None
+    return "leader" if int(rank) == 0 else "worker"
+
+
+_UPSTREAMS = {"prefill": "prefill", "decode": "decode", "worker-urls": "worker"}
+_SECRET = lazy(r"(?:^|-)(?:key|keys|password|secret|token|db-url)(?:-|\Z)")
+_URL = lazy(r"[a-z][a-z+]*://")
+_OPEN = lazy(r"\$\{[^}]*\}|\$\([^)]*\)|\$\w+|\{\{.*?\}\}|`[^`]*`|\{\w+\}")
+"""What is not known of a URL."""
+_NUMBER = lazy(r"\d{1,7}\Z")
+
+Option = tuple[str, Word, Sequence[Word]]
+"""A flag without its dashes, where it stands, its values."""
+
+
+def read_router(command: RouterCommand, pod: Pod | None = None) -> Router:
+    """A router by its command; `pod` is the one that runs it."""
+    read = list(_options(command.words))
+    upstreams: list[Upstream] = []
+    options: dict[str, Setting] = {}
+    late: list[Word] = []
+    for name, flag, values in read:
+        role = _UPSTREAMS.get(name)
+        if role is not None:
+            upstreams += _upstreams(role, values)
+        elif name == "prefill-bootstrap-ports":
+            late += values
+        else:
+            options[name] = _setting(name, flag, values)
+    return Router(
+        command.name or command.program,
+        command.program,
+        command.place,
+        tuple(_with_ports(upstreams, late)),
+        options,
+        pod or Pod(),
+    )
+
+
+def _options(words: Sequence[Word]) -> Iterator[Option]:
+    flag: Word | None = None
+    values: list[Word] = []
+    for word in words:
+        if not word.text.startswith("--"):
+            values.append(word)
+            continue
+        if flag is not None:
+            yield _option(flag, values)
+        flag, values = word, []
+    if flag is not None:
+        yield _option(flag, values)
+
+
+def _option(flag: Word, values: list[Word]) -> Option:
+    name, equals, value = flag.text.partition("=")
+    if equals:
+        first = replace(flag, text=value, place=_place_in(flag, len(name) + 1, len(value)))
+        values = [first, *values]
+    return name.removeprefix("--").replace("_", "-"), flag, values
+
+
+def _place_in(word: Word, start: int, length: int) -> Place:
+    """Where a part of a word stands: the whole word, where that is written in another way."""
+    if word.place.length != len(word.text) or not word.evaluated:
+        return word.place
+    return replace(word.place, column=word.place.column + start, length=max(length, 1))
+
+
+def _setting(name: str, flag: Word, values: Sequence[Word]) -> Setting:
+    if not values:
+        return Setting(True, flag.place)
+    if _SECRET.search(name):
+        # what it is stays here; whether the file holds it does not
+        return Setting(None, values[0].place, values[0].evaluated)
+    known = all(value.evaluated for value in values)
+    texts = [value.text for value in values]
+    if len(texts) > 1:
+        return Setting(tuple(texts), values[0].place, known)
+    text = texts[0]
+    return Setting(int(text) if _NUMBER.match(text) else text, values[0].place, known)
+
+
+def _upstreams(role: str, values: Sequence[Word]) -> Iterator[Upstream]:
+    found: Upstream | None = None
+    for value in values:
+        is_url = _URL.match(value.text) is not None or (not value.evaluated and found is None)
+        if is_url:
+            if found is not None:
+                yield found
+            found = _upstream(role, value)
+        elif found is not None and value.text.lower() != "none":
+            known = value.evaluated and _NUMBER.match(value.text) is not None
+            number = int(value.text) if known else value.text
+            found = replace(found, bootstrap=Setting(number, value.place, known))
+    if found is not None:
+        yield found
+
+
+def _upstream(role: str, url: Word) -> Upstream:
+    """The host where that much is known; the port likewise."""
+    text = url.text if url.evaluated else _OPEN.sub(lambda open_: "~" * len(open_[0]), url.text)
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # no port, or not of a host
+        return Upstream(role, None, Setting(url.text, url.place, known=False), url.place)
+    if host is not None and "~" in host:
+        host = None
+    if port is None:
+        return Upstream(role, host, None, url.place)
+    digits = str(port)
+    at = text.find(f":{digits}", text.find("://") + 3) + 1
+    return Upstream(role, host, Setting(port, _place_in(url, at, len(digits))), url.place)
+
+
+def _with_ports(upstreams: Sequence[Upstream], ports: Sequence[Word]) -> Iterator[Upstream]:
+    """With the bootstrap ports that launch_lb takes for its prefill servers, in order."""
+    waiting = list(ports)
+    for one in upstreams:
+        if one.role == "prefill" and one.bootstrap is None and waiting:
+            word = waiting.pop(0)
+            known = word.evaluated and _NUMBER.match(word.text) is not None
+            number = int(word.text) if known else word.text
+            yield replace(one, bootstrap=Setting(number, word.place, known))
+        else:
+            yield one
+
 
 _ORDINAL = lazy(r"(?:-\d+)+\Z")
 _TOGETHER = ("app.kubernetes.io/part-of", "app.kubernetes.io/instance", "app")
@@ -339,3 +566,19 @@ def _hosts(member: Member) -> tuple[Setting | None, Setting | None]:
         if several is not None and text_of(server.words, "--nnodes") != "1":
             return owner.replicas, None
     return owner.nodes, owner.replicas
+
+
+def words_of_hosts(hosts: Setting, leader: str, rank: str, why: str) -> tuple[Word, ...]:
+    """The words that a platform puts behind a command for several hosts; `why` says why the
+    addresses of `leader` and `rank` are not known."""
+    place = hosts.place
+
+    def unknown(text: str) -> Word:
+        return Word(text, place, evaluated=False, inside=True, why=why)
+
+    count = str(hosts.value)
+    return (
+        *(Word("--dist-init-addr", place), unknown(leader)),
+        *(Word("--nnodes", place), Word(count, place) if hosts.known else unknown(count)),
+        *(Word("--node-rank", place), unknown(rank)),
+    )
