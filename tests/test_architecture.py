@@ -146,8 +146,7 @@ COMPARES_VERSIONS = {
     "recipe/values.py",  # whether a text is a version at all
     "doctor/checks/packages.py",  # of other packages
     "launch/diagnosis/diagnose.py",  # an interval of versions that is narrowed line by line
-    "launch/diagnosis/stream.py",
-    "launch/diagnosis/release_wording.py",
+    "launch/diagnosis/launch_log.py",
 }
 
 

@@ -12,10 +12,10 @@ from speclaunch.bench.engines import Engine, next_log
 from speclaunch.bench.sides import Side
 from speclaunch.errors import LaunchError
 from speclaunch.heartbeat import beating, duration
-from speclaunch.launch.address import Address
 from speclaunch.launch.client import EngineClient, EngineError
 from speclaunch.launch.free_port import free_port
 from speclaunch.launch.journal_header import command
+from speclaunch.launch.start import Address
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.topics.dtype import SHORT, halved
 from speclaunch.proving.answers import Question, Server

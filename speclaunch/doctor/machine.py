@@ -22,7 +22,7 @@ from speclaunch.doctor.machine_facts import (
     VolumeUse,
 )
 from speclaunch.errors import LaunchError
-from speclaunch.launch.ports import require_free
+from speclaunch.launch.free_port import require_free
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _NEARBY = 20

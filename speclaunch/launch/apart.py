@@ -27,8 +27,8 @@ from speclaunch.launch.start import EngineCommand, GaveUp, Start
 from speclaunch.record import record
 
 if TYPE_CHECKING:
-    from speclaunch.launch.attempt import Attempt, Rung
     from speclaunch.launch.diagnosis.interface import Diagnosis
+    from speclaunch.launch.start import Attempt, Rung
 
 
 @record

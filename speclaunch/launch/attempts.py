@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from speclaunch.errors import LaunchError
-from speclaunch.launch.attempt import Attempt, Rung
-from speclaunch.launch.interrupts import Interrupts
-from speclaunch.launch.log_follower import read_log
+from speclaunch.launch.log.lines import read_log
 from speclaunch.launch.observer import LaunchObserver
+from speclaunch.launch.process import Interrupts
 from speclaunch.launch.restart import Again, GiveUp, RestartPolicy
+from speclaunch.launch.start import Attempt, Rung
 from speclaunch.launch.supervisor import Ending, EngineOutcome, Order, supervise
 from speclaunch.record import record
 

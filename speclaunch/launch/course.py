@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any
 from speclaunch.errors import ExitCode, LaunchError
 from speclaunch.launch import last_good
 from speclaunch.launch.atomic_files import write_private
-from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.attempts import Conclusion, Launching
-from speclaunch.launch.interrupts import Interrupts
+from speclaunch.launch.free_port import require_free
 from speclaunch.launch.journal import Journal
-from speclaunch.launch.locks import Held, Holder
 from speclaunch.launch.notify import Notifier
 from speclaunch.launch.observer import LaunchObserver
-from speclaunch.launch.ports import require_free
+from speclaunch.launch.process import Interrupts
 from speclaunch.launch.recording_observer import RecordingObserver
 from speclaunch.launch.restart import RestartPolicy
-from speclaunch.launch.runs import prune
-from speclaunch.launch.start import EngineCommand, Planner, Start
+from speclaunch.launch.runs import Held, Holder, prune
+from speclaunch.launch.start import Attempt, EngineCommand, Planner, Start
 from speclaunch.launch.supervisor import Ending, EngineOutcome, Order
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.launch.guard import drain
-from speclaunch.launch.interrupts import Interrupts
+from speclaunch.launch.process import Interrupts
 
 OUTPUT = "speclaunch.log"
 """In the directory of the run: what a detached speclaunch itself says."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from speclaunch.launch.attempt import Rung
+from speclaunch.launch.client import Verification
 from speclaunch.launch.log.phases import PhaseTracker
-from speclaunch.launch.verify import Verification
+from speclaunch.launch.start import Rung
 
 
 class Observer(Protocol):

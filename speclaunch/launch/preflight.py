@@ -13,9 +13,8 @@ from speclaunch.errors import Problem, SpeclaunchError
 from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.facts.hardware_probe import probe_hardware
 from speclaunch.facts.missing_paths import missing_paths
-from speclaunch.launch.foresight import foresee
 from speclaunch.launch.prepare import Prepared
-from speclaunch.launch.session import Session
+from speclaunch.launch.session import Session, foresee
 from speclaunch.lint.ignores import unsilenced
 from speclaunch.plan.plan import Plan
 from speclaunch.recipe.load import Recipe

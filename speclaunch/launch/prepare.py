@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from speclaunch.cpu.artifacts import ensure_model, has_model
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
+from speclaunch.cpu.manifest import is_installed
 from speclaunch.engine import forks
 from speclaunch.engine.canonical import canonical, value_of
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
@@ -25,8 +28,8 @@ from speclaunch.facts.engines import at_hand, declared, named, overrides_pin
 from speclaunch.facts.runtime import NoEngineError, find_runtime
 from speclaunch.facts.trusted_programs import trust
 from speclaunch.home import expand_user, make_private, speclaunch_home
-from speclaunch.launch.address import Address
 from speclaunch.launch.notify import without_notification
+from speclaunch.launch.start import Address
 from speclaunch.plan.request import Request, from_recipe
 from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
@@ -356,3 +359,39 @@ def _address(recipe: Recipe) -> Address:
         tls=bool(value_of(args, "ssl_certfile")),
         api_key=str(key) if key is not None else None,
     )
+
+
+Busy = Callable[[str], contextlib.AbstractContextManager[None]]
+"""Tells what takes a few seconds."""
+
+
+def _quietly(_what: str) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
+
+
+def tiny_models(prepared: Prepared) -> Iterator[Path]:
+    """Yield the arguments that name a model which speclaunch makes for the CPU engine."""
+    if prepared.cpu is None:
+        return
+    for value in prepared.recipe.deployment.args.values():
+        if isinstance(value, str) and Path(value).parent == prepared.cpu.models:
+            yield Path(value)
+
+
+def ensure_cpu_models(prepared: Prepared, busy: Busy = _quietly) -> None:
+    """Write the models of a deployment of the CPU engine that are not there yet; nothing is done
+    for other deployments. Their facts are known only then.
+
+    Raises LaunchError where the engine is not installed, InstallError where a model cannot be
+    written.
+    """
+    engine = prepared.cpu
+    if engine is None:
+        return
+    if not is_installed(engine):
+        raise LaunchError("the CPU engine is not installed", help="speclaunch engine install cpu")
+    for path in tiny_models(prepared):
+        if has_model(engine, path.name):
+            continue
+        with busy(f"the tiny model {path.name}"):
+            ensure_model(engine, path.name)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from speclaunch.launch.attempt import Rung
+from speclaunch.launch.client import Verification
 from speclaunch.launch.journal import Journal
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseTracker
 from speclaunch.launch.notify import Notifier
 from speclaunch.launch.observer import LaunchObserver
-from speclaunch.launch.verify import Verification
+from speclaunch.launch.start import Rung
 
 _EXTEND_SECONDS = 10.0
 """A starting engine asks the service manager for more time as often as this."""

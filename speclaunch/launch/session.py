@@ -1,4 +1,4 @@
-"""What is decided of a launch before it begins, and after an attempt that failed."""
+"""Decisions before a launch and after a failed attempt."""
 
 from __future__ import annotations
 
@@ -11,27 +11,86 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.canonical import value_of
-from speclaunch.errors import LaunchError
+from speclaunch.errors import LaunchError, SpeclaunchError
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Vendor
 from speclaunch.launch import journal_header, last_good
 from speclaunch.launch.agreement.group import Group, group_of, is_left_alone, nodes_of
-from speclaunch.launch.attempt import Attempt, Rung
-from speclaunch.launch.cpu_models import tiny_models
-from speclaunch.launch.foresight import foresee
-from speclaunch.launch.prepare import Prepared, secrets_of
+from speclaunch.launch.prepare import Prepared, secrets_of, tiny_models
 from speclaunch.launch.restart import restarts
-from speclaunch.launch.start import EngineCommand, GaveUp, Start, without_model
+from speclaunch.launch.start import Attempt, EngineCommand, GaveUp, Rung, Start, without_model
+from speclaunch.plan.budget import Budget, Fit
+from speclaunch.plan.fit.cost import say_all
+from speclaunch.plan.fit.predict import BudgetOf, PlanWith
+from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
+from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.placement import local_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
+from speclaunch.recipe.values import RecoveryPolicy
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.facts.checkpoint import Checkpoint
     from speclaunch.launch.attempts import Conclusion, Ladder
     from speclaunch.launch.diagnosis.interface import Diagnosis
     from speclaunch.launch.observer import LaunchObserver
-    from speclaunch.recipe.schema import Deployment
+    from speclaunch.recipe.schema import Deployment, Recovery
+
+_NAME = "start with what is predicted to fit"
+
+
+@record
+class Foresight:
+    """A failure that is predicted for the settings as they are written."""
+
+    budget: Budget
+    suggestion: Suggestion
+
+    @property
+    def why(self) -> str:
+        """Where it fails, with the numbers."""
+        phase = self.budget.phase.value if self.budget.phase is not None else "start"
+        return f"it is predicted to fail at '{phase}': {self.budget.why}"
+
+    @property
+    def rung(self) -> Rung | None:
+        """The settings to begin with; None where none are predicted to fit."""
+        found = self.suggestion
+        if not found.fit.may_serve or not found.changes:
+            return None
+        return Rung(_NAME, dict(found.arguments), self.why, found.cost, found.after)
+
+    @property
+    def help(self) -> str:
+        """What to do about it."""
+        rung = self.rung
+        if rung is not None:
+            fits = "fit" if self.suggestion.fit is Fit.FITS else "fit only in the best case"
+            return f"{say_all(rung.changes)} is predicted to {fits}"
+        fitting = next((one for one in self.suggestion.alternatives if one.fits), None)
+        if fitting is not None:
+            return f"{fitting.what}: {fitting.verdict}"
+        return f"no settings are predicted to fit: {self.suggestion.why}"
+
+
+def foresee(
+    recovery: Recovery, plan_with: PlanWith, budget: BudgetOf | None = None
+) -> Foresight | None:
+    """The failure that is predicted for the settings as they are; None where none is, or nobody can
+    tell. What is suggested keeps to what `recovery` lets be stepped, where it is on."""
+    try:
+        plan = plan_with({})
+        found = plan.memory if budget is None else budget(plan)
+        if found.fit is not Fit.FAILS:
+            return None
+        off = recovery.policy is RecoveryPolicy.OFF
+        suggestion = suggest(
+            plan_with, budget=budget or work_out, settings=SETTINGS if off else recovery
+        )
+    except (SpeclaunchError, UnknownValueError):
+        return None
+    return Foresight(found, suggestion)
 
 
 @dataclass
@@ -83,7 +142,7 @@ class Session:
         """What would be tried if start after start ran out of memory, and how that would end."""
         if not self.recovers:
             return (), self._why_not()
-        from speclaunch.launch.ladder.forecast import outlook  # noqa: PLC0415
+        from speclaunch.launch.ladder.ladder import outlook  # noqa: PLC0415
 
         settings = self.prepared.recipe.deployment.recovery
         limited = settings.model_copy(update={"max_attempts": self.attempts_allowed})

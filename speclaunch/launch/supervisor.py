@@ -4,30 +4,74 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from speclaunch.launch.address import Address
-from speclaunch.launch.engine_probe import EngineProbe, stopped_process
-from speclaunch.launch.interrupts import Interrupts
-from speclaunch.launch.log.last_error import dead_process, describe_exit, last_error, read_tail
+from speclaunch.launch.client import EngineClient, Verification, verify
+from speclaunch.launch.free_port import stranger
+from speclaunch.launch.log.lines import Follower, dead_process, describe_exit, last_error, read_tail
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseStep, PhaseTracker
-from speclaunch.launch.log_follower import Follower
 from speclaunch.launch.observer import Observer, Undisturbed
-from speclaunch.launch.ports import stranger
-from speclaunch.launch.process import EngineProcess
-from speclaunch.launch.readiness import Prober
-from speclaunch.launch.verify import Verification
-from speclaunch.launch.watchdog import Watchdog
+from speclaunch.launch.process import EngineProcess, Interrupts
+from speclaunch.launch.start import Address
+from speclaunch.launch.watchdog import EngineProbe, LaunchThread, Watchdog, stopped_process
 from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.engine.command import Spelling
     from speclaunch.recipe.schema import Launch
+    from speclaunch.recipe.schema import VerificationSection as Settings
+
+_HEALTH_SECONDS = 0.2
+"""How often a starting engine is asked."""
+
+
+class Prober(LaunchThread):
+    """Waits for the engine's health and checks it, off the main thread."""
+
+    def __init__(
+        self,
+        address: Address,
+        asked: Spelling,
+        settings: Settings | None,
+        stranger: Callable[[], str | None],
+    ) -> None:
+        """Without `settings` nothing is checked: a rank that serves no requests answers `/health`
+        once its part of the model is loaded, and nothing else (0.5.23 utils/common.py
+        `launch_dummy_health_check_server`)."""
+        super().__init__("the check of the engine", self._probe)
+        self._address, self._asked, self._settings = address, asked, settings
+        self._stop_asked = threading.Event()
+        self.healthy = threading.Event()
+        self.done = threading.Event()
+        self.verification: Verification | None = None
+        self.stranger: str | None = None
+        """Who answers in the engine's place."""
+        self._look = stranger
+
+    def _probe(self) -> None:
+        """Wait and check; the result is in `verification` once `done` is set."""
+        with EngineClient(self._address) as client:
+            while not client.healthy():
+                if self._stop_asked.wait(_HEALTH_SECONDS):
+                    return
+            self.stranger = self._look()
+            if self.stranger is not None:
+                return
+            self.healthy.set()
+            if self._settings is not None and self._settings.enabled:
+                self.verification = verify(client, self._asked, self._settings)
+        self.done.set()
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        self._stop_asked.set()
+
 
 _STARTING_SECONDS = 0.1
 """How often a starting engine is looked at."""

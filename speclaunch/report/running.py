@@ -11,11 +11,11 @@ from typing import Any
 
 from speclaunch.errors import ExitCode, LaunchError, SpeclaunchError
 from speclaunch.launch.attempts import Conclusion
+from speclaunch.launch.client import Verification
 from speclaunch.launch.course import Course, exit_code
 from speclaunch.launch.detach import OUTPUT, Announcer, detach
 from speclaunch.launch.start import Planner, Start
 from speclaunch.launch.supervisor import Ending
-from speclaunch.launch.verify import Verification
 from speclaunch.report.console import err, err_lines, out
 from speclaunch.report.launching import OnReady, PlainObserver
 from speclaunch.report.problems import show_problems

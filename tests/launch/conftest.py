@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.command import SpelledArgument, Spelling
-from speclaunch.launch.address import Address
+from speclaunch.launch.client import Verification
 from speclaunch.launch.log.phases import PhaseTracker
+from speclaunch.launch.start import Address
 from speclaunch.launch.supervisor import Order
-from speclaunch.launch.verify import Verification
 from speclaunch.recipe.schema import Launch
 
 FAKE = Path(__file__).with_name("fake_engine.py")

@@ -20,11 +20,10 @@ from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import LaunchError
 from speclaunch.facts.declared_gpus import declare
 from speclaunch.launch.apart import ReopenedPlanner
-from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.diagnosis.diagnose import diagnose
 from speclaunch.launch.prepare import prepare
 from speclaunch.launch.session import Session
-from speclaunch.launch.start import GaveUp
+from speclaunch.launch.start import Attempt, GaveUp
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup

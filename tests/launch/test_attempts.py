@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.attempts import Conclusion, Launching
+from speclaunch.launch.client import Verification
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
-from speclaunch.launch.interrupts import Interrupts
 from speclaunch.launch.log.marks import Phase
+from speclaunch.launch.process import Interrupts
 from speclaunch.launch.restart import RestartPolicy
+from speclaunch.launch.start import Attempt, Rung
 from speclaunch.launch.supervisor import Ending, EngineOutcome, Order
-from speclaunch.launch.verify import Verification
 from speclaunch.recipe.schema import Restart
 
 from .conftest import Recorder

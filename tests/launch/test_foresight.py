@@ -14,10 +14,9 @@ from rich.console import Console
 
 from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.facts import Facts
-from speclaunch.launch.foresight import foresee
 from speclaunch.launch.preflight import PreflightError, require_hope
 from speclaunch.launch.prepare import prepare
-from speclaunch.launch.session import Session
+from speclaunch.launch.session import Session, foresee
 from speclaunch.plan.budget import Budget, Fit, MemoryPhase
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import Plan

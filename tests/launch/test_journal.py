@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from speclaunch.launch.atomic_files import read_json, write_json
-from speclaunch.launch.attempt import Rung
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.journal import FILE, Journal
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseTracker
+from speclaunch.launch.start import Rung
 from speclaunch.plan.budget import Budget, Fit
 
 SECRET = "sk-very-secret"

@@ -110,7 +110,7 @@ def test_a_check_that_fails_by_itself_ends_the_launch(
     def fail(*_: object) -> None:
         raise failure
 
-    monkeypatch.setattr("speclaunch.launch.readiness.verify", fail)
+    monkeypatch.setattr("speclaunch.launch.supervisor.verify", fail)
     recorder = Recorder()
     outcome = supervise(order("serve"), recorder)
     assert outcome.ending is Ending.FAILED and not outcome.served
@@ -249,7 +249,7 @@ def test_an_observer_whose_terminal_is_gone_takes_nothing_down(order: Make) -> N
 
 
 def test_a_process_of_the_engine_that_died_is_named(tmp_path: Path) -> None:
-    from speclaunch.launch.log.last_error import dead_process
+    from speclaunch.launch.log.lines import dead_process
 
     lines = [
         "[2026-11-21 02:16:21] Subprocess scheduler_0 (pid=19730) crashed with exit code -9. "
@@ -273,7 +273,7 @@ _LAUNCHER = textwrap.dedent(
     sys.path.insert(0, {tests!r})
     from launch.conftest import Recorder
     from speclaunch.engine.command import Spelling
-    from speclaunch.launch.address import Address
+    from speclaunch.launch.start import Address
     from speclaunch.launch.supervisor import Order, supervise
     from speclaunch.recipe.schema import Launch
     port = {port}

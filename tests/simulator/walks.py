@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.diagnosis.diagnose import diagnose
 from speclaunch.launch.ladder.ladder import Ladder, Stop
+from speclaunch.launch.start import Attempt
 from speclaunch.plan.budget import Budget
 from speclaunch.plan.fit.knobs import steps_down
 from speclaunch.plan.plan import Plan

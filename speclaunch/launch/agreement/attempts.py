@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction, Milestone
 from speclaunch.launch.journal import plain
 from speclaunch.launch.log.marks import Phase
+from speclaunch.launch.start import Attempt
 
 
 def document(attempt: Attempt) -> dict[str, Any]:

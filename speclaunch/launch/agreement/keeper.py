@@ -16,7 +16,7 @@ from speclaunch.launch.agreement.protocol import View
 from speclaunch.launch.agreement.records import State
 from speclaunch.launch.agreement.store import StoreError
 from speclaunch.launch.guard import boot_seconds
-from speclaunch.launch.launch_thread import LaunchThread
+from speclaunch.launch.watchdog import LaunchThread
 from speclaunch.record import record
 
 CYCLES = 10

@@ -41,12 +41,12 @@ from speclaunch.launch.agreement.records import (
 )
 from speclaunch.launch.agreement.steps import failure_of, next_decision, rung_of
 from speclaunch.launch.agreement.store import DirectoryStore
-from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.attempts import Conclusion, Diagnose, Ladder, failed
 from speclaunch.launch.guard import boot_seconds
-from speclaunch.launch.interrupts import Interrupts
-from speclaunch.launch.log_follower import read_log
+from speclaunch.launch.log.lines import read_log
 from speclaunch.launch.observer import LaunchObserver
+from speclaunch.launch.process import Interrupts
+from speclaunch.launch.start import Attempt
 from speclaunch.launch.supervisor import Ending, EngineOutcome, Order, supervise
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from speclaunch.launch.agreement.attempts import attempt_of, document
 from speclaunch.launch.agreement.protocol import AskLadder, Mine, ended, merged
 from speclaunch.launch.agreement.records import Decision, Failure, Kind, Name
-from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.attempts import why_it_failed
+from speclaunch.launch.start import Attempt, Rung
 
 if TYPE_CHECKING:
     from speclaunch.launch.attempts import Ladder

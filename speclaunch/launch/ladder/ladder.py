@@ -7,27 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.launch.attempt import Attempt, Rung
-from speclaunch.launch.diagnosis.interface import Direction
+from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.diagnosis.remedy import value_to_try
 from speclaunch.launch.ladder.calibration import (
     ROOM_FOR_ERROR,
+    Observation,
     calibrate,
     needed_tokens,
+    observe,
     without,
 )
-from speclaunch.launch.ladder.observations import Observation, observe
-from speclaunch.launch.ladder.rung_text import rung_of
 from speclaunch.launch.ladder.walk import demanded, walk
-from speclaunch.plan.budget import Fit
+from speclaunch.launch.log.marks import Phase
+from speclaunch.launch.start import Attempt, Rung
+from speclaunch.plan.budget import Budget, Fit, MemoryPhase
 from speclaunch.plan.fit.alternatives import Alternative, alternatives, binding
-from speclaunch.plan.fit.cost import say
-from speclaunch.plan.fit.knobs import FRACTION, arguments
+from speclaunch.plan.fit.cost import cost, say
+from speclaunch.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK, arguments
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor, key
 from speclaunch.plan.fit.search import Candidate, Search, best, candidate_of, levels
 from speclaunch.plan.memory.budget import budget as work_out
+from speclaunch.plan.plan import Plan
+from speclaunch.plan.topics.graphs import MOST, SIZES
 from speclaunch.recipe.values import RecoveryPolicy, Steppable
 from speclaunch.record import record
 
@@ -227,3 +231,146 @@ def _instead(found: Sequence[Alternative]) -> str | None:
         return "; or ".join(f"{one.what}: {one.verdict}" for one in good[:3])
     said = [f"{one.what}: {one.verdict}" for one in found if not one.changes]
     return "; ".join(said) or None
+
+
+_NAMES = {
+    MOST: "fewer CUDA graphs",
+    SIZES: "fewer CUDA graphs",
+    STEPS: "smaller draft tree",
+    TOPK: "smaller draft tree",
+    TOKENS: "smaller draft tree",
+    "max_running_requests": "fewer running requests",
+    "chunked_prefill_size": "smaller prefill chunks",
+    "max_total_tokens": "fewer KV tokens",
+}
+
+
+def rung_of(
+    predictor: Predictor,
+    now: Observation,
+    last: Attempt,
+    changes: Mapping[str, Any],
+    why: str,
+    predicted: Budget | None,
+) -> Rung:
+    """The rung from the last attempt to `changes`, which are all changes against the recipe."""
+    added = {
+        name: value
+        for name, value in changes.items()
+        if name not in last.changes or last.changes[name] != value
+    }
+    before = predictor.plan(last.changes)
+    moved = [_move(before, now, name, value) for name, value in added.items()]
+    moves = "; ".join(text for text in moved if text)
+    recipe = predictor.budget({})
+    after = predictor.plan(changes)
+    total = cost(
+        predictor.plan({}),
+        after,
+        recipe if recipe.fit is not Fit.UNKNOWN else None,
+        predicted,
+    )
+    return Rung(_name(now, added), added, f"{now.cause.title}: {moves}; {why}", total, predicted)
+
+
+def _name(now: Observation, added: Mapping[str, Any]) -> str:
+    found = []
+    if FRACTION in added:
+        up = now.fraction is not None and added[FRACTION] > now.fraction
+        found.append(f"{'raise' if up else 'lower'} {FRACTION}")
+    for name in added:
+        if name != FRACTION:
+            raised = now.cause.directions.get(name) is Direction.RAISE
+            found.append(f"raise {name}" if raised else _NAMES.get(name, f"change {name}"))
+    return ", ".join(dict.fromkeys(found))
+
+
+def _move(before: Plan, now: Observation, name: str, value: Any) -> str | None:
+    """From what to what; None where the engine had chosen the same."""
+    was = now.fraction if name == FRACTION else before.value_or_none(name)
+    if isinstance(was, float):
+        was = round(was, 3)
+    if was == value:
+        return None
+    if was is None or isinstance(was, list):
+        return say(name, value)
+    return f"{name} {was} → {value}"
+
+
+_LOWER = Cause(
+    "forecast-out-of-memory",
+    "out of memory",
+    "A start that runs out of memory outside the KV cache.",
+    "",
+    memory=True,
+    directions=MappingProxyType({FRACTION: Direction.LOWER}),
+)
+_RAISE = Cause(
+    "forecast-no-room-for-the-pool",
+    "no room for the KV cache",
+    "A start whose mem_fraction_static leaves nothing for the KV cache.",
+    "",
+    memory=True,
+    directions=MappingProxyType({FRACTION: Direction.RAISE}),
+)
+_PHASES = {
+    MemoryPhase.DRAFT_WEIGHTS: Phase.DRAFT_WEIGHTS,
+    MemoryPhase.KV_POOL: Phase.KV_POOL,
+    MemoryPhase.GRAPHS: Phase.GRAPHS,
+    MemoryPhase.SERVING: Phase.READY,
+}
+
+
+def forecast(
+    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+) -> tuple[Rung, ...]:
+    """The rungs in order, with what the budget predicts of each.
+
+    Each start is taken to fail as the budget says, and where it says that it fits, for want of
+    room while graphs are captured: so the ladder is as long as it can become.
+    """
+    return tuple(_climb(settings, plan_with, budget)[0])
+
+
+def outlook(
+    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+) -> tuple[tuple[Rung, ...], Stop]:
+    """The rungs, and how the ladder ends after the last."""
+    rungs, stop = _climb(settings, plan_with, budget)
+    return tuple(rungs), stop
+
+
+def _climb(settings: Recovery, plan_with: PlanWith, budget: BudgetOf) -> tuple[list[Rung], Stop]:
+    ladder = Ladder(settings, plan_with, budget)
+    predictor = Predictor(plan_with, budget)
+    attempts: list[Attempt] = []
+    rungs: list[Rung] = []
+    changes: Mapping[str, Any] = {}
+    while True:
+        failed = _failure(predictor.budget(changes))
+        rung = rungs[-1] if rungs else None
+        attempts.append(Attempt(len(attempts) + 1, changes, rung, diagnosis=failed))
+        found = ladder.next(attempts)
+        if isinstance(found, Stop):
+            return rungs, found
+        rungs.append(found)
+        changes = {**changes, **found.changes}
+
+
+def _failure(budget: Budget) -> Diagnosis:
+    fails = budget.fit is Fit.FAILS
+    if fails and budget.phase is MemoryPhase.KV_POOL:
+        return Diagnosis(Phase.KV_POOL, cause=_RAISE)
+    if fails and budget.phase is MemoryPhase.TARGET_WEIGHTS:
+        return Diagnosis(Phase.WEIGHTS, cause=_NOTHING)
+    phase = _PHASES.get(budget.phase, Phase.GRAPHS) if fails and budget.phase else Phase.GRAPHS
+    return Diagnosis(phase, cause=_LOWER)
+
+
+_NOTHING = Cause(
+    "forecast-weights-do-not-fit",
+    "the weights do not fit",
+    "The target's weights are larger than the memory.",
+    "",
+    memory=True,
+)

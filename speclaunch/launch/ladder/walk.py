@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.launch.diagnosis.interface import Direction
-from speclaunch.launch.ladder.calibration import too_high, too_low, without
-from speclaunch.launch.ladder.observations import Observation
+from speclaunch.launch.ladder.calibration import Observation, too_high, too_low, without
 from speclaunch.plan.fit.knobs import FRACTION, arguments, steps_down
 from speclaunch.plan.fit.predict import Predictor, key, with_fraction
 from speclaunch.plan.request import canonical

@@ -27,7 +27,7 @@ from speclaunch.launch.agreement.records import (
     dump,
     dump_state,
 )
-from speclaunch.launch.interrupts import Interrupts
+from speclaunch.launch.process import Interrupts
 from speclaunch.launch.supervisor import Ending
 
 GENERATION = "job/g0001"

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.diagnosis.causes import BY_NAME
 from speclaunch.launch.diagnosis.interface import Cause
-from speclaunch.launch.ladder.forecast import forecast, outlook
-from speclaunch.launch.ladder.ladder import Ladder, Stop
+from speclaunch.launch.ladder.ladder import Ladder, Stop, forecast, outlook
 from speclaunch.launch.log.marks import Phase
+from speclaunch.launch.start import Attempt, Rung
 from speclaunch.plan.budget import MemoryUse
 from speclaunch.recipe.schema import Floors, Recovery, RecoveryLimits, Steppable
 from tests.launch.ladder.deployments import (

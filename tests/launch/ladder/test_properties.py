@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.ladder.ladder import Ladder, Stop
+from speclaunch.launch.start import Attempt
 from speclaunch.plan.fit.predict import key
 from speclaunch.recipe.schema import Recovery, Steppable
 from tests.launch.ladder.deployments import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.diagnosis.interface import Cause
 from speclaunch.launch.ladder.ladder import Ladder, Stop
+from speclaunch.launch.start import Attempt, Rung
 from speclaunch.recipe.schema import Floors, Recovery, Steppable
 from tests.launch.ladder.deployments import CAPTURE, NO_POOL, TREE, Arithmetic, failed, planner
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from enum import Enum, auto
 
-from speclaunch.launch.diagnosis.signature import Condition, LogFailure
+from speclaunch.launch.diagnosis.interface import Condition, LogFailure
 from speclaunch.launch.log.marks import LogMark, Phase
 
 TEXT = (
@@ -149,9 +149,11 @@ def _by_milestones(failure: LogFailure) -> Stage:  # noqa: PLR0911 - one line a 
             return Stage.UNKNOWN
 
 
-def during(*stages: Stage) -> Condition:
-    """Out of memory, in one of these stages."""
-    return lambda failure: out_of_memory(failure) and stage(failure) in stages
+def during(*stages: Stage, cpu: bool | None = None) -> Condition:
+    """Out of memory, in one of these stages; `cpu`: of an engine on a CPU alone, or on a GPU."""
+    return lambda failure: (
+        cpu in (None, failure.cpu) and out_of_memory(failure) and stage(failure) in stages
+    )
 
 
 def not_memory(failure: LogFailure) -> bool:
