@@ -27,7 +27,7 @@ from speclaunch.launch.start import Attempt, EngineCommand, Planner, Start
 from speclaunch.launch.supervisor import Ending, EngineOutcome, Order
 
 if TYPE_CHECKING:
-    from speclaunch.launch.agreement.group import Group
+    from speclaunch.launch.agreement.group import RankGroup
 
 
 class Course:
@@ -103,7 +103,7 @@ class Course:
 
     def _agree(
         self,
-        group: Group,
+        group: RankGroup,
         recorded: RecordingObserver,
         journal: Journal,
         interrupts: Interrupts,

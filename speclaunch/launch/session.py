@@ -15,7 +15,7 @@ from speclaunch.errors import LaunchError, SpeclaunchError
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Vendor
 from speclaunch.launch import journal_header, last_good
-from speclaunch.launch.agreement.group import Group, group_of, is_left_alone, nodes_of
+from speclaunch.launch.agreement.group import RankGroup, group_of, is_left_alone, nodes_of
 from speclaunch.launch.prepare import Prepared, secrets_of, tiny_models
 from speclaunch.launch.restart import restarts
 from speclaunch.launch.start import Attempt, EngineCommand, GaveUp, Rung, Start, without_model
@@ -234,7 +234,7 @@ class Session:
             group=self._group(changes),
         )
 
-    def _group(self, begin: Mapping[str, Any]) -> Group | None:
+    def _group(self, begin: Mapping[str, Any]) -> RankGroup | None:
         """The ranks that agree with this one. Raises LaunchError."""
         deployment, hardware = self.prepared.recipe.deployment, self.facts.hardware
         group = group_of(deployment.launch.agreement, deployment.args, os.environ)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from speclaunch.engine.command import Spelling
-    from speclaunch.launch.agreement.group import Group
+    from speclaunch.launch.agreement.group import RankGroup
     from speclaunch.launch.diagnosis.interface import Diagnosis
     from speclaunch.launch.log.phases import PhaseStep
     from speclaunch.plan.budget import Budget
@@ -156,7 +156,7 @@ class Start:
     """The command for programs that read our output, without secrets."""
     worker: bool = False
     """Whether it is a rank that serves no requests: of `nnodes`, all but the first."""
-    group: Group | None = None
+    group: RankGroup | None = None
     """The ranks that have to agree; None where it is alone."""
     weight_bytes: tuple[int | None, int | None] = (None, None)
     """Of target and draft, where they are known."""

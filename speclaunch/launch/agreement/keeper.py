@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from speclaunch.launch.agreement.membership import Membership
 from speclaunch.launch.agreement.protocol import View
-from speclaunch.launch.agreement.records import State
+from speclaunch.launch.agreement.records import RankState
 from speclaunch.launch.agreement.store import StoreError
 from speclaunch.launch.guard import boot_seconds
 from speclaunch.launch.watchdog import LaunchThread
@@ -41,7 +41,7 @@ class Keeper(LaunchThread):
         self._membership, self._lease = membership, lease_seconds
         self._pause = min(max(lease_seconds / CYCLES, _SHORTEST_SECONDS), _LONGEST_SECONDS)
         self._changed = threading.Condition()
-        self._state = State()
+        self._state = RankState()
         self._wanted: dict[str, bytes] = {}
         self._stopping = False
         self._started_cycle = 0
@@ -57,7 +57,7 @@ class Keeper(LaunchThread):
         """Whether the lease has run out: the others take this rank for gone."""
         return boot_seconds() >= self.deadline
 
-    def tell(self, state: State, files: Mapping[str, bytes]) -> int:
+    def tell(self, state: RankState, files: Mapping[str, bytes]) -> int:
         """Say this from now on, and make these files; the first cycle that has done it."""
         with self._changed:
             self._state = state
@@ -78,7 +78,7 @@ class Keeper(LaunchThread):
 
     def _keep(self) -> None:
         """Cycle after cycle, at once where there is something new."""
-        said: State | None = None
+        said: RankState | None = None
         while not self._join() and not self._stopping:
             time.sleep(self._pause)
         while self.seen is not None:
@@ -106,9 +106,9 @@ class Keeper(LaunchThread):
         self.error, self.deadline, self.seen = None, begun + self._lease, Seen(0, view)
         return True
 
-    def _cycle(self, state: State, files: Mapping[str, bytes]) -> bool:
+    def _cycle(self, state: RankState, files: Mapping[str, bytes]) -> bool:
         number = self._started_cycle
-        beat = State(number, state.epoch, state.stage, state.engine)
+        beat = RankState(number, state.epoch, state.stage, state.engine)
         try:
             for file, data in files.items():
                 if self._membership.create(file, data):

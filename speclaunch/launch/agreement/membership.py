@@ -7,23 +7,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.launch.agreement import layout
 from speclaunch.launch.agreement.presence import is_gone
 from speclaunch.launch.agreement.protocol import Peer, View
 from speclaunch.launch.agreement.records import (
     Decision,
+    DecisionKind,
     Failure,
     Joined,
-    Kind,
     Name,
-    Stage,
-    State,
+    RankStage,
+    RankState,
     dump,
     dump_state,
+    epoch_file,
+    failed_file,
+    generation_directory,
+    generations,
+    is_failure,
+    life_file,
     load_decision,
     load_failure,
     load_joined,
     load_state,
+    read_epoch,
+    read_life,
 )
 from speclaunch.launch.agreement.shared_memory import SharedMemory, memory_key
 from speclaunch.launch.agreement.store import (
@@ -68,7 +75,7 @@ class Membership:
         self._former: Store | None = None
         self._immutable: dict[str, Joined | Decision | Failure | None] = {}
         self._beats: dict[tuple[bool, Name], tuple[int, float]] = {}
-        self._states: dict[tuple[bool, Name], State] = {}
+        self._states: dict[tuple[bool, Name], RankState] = {}
         self._gone: set[tuple[bool, Name]] = set()
         self._suspects: set[Name] = set()
         self._unreadable: dict[str, str] = {}
@@ -78,15 +85,15 @@ class Membership:
         make_directory(self._job)
         owner = f"{self.joined.name.member}-{self.joined.mark}"
         root = self._open(self._job, owner)
-        found = layout.generations(root.names())
+        found = generations(root.names())
         number = self.generation = found[-1] if found else 1
-        if found and self._has_ended(self._open(layout.generation(self._job, number), owner)):
+        if found and self._has_ended(self._open(generation_directory(self._job, number), owner)):
             number += 1
-        make_directory(layout.generation(self._job, number))
+        make_directory(generation_directory(self._job, number))
         self.generation = number
-        self._store = self._open(layout.generation(self._job, number), owner)
+        self._store = self._open(generation_directory(self._job, number), owner)
         if number - 1 in found:
-            self._former = self._open(layout.generation(self._job, number - 1), owner)
+            self._former = self._open(generation_directory(self._job, number - 1), owner)
         self.sweep()
         self._take_life(self._store)
         view = self.look()
@@ -94,9 +101,9 @@ class Membership:
         self.joined_at = view.decisions[-1].epoch if view.decisions and not first else -1
         return view
 
-    def beat(self, state: State) -> None:
+    def beat(self, state: RankState) -> None:
         """Say that it lives, and where it is."""
-        self._required.overwrite(layout.beat(self.joined.name), dump_state(state))
+        self._required.overwrite(life_file("beat", self.joined.name), dump_state(state))
 
     def create(self, file: str, data: bytes) -> bool:
         """Make a file that never changes; whether it was us."""
@@ -111,7 +118,7 @@ class Membership:
             peers += self._former_peers(self._former)
         decisions, damaged = self._decisions(store, names)
         failures = []
-        for name in sorted(filter(layout.is_failure, names)):
+        for name in sorted(filter(is_failure, names)):
             found = self._once(store, name, load_failure)
             if isinstance(found, Failure):
                 failures.append(found)
@@ -136,7 +143,7 @@ class Membership:
 
     def created(self, file: str) -> None:
         """What follows from having made that file: it is remembered what served."""
-        found = layout.read_epoch(file)
+        found = read_epoch(file)
         if found is None:
             return
         kind, epoch = found
@@ -145,7 +152,7 @@ class Membership:
         if kind == "served" and epoch < len(decisions):
             self._memory.remember(self._memory_key(decisions[epoch].parts), decisions[epoch])
         after = decisions[epoch] if kind == "epoch" and epoch < len(decisions) else None
-        if before is not None and after is not None and after.kind is Kind.MEMORY:
+        if before is not None and after is not None and after.kind is DecisionKind.MEMORY:
             self._memory.forget(self._memory_key(before.parts), before)
 
     def sweep(self) -> None:
@@ -175,12 +182,12 @@ class Membership:
         return bool(decisions) and decisions[-1].end
 
     def _take_life(self, store: Store) -> None:
-        lives = [found[1] for name in store.names() if (found := layout.read_life(name))]
+        lives = [found[1] for name in store.names() if (found := read_life(name))]
         name = self.joined.name
         number = max((one.life for one in lives if one.member == name.member), default=0)
         for life in range(number + 1, number + _TRIES):
             self.joined = replace(self.joined, name=replace(name, life=life))
-            if store.create(layout.life(self.joined.name), dump(self.joined)):
+            if store.create(life_file("life", self.joined.name), dump(self.joined)):
                 return
         raise AssertionError(name)  # a hundred came at the same time
 
@@ -188,7 +195,7 @@ class Membership:
         """The decisions up to the first that is not there or not valid, and why that is so."""
         found: list[Decision] = []
         for epoch in sorted(epoch for kind, epoch in _epochs(names) if kind == "epoch"):
-            name = layout.epoch(len(found))
+            name = epoch_file("epoch", len(found))
             one = self._once(store, name, load_decision) if epoch == len(found) else None
             if not isinstance(one, Decision):
                 path = self._key(name)
@@ -197,13 +204,13 @@ class Membership:
         return tuple(found), ""
 
     def _peers(self, store: Store, names: list[str], *, former: bool) -> list[Peer]:
-        lives = [one for name in names if (one := layout.read_life(name)) is not None]
+        lives = [one for name in names if (one := read_life(name)) is not None]
         gone = {name for kind, name in lives if kind == "gone"}
         peers = []
         for kind, name in lives:
             if kind != "life" or (name == self.joined.name and not former):
                 continue
-            joined = self._once(store, layout.life(name), load_joined, former=former)
+            joined = self._once(store, life_file("life", name), load_joined, former=former)
             peer = self._peer(
                 store,
                 # no more is known of one that cannot be read than that it may run an engine
@@ -232,10 +239,10 @@ class Membership:
 
     def _hear(self, store: Store, joined: Joined, key: tuple[bool, Name]) -> None:
         """Read its state; it is gone when it left, or did not change for longer than its lease."""
-        key_of_file = self._key(layout.beat(joined.name), former=key[0])
+        key_of_file = self._key(life_file("beat", joined.name), former=key[0])
         problem = ""
         try:
-            data = store.read(layout.beat(joined.name))
+            data = store.read(life_file("beat", joined.name))
         except RecordError as error:
             data, problem = None, str(error)
         state = None if data is None else load_state(data)
@@ -247,7 +254,7 @@ class Membership:
             self._states[key] = state
         beat = before[0] if state is None else state.beat
         self._beats[key] = before if beat == before[0] and key in self._beats else (beat, now)
-        left = state is not None and state.stage is Stage.LEFT
+        left = state is not None and state.stage is RankStage.LEFT
         silent = now - self._beats[key][1]
         if left or silent > joined.lease_seconds * _SLACK + _SLACK_SECONDS:
             self._gone.add(key)
@@ -255,7 +262,7 @@ class Membership:
                 self._unreadable[key_of_file] = problem
         elif joined.name.member == self.joined.name.member and self._ended_here(joined):
             if not key[0]:
-                store.create(layout.gone(joined.name), b"{}\n")
+                store.create(life_file("gone", joined.name), b"{}\n")
             self._gone.add(key)
 
     def _ended_here(self, joined: Joined) -> bool:
@@ -295,17 +302,17 @@ class Membership:
 
     def _key(self, file: str, *, former: bool = False) -> str:
         """The path of a file."""
-        return str(layout.generation(self._job, self.generation - former) / file)
+        return str(generation_directory(self._job, self.generation - former) / file)
 
     def _fits(self, found: Joined | Decision | Failure, file: str) -> bool:
         """True if a record belongs in its file, and in this launch."""
         if isinstance(found, Joined):
             longest = max(_LEASES * self.joined.lease_seconds, _LEASE_SECONDS)
-            return layout.life(found.name) == file and found.lease_seconds <= longest
+            return life_file("life", found.name) == file and found.lease_seconds <= longest
         if isinstance(found, Decision):
-            return layout.epoch(found.epoch) == file and set(found.parts) == set(self._world)
-        return layout.failed(found.epoch, found.name) == file
+            return epoch_file("epoch", found.epoch) == file and set(found.parts) == set(self._world)
+        return failed_file(found.epoch, found.name) == file
 
 
 def _epochs(names: list[str]) -> list[tuple[str, int]]:
-    return [found for name in names if (found := layout.read_epoch(name)) is not None]
+    return [found for name in names if (found := read_epoch(name)) is not None]

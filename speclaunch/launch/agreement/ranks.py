@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.errors import LaunchError
-from speclaunch.launch.agreement import layout, presence
-from speclaunch.launch.agreement.group import Group
+from speclaunch.launch.agreement import presence
+from speclaunch.launch.agreement.group import RankGroup
 from speclaunch.launch.agreement.keeper import Keeper
 from speclaunch.launch.agreement.membership import Membership, OpenStore
 from speclaunch.launch.agreement.protocol import (
@@ -23,7 +23,7 @@ from speclaunch.launch.agreement.protocol import (
     Ended,
     Lost,
     Mine,
-    Run,
+    StartEngine,
     View,
     Wait,
     absent,
@@ -35,9 +35,11 @@ from speclaunch.launch.agreement.records import (
     Decision,
     Joined,
     Name,
-    Stage,
-    State,
+    RankStage,
+    RankState,
     dump,
+    epoch_file,
+    failed_file,
 )
 from speclaunch.launch.agreement.steps import failure_of, next_decision, rung_of
 from speclaunch.launch.agreement.store import DirectoryStore
@@ -63,7 +65,7 @@ _FLUSH_SECONDS = 5.0
 class RankLaunching:
     """What `Launching` is for a launch that is alone."""
 
-    group: Group
+    group: RankGroup
     order: Callable[[int, Mapping[str, Any]], Order]
     """What to run for an attempt of that number with these changes. Raises LaunchError."""
     diagnose: Diagnose
@@ -81,7 +83,7 @@ class RankLaunching:
     open_store: OpenStore = DirectoryStore
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     _attempts: list[Attempt] = field(default_factory=list)
-    _stage: Stage = Stage.WAITING
+    _stage: RankStage = RankStage.WAITING
     _said: str = ""
     _missing_since: float | None = None
     _failed_since: float | None = None
@@ -118,7 +120,7 @@ class RankLaunching:
             return self._agree()
         finally:
             self._mine = replace(self._mine, engine=-1)
-            self._say(Stage.LEFT)
+            self._say(RankStage.LEFT)
             self._keeper.stop(_FLUSH_SECONDS if not self._keeper.lapsed else 0.1)
 
     @property
@@ -131,7 +133,7 @@ class RankLaunching:
         if (lost := self._lost) is not None:
             return lost
         view = self._view()
-        if self._stage is Stage.SERVING and others_serve(view, self._mine):
+        if self._stage is RankStage.SERVING and others_serve(view, self._mine):
             self._all_serve(view)
         action = act(self._mine, view)
         if isinstance(action, Adopt) and not action.stop:
@@ -183,7 +185,7 @@ class RankLaunching:
                 return self._alone(Ending.FAILED, lost)
             view = self._view()
             action = act(self._mine, view)
-            if isinstance(action, Run):
+            if isinstance(action, StartEngine):
                 self._engine(action.decision)
             elif isinstance(action, Ended):
                 return self._conclude(action.decision)
@@ -223,7 +225,7 @@ class RankLaunching:
         self.observer.attempt(number, part.changes, rung)
         self._said, self._failed_since = "", None
         self._mine = replace(self._mine, engine=part.since, settled=False)
-        self._say(Stage.STARTING)
+        self._say(RankStage.STARTING)
         outcome = self.run_engine(order, _Watching(self.observer, self._serves), self.interrupts)
         diagnosis = None
         if failed(outcome) and not self._keeper.lapsed:
@@ -239,7 +241,7 @@ class RankLaunching:
         since, self._mine = part.since, replace(self._mine, engine=-1)
         if outcome.ending is Ending.RECALLED:
             self.observer.failed(outcome.reason or "the ranks agreed on other settings")
-            self._say(Stage.WAITING)
+            self._say(RankStage.WAITING)
         elif outcome.ending is not Ending.INTERRUPTED and not self.interrupts.received:
             self._tell_failure(attempt, outcome, since)
 
@@ -247,11 +249,13 @@ class RankLaunching:
         said = failure_of(self._mine.name, since, attempt, outcome)
         self._failed_since = boot_seconds()
         self.observer.failed(said.why)
-        self._wait_for(self._say(Stage.FAILED, {layout.failed(since, self._mine.name): dump(said)}))
+        self._wait_for(
+            self._say(RankStage.FAILED, {failed_file(since, self._mine.name): dump(said)})
+        )
 
     def _decide(self, decision: Decision) -> int:
         """Make it, unless another one was made; the cycle in which that is settled."""
-        return self._tell({layout.epoch(decision.epoch): dump(decision)})
+        return self._tell({epoch_file("epoch", decision.epoch): dump(decision)})
 
     def _adopt(self, decision: Decision) -> None:
         """No engine of an older decision runs here: say so."""
@@ -259,16 +263,16 @@ class RankLaunching:
         self._tell({})
 
     def _serves(self) -> None:
-        self._say(Stage.SERVING)
+        self._say(RankStage.SERVING)
 
     def _all_serve(self, view: View) -> None:
         newest = view.decisions[-1]
         if view.served < newest.epoch:
-            self._tell({layout.served(newest.epoch): b"{}\n"})
+            self._tell({epoch_file("served", newest.epoch): b"{}\n"})
         if self.smoke:
             self._decide(ended(self._mine, newest, "every rank serves", ending="stopped"))
 
-    def _say(self, stage: Stage, files: Mapping[str, bytes] | None = None) -> int:
+    def _say(self, stage: RankStage, files: Mapping[str, bytes] | None = None) -> int:
         self._stage = stage
         return self._tell(files or {})
 
@@ -276,7 +280,7 @@ class RankLaunching:
         new = {name: data for name, data in files.items() if name not in self._told}
         self._told |= new.keys()
         mine = self._mine
-        return self._keeper.tell(State(0, mine.epoch, self._stage, mine.engine), new)
+        return self._keeper.tell(RankState(0, mine.epoch, self._stage, mine.engine), new)
 
     def _wait_for(self, cycle: int) -> None:
         """Until the disk has it, or there is no use in waiting."""

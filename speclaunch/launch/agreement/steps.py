@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from speclaunch.launch.agreement.attempts import attempt_of, document
 from speclaunch.launch.agreement.protocol import AskLadder, Mine, ended, merged
-from speclaunch.launch.agreement.records import Decision, Failure, Kind, Name
+from speclaunch.launch.agreement.records import Decision, DecisionKind, Failure, Name
 from speclaunch.launch.attempts import why_it_failed
 from speclaunch.launch.start import Attempt, Rung
 
@@ -53,7 +53,7 @@ def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decis
         return no_more(f"{rung.name} was tried before")
     return Decision(
         newest.epoch + 1,
-        Kind.MEMORY,
+        DecisionKind.MEMORY,
         str(mine.name),
         merged(newest, mine.name.part, changes),
         where,
