@@ -332,7 +332,7 @@ DIRECT_READS = {
     "judge/asking.py": "ships with speclaunch",
     "judge/find.py": "a judge of this user",
     "judge/layout.py": "packages that the user installs",
-    "launch/agreement/presence.py": "the kernel's files",
+    "launch/agreement/membership.py": "the kernel's files",
     "launch/free_port.py": "the kernel's files",
     "launch/guard.py": "the kernel's files",
     "lsp/server.py": "the null device",

@@ -158,7 +158,7 @@ def dump(value: Any) -> bytes:
 
 def load_joined(data: bytes) -> Joined | None:
     """None where it is not valid."""
-    said = _document(data)
+    said = document(data)
     pid = said.get("pid")
     found = _loaded(Joined, {**said, "pid": pid if type(pid) is int else 0})
     return found if found is not None and 0 <= found.lease_seconds < _LONGEST_LEASE else None
@@ -176,12 +176,12 @@ def load_state(data: bytes) -> RankState | None:
     total, _, text = data.strip().partition(b" ")
     if total != f"{zlib.crc32(text):08x}".encode():
         return None
-    return _loaded(RankState, _document(text))
+    return _loaded(RankState, document(text))
 
 
 def load_decision(data: bytes) -> Decision | None:
     """None where it is not valid."""
-    found = _loaded(Decision, _document(data))
+    found = _loaded(Decision, document(data))
     if found is None or not all(0 <= one.since <= found.epoch for one in found.parts.values()):
         return None
     return found
@@ -189,7 +189,7 @@ def load_decision(data: bytes) -> Decision | None:
 
 def load_failure(data: bytes) -> Failure | None:
     """None where it is not valid."""
-    return _loaded(Failure, _document(data))
+    return _loaded(Failure, document(data))
 
 
 def _text(value: Any) -> str:
@@ -198,7 +198,7 @@ def _text(value: Any) -> str:
     return json.dumps({"version": VERSION, **plain(value)}, sort_keys=True)
 
 
-def _document(data: bytes) -> dict[str, Any]:
+def document(data: bytes) -> dict[str, Any]:
     """The document; empty where it is none of ours."""
     try:
         said = json.loads(data) if len(data) <= _LONGEST else None

@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from speclaunch.launch.agreement.keeper import Keeper
-from speclaunch.launch.agreement.membership import Membership
+from speclaunch.launch.agreement.membership import DirectoryStore, Membership, StoreError
+from speclaunch.launch.agreement.ranks import AgreementKeeper
 from speclaunch.launch.agreement.records import Joined, Name, RankStage, RankState
-from speclaunch.launch.agreement.store import DirectoryStore, Store, StoreError
 from speclaunch.launch.guard import boot_seconds
 from speclaunch.launch.process import EngineProcess
 
@@ -93,17 +92,17 @@ class BadStore(DirectoryStore):
 
 
 def member(path: Path, rank: int, *, space: str = "") -> Membership:
-    def store(place: Path, owner: str) -> Store:
+    def store(place: Path, owner: str) -> DirectoryStore:
         return BadStore(place, owner)
 
     joined = Joined(Name("server", rank), "k", lease_seconds=1.0, space=space, mark=f"m{rank}")
     return Membership(path / "job", joined, ["server"], boot_seconds, store)
 
 
-def keeper(path: Path, rank: int) -> Keeper:
-    found = Keeper(member(path, rank), 1.0)
+def keeper(path: Path, rank: int) -> AgreementKeeper:
+    found = AgreementKeeper(member(path, rank), 1.0)
     found.start()
-    wait(lambda: found.seen)
+    wait(lambda: found.view)
     return found
 
 
@@ -190,7 +189,7 @@ def test_a_later_life_fences_the_one_before(tmp_path: Path) -> None:
 
 
 def test_a_life_that_left_no_process_on_this_host_is_gone_at_once(tmp_path: Path) -> None:
-    from speclaunch.launch.agreement.presence import is_gone, process_space
+    from speclaunch.launch.agreement.membership import is_gone, process_space
 
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()

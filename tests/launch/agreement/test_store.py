@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speclaunch.launch.agreement import records
+from speclaunch.launch.agreement.membership import DirectoryStore, StoreError, make_directory
 from speclaunch.launch.agreement.records import (
     Decision,
     DecisionKind,
@@ -31,7 +32,6 @@ from speclaunch.launch.agreement.records import (
     load_joined,
     load_state,
 )
-from speclaunch.launch.agreement.store import DirectoryStore, StoreError, make_directory
 
 NAME = Name("server", 1, 2)
 
