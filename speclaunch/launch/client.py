@@ -56,13 +56,13 @@ class EngineSilentError(EngineError):
 class EngineRefusalError(EngineError):
     """It answered with an error."""
 
-    def __init__(self, path: str, answer: Answer) -> None:
+    def __init__(self, path: str, answer: EngineAnswer) -> None:
         super().__init__(f"{path} answered {answer.status_code}")
         self.path, self.answer = path, answer
 
 
 @record
-class Answer:
+class EngineAnswer:
     """What came back, whatever its status."""
 
     status_code: int
@@ -120,11 +120,11 @@ class EngineClient:
         except EngineError:
             return False
 
-    def get(self, path: str, timeout: float = HEALTH_SECONDS) -> Answer:
+    def get(self, path: str, timeout: float = HEALTH_SECONDS) -> EngineAnswer:
         """Ask for anything else; the answer whatever its status."""
         return self._ask("GET", path, timeout, redirects=_MOST_REDIRECTS)
 
-    def post(self, path: str, body: dict[str, Any], timeout: float) -> Answer:
+    def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineAnswer:
         """Send a JSON document; the answer whatever its status."""
         return self._ask("POST", path, timeout, json.dumps(body).encode())
 
@@ -139,7 +139,7 @@ class EngineClient:
 
     def _ask(
         self, method: str, path: str, timeout: float, body: bytes | None = None, redirects: int = 0
-    ) -> Answer:
+    ) -> EngineAnswer:
         try:
             found = self._reader.request(method, path, timeout, body, redirects=redirects)
         except HttpError as error:
@@ -147,7 +147,7 @@ class EngineClient:
             failed = kind(str(error))
             failed.path = path
             raise failed from error
-        return Answer(found.status, found.content, found.seconds)
+        return EngineAnswer(found.status, found.content, found.seconds)
 
     def generate(self, prompt: str | list[int], max_new_tokens: int, timeout: float) -> Generation:
         """Generate greedily; the prompt is text, or token ids for an engine without tokenizer."""
@@ -182,7 +182,7 @@ def _generation(data: dict[str, Any], seconds: float) -> Generation:
     )
 
 
-def _good(path: str, answer: Answer) -> Answer:
+def _good(path: str, answer: EngineAnswer) -> EngineAnswer:
     """The answer where it is none of an error. Raises EngineRefusalError."""
     if answer.status_code >= _BAD_REQUEST:
         raise EngineRefusalError(path, answer)

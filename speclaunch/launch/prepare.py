@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from speclaunch.facts.engines import at_hand, declared, named, overrides_pin
 from speclaunch.facts.runtime import NoEngineError, find_runtime
 from speclaunch.facts.trusted_programs import trust
 from speclaunch.home import expand_user, make_private, speclaunch_home
-from speclaunch.launch.notify import without_notification
 from speclaunch.launch.start import Address
 from speclaunch.plan.request import Request, from_recipe
 from speclaunch.recipe.load import Recipe
@@ -40,6 +39,8 @@ CPU = "cpu"
 
 _UNKNOWN_PYTHON = "python3"
 _DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
+_NOTIFICATION = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+"""Meant for speclaunch: the engine, and what it starts, must not answer in its place."""
 
 
 @record
@@ -215,6 +216,12 @@ def prepare(
         catalogue,
         overridden,
     )
+
+
+def without_notification(environment: MutableMapping[str, str]) -> None:
+    """Remove the variables of systemd's notification protocol from an environment."""
+    for name in _NOTIFICATION:
+        environment.pop(name, None)
 
 
 def new_run_dir(recipe: Recipe) -> Path:

@@ -17,8 +17,14 @@ from speclaunch.facts.hardware import Vendor
 from speclaunch.launch import journal_header, last_good
 from speclaunch.launch.agreement.group import RankGroup, group_of, is_left_alone, nodes_of
 from speclaunch.launch.prepare import Prepared, secrets_of, tiny_models
-from speclaunch.launch.restart import restarts
-from speclaunch.launch.start import Attempt, EngineCommand, GaveUp, Rung, Start, without_model
+from speclaunch.launch.start import (
+    Attempt,
+    EngineCommand,
+    LadderEnd,
+    PlannedLaunch,
+    Rung,
+    without_model,
+)
 from speclaunch.plan.budget import Budget, Fit
 from speclaunch.plan.fit.cost import say_all
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith
@@ -32,10 +38,9 @@ from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.facts.checkpoint import Checkpoint
-    from speclaunch.launch.attempts import Conclusion, Ladder
+    from speclaunch.launch.attempts import Ladder
     from speclaunch.launch.diagnosis.interface import Diagnosis
-    from speclaunch.launch.observer import LaunchObserver
-    from speclaunch.recipe.schema import Deployment, Recovery
+    from speclaunch.recipe.schema import Deployment, Recovery, Restart
 
 _NAME = "start with what is predicted to fit"
 
@@ -190,14 +195,7 @@ class Session:
             return None  # ranks that agree have a memory in common
         return last_good.recall(self._key)
 
-    def run(self, shown: LaunchObserver) -> Conclusion:
-        """Start, look after, and end it, in this process. Raises LaunchError where it may not
-        begin at all."""
-        from speclaunch.launch.course import Course  # noqa: PLC0415
-
-        return Course(self.start(), self).run(shown)
-
-    def start(self) -> Start:
+    def start(self) -> PlannedLaunch:
         """Everything about the launch that is decided before it begins."""
         prepared, deployment = self.prepared, self.prepared.recipe.deployment
         known, announced = self._usable()
@@ -206,7 +204,7 @@ class Session:
             announced = self._foreseen_in_words(rung)
         changes = known if rung is None else rung.changes
         rank, _ = nodes_of(deployment.args)
-        return Start(
+        return PlannedLaunch(
             name=deployment.name,
             version=prepared.version,
             address=prepared.address,
@@ -275,16 +273,16 @@ class Session:
 
         return diagnose(lines, version=version, exit_code=exit_code)
 
-    def next_step(self, attempts: Sequence[Attempt]) -> Rung | GaveUp:
+    def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
         """The next rung of the ladder after these attempts."""
         ladder = self.ladder()
         if ladder is None:
-            return GaveUp("recovery is off: no other settings are tried")
+            return LadderEnd("recovery is off: no other settings are tried")
         try:
             step = ladder(attempts)
         except UnknownValueError as error:
-            return GaveUp(f"the next step is unknown: {error}")
-        return step if isinstance(step, Rung) else GaveUp(step.why, step.help)
+            return LadderEnd(f"the next step is unknown: {error}")
+        return step if isinstance(step, Rung) else LadderEnd(step.why, step.help)
 
     def _usable(self) -> tuple[Mapping[str, Any], tuple[str, ...]]:
         """What served last, as far as this engine can still be told so, and that in words."""
@@ -347,3 +345,10 @@ class Session:
 
 def _weight_bytes(checkpoint: Checkpoint | None) -> int | None:
     return None if checkpoint is None else checkpoint.told("weight_bytes")
+
+
+def restarts(settings: Restart, recovery: Recovery) -> bool:
+    """Whether an engine that ended while it served is started again at all."""
+    if settings.policy == "auto":
+        return recovery.policy != "off"
+    return settings.policy == "on-failure"

@@ -1,6 +1,6 @@
 """What a launch is made of: plain data, small, and picklable.
 
-A `Start` is worked out by a process that loads what planning needs (rules, memory budget,
+A `PlannedLaunch` is worked out by a process that loads what planning needs (rules, memory budget,
 catalogues) and used by one that does not: see `apart.py`. What only a failed attempt needs is
 requested from a `Planner`.
 """
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from speclaunch.launch.diagnosis.interface import Diagnosis
     from speclaunch.launch.log.phases import PhaseStep
     from speclaunch.plan.budget import Budget
+    from speclaunch.plan.fit.alternatives import Alternative
     from speclaunch.recipe.schema import Launch
 
     Section = TypeVar("Section", bound=BaseModel)
@@ -98,11 +99,14 @@ class EngineCommand:
 
 
 @record
-class GaveUp:
-    """There is no further step, and why."""
+class LadderEnd:
+    """There is no further rung: why, and what else would help."""
 
     why: str
     help: str | None = None
+    infeasible: bool = False
+    """Whether no setting that may be stepped can make it fit."""
+    alternatives: tuple[Alternative, ...] = ()
 
 
 class Planner(Protocol):
@@ -116,12 +120,12 @@ class Planner(Protocol):
     ) -> Diagnosis:
         """What an engine died of, by its log."""
 
-    def next_step(self, attempts: Sequence[Attempt]) -> Rung | GaveUp:
+    def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
         """The next rung of the ladder after these attempts."""
 
 
 @record
-class Start:
+class PlannedLaunch:
     """A launch that may begin."""
 
     name: str

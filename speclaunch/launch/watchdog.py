@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import psutil
 
-from speclaunch.launch.client import Answer, EngineClient, EngineError, EngineSilentError
+from speclaunch.launch.client import EngineAnswer, EngineClient, EngineError, EngineSilentError
 from speclaunch.launch.log.marks import BATCH
 from speclaunch.launch.start import Address
 from speclaunch.record import record
@@ -71,7 +71,7 @@ class ProbeAnswer(StrEnum):
     SILENT = "silent"
 
 
-class Probe(Protocol):
+class GenerationProbe(Protocol):
     """How an engine is asked."""
 
     def generate(self, timeout: float) -> ProbeAnswer:
@@ -83,7 +83,7 @@ class Probe(Protocol):
 
 
 @record(frozen=False)
-class Judge:
+class HangDetector:
     """Decides from what was seen; knows no engine and no clock. Pure but for its memory."""
 
     settings: Settings
@@ -130,7 +130,7 @@ class Watchdog:
     """The thread that watches one engine. `hung` holds the reason once it hangs."""
 
     settings: Settings
-    probe: Probe
+    probe: GenerationProbe
     stopped: Callable[[], str | None] = lambda: None
     """A process of the engine that is stopped (SIGSTOP), whose log may not be trusted then."""
     armed: bool = False
@@ -161,7 +161,7 @@ class Watchdog:
             self._progress = self.clock()
 
     def _run(self) -> None:
-        judge = Judge(self.settings, self.armed, self.clock())
+        judge = HangDetector(self.settings, self.armed, self.clock())
         before = self.probe.counters()
         pause = self.settings.interval_seconds / 2  # finding a stopped process reads all of /proc
         while not self._ended.wait(pause):
@@ -185,7 +185,7 @@ class Watchdog:
                 self.hung = f"{judge.reason}; {halted} is stopped" if halted else judge.reason
                 return
 
-    def _note_progress(self, judge: Judge) -> None:
+    def _note_progress(self, judge: HangDetector) -> None:
         if self._progress is not None and self._progress > judge.last_progress:
             judge.progress(self._progress)
 
@@ -242,7 +242,7 @@ class EngineProbe:
         return None
 
 
-def _numbers(answer: Answer) -> list[object]:
+def _numbers(answer: EngineAnswer) -> list[object]:
     try:
         document = answer.document()
     except EngineError:

@@ -19,7 +19,8 @@ from speclaunch.facts.declared_gpus import declare
 from speclaunch.launch import last_good
 from speclaunch.launch.atomic_files import write_json
 from speclaunch.launch.journal import FILE, LaunchState
-from speclaunch.launch.notify import Notifier, without_notification
+from speclaunch.launch.observer import Notifier
+from speclaunch.launch.prepare import without_notification
 from speclaunch.launch.runs import (
     Held,
     Holder,

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from speclaunch.errors import LaunchError
 from speclaunch.launch.agreement.group import RankGroup
@@ -51,16 +51,14 @@ from speclaunch.launch.agreement.records import (
     failed_file,
 )
 from speclaunch.launch.atomic_files import decode
-from speclaunch.launch.attempts import Conclusion, Diagnose, Ladder, failed, why_it_failed
+from speclaunch.launch.attempts import Conclusion, EngineStarts, Ladder, failed, why_it_failed
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction, Milestone
 from speclaunch.launch.guard import boot_seconds
 from speclaunch.launch.journal import plain
-from speclaunch.launch.log.lines import read_log
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.observer import LaunchObserver
-from speclaunch.launch.process import Interrupts
 from speclaunch.launch.start import Attempt, Rung
-from speclaunch.launch.supervisor import Ending, EngineOutcome, Order, supervise
+from speclaunch.launch.supervisor import Ending, EngineOrder, EngineOutcome
 from speclaunch.launch.watchdog import LaunchThread
 
 if TYPE_CHECKING:
@@ -273,35 +271,25 @@ _FLUSH_SECONDS = 5.0
 """How long the last words may take on their way to the disk."""
 
 
-@dataclass
-class RankLaunching:
+@dataclass(kw_only=True)
+class RankLaunching(EngineStarts):
     """What `Launching` is for a launch that is alone."""
 
     group: RankGroup
-    order: Callable[[int, Mapping[str, Any]], Order]
-    """What to run for an attempt of that number with these changes. Raises LaunchError."""
-    diagnose: Diagnose
-    version: str
-    observer: LaunchObserver
-    interrupts: Interrupts
     log: Path
     """Of a launch that ends before its first engine."""
-    ladder: Ladder | None = None
     max_attempts: int = 8
     max_returns: int = 5
     smoke: bool = False
-    run_engine: Callable[[Order, LaunchObserver, Interrupts], EngineOutcome] = supervise
-    ended: Callable[[Attempt, EngineOutcome], None] = lambda *_: None
     open_store: OpenStore = DirectoryStore
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
-    _attempts: list[Attempt] = field(default_factory=list)
     _stage: RankStage = RankStage.WAITING
     _said: str = ""
     _missing_since: float | None = None
     _failed_since: float | None = None
     _damaged_since: float | None = None
     _reported: set[str] = field(default_factory=set)
-    _last: tuple[EngineOutcome, Order, Diagnosis | None] | None = None
+    _last: tuple[EngineOutcome, EngineOrder, Diagnosis | None] | None = None
     _told: set[str] = field(default_factory=set)
 
     def run(self) -> Conclusion:
@@ -438,24 +426,18 @@ class RankLaunching:
         self._said, self._failed_since = "", None
         self._mine = replace(self._mine, engine=part.since, settled=False)
         self._say(RankStage.STARTING)
-        outcome = self.run_engine(order, _Watching(self.observer, self._serves), self.interrupts)
-        diagnosis = None
-        if failed(outcome) and not self._keeper.lapsed:
-            diagnosis = self.diagnose(
-                read_log(order.log), version=self.version, exit_code=outcome.engine_exit_code
-            )
-        attempt = Attempt(
-            number, part.changes, rung, outcome.steps, outcome.served, diagnosis, outcome.tokens
-        )
-        self._attempts.append(attempt)
-        self._last = (outcome, order, diagnosis)
-        self.ended(attempt, outcome)
+        watching = cast("LaunchObserver", _Watching(self.observer, self._serves))
+        outcome, attempt = self._attempt(order, part.changes, rung, watching)
+        self._last = (outcome, order, attempt.diagnosis)
         since, self._mine = part.since, replace(self._mine, engine=-1)
         if outcome.ending is Ending.RECALLED:
             self.observer.failed(outcome.reason or "the ranks agreed on other settings")
             self._say(RankStage.WAITING)
         elif outcome.ending is not Ending.INTERRUPTED and not self.interrupts.received:
             self._tell_failure(attempt, outcome, since)
+
+    def _is_explained(self, outcome: EngineOutcome) -> bool:
+        return failed(outcome) and not self._keeper.lapsed
 
     def _tell_failure(self, attempt: Attempt, outcome: EngineOutcome, since: int) -> None:
         """Say that the engine of decision `since` has ended, and why."""

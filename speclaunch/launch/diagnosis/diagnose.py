@@ -12,11 +12,11 @@ from speclaunch.engine.catalogue import resolve_version
 from speclaunch.launch.diagnosis.causes import BY_NAME, CATALOGUE
 from speclaunch.launch.diagnosis.causes.oom import allocation
 from speclaunch.launch.diagnosis.interface import (
-    Candidate,
     Cause,
+    CauseCandidate,
     Diagnosis,
+    FailureLevel,
     KnownCause,
-    Level,
     LogFailure,
     Milestone,
     Signature,
@@ -204,7 +204,7 @@ class Stream:
         launch.wording.hear(line.text)
         if ends:
             end = self._failure(line, "", line.text)
-            launch.suspect(Suspect(end, Level.END, None, fatal=True))
+            launch.suspect(Suspect(end, FailureLevel.END, None, fatal=True))
         if mark in (LogMark.STOP, LogMark.DEATH) or len(launch.milestones) >= _MOST_MILESTONES:
             return
         if not re.search(r"[1-9]", line.rank):  # the first of several ranks speaks for all
@@ -268,7 +268,9 @@ class Stream:
             return  # its own cause says it
         if final or failure.frames:  # else a line of unknown origin that looks like an exception
             fatal = final and failure.ends_process
-            self.launch.suspect(Suspect(failure, Level.UNKNOWN, None, final=final, fatal=fatal))
+            self.launch.suspect(
+                Suspect(failure, FailureLevel.UNKNOWN, None, final=final, fatal=fatal)
+            )
 
     def _ask(self, where: Where, failure: LogFailure, *, final: bool = True) -> bool:
         """Whether a signature knows the error; it is then a suspect."""
@@ -360,7 +362,7 @@ def _first_match(where: Where, failure: LogFailure) -> _Match | None:
     return None
 
 
-def _is_fatal(where: Where, failure: LogFailure, level: Level) -> bool:
+def _is_fatal(where: Where, failure: LogFailure, level: FailureLevel) -> bool:
     """True if nothing survives it, by what the engine prints around it."""
     match where:
         case Where.EXCEPTION:
@@ -368,7 +370,7 @@ def _is_fatal(where: Where, failure: LogFailure, level: Level) -> bool:
         case Where.MESSAGE:
             return failure.message.startswith(_FATAL)
         case Where.OUTPUT:
-            return level is Level.CAUSE
+            return level is FailureLevel.CAUSE
 
 
 def _suspect(where: Where, failure: LogFailure, match: _Match, *, final: bool) -> Suspect:
@@ -452,7 +454,7 @@ def _told(stream: Stream, version: str | None, exit_code: int | None) -> Diagnos
     suspect = launch.verdict() if stream.ours else None
     cause = suspect.cause if suspect is not None else _by_exit(launch, exit_code)
     unclear = False
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[CauseCandidate, ...] = ()
     if stream.ours:
         unclear, candidates = _doubts(stream, suspect, alone=exit_code is not None)
     if unclear:
@@ -484,7 +486,7 @@ def _told(stream: Stream, version: str | None, exit_code: int | None) -> Diagnos
 
 def _doubts(
     stream: Stream, verdict: Suspect | None, *, alone: bool
-) -> tuple[bool, tuple[Candidate, ...]]:
+) -> tuple[bool, tuple[CauseCandidate, ...]]:
     """True if the log does not prove a cause, and the causes that it may show.
 
     `alone`: only one engine writes to the log, whatever its lines look like.
@@ -492,14 +494,14 @@ def _doubts(
     launch = stream.launch
     mixed = launch.mixed and not alone
     earlier = stream.earlier.verdict() if stream.earlier is not None else None
-    found: list[Candidate] = []
+    found: list[CauseCandidate] = []
     outlived = False
     if verdict is not None:
         outlived = verdict.fatal and launch.outlived(verdict)
         found += _candidates(verdict, _CONTINUED if outlived else _MIXED, mixed)
     for rival in launch.rivals(verdict):
         found += _candidates(rival, _MIXED if rival.fatal else _CONTINUED, mixed)
-    if earlier is not None and (verdict is None or verdict.level is Level.END or mixed):
+    if earlier is not None and (verdict is None or verdict.level is FailureLevel.END or mixed):
         found += _candidates(earlier, _EARLIER, mixed)
     distinct = {one.cause.name: one for one in reversed(found)}
     candidates = tuple(reversed(distinct.values()))
@@ -516,12 +518,12 @@ def _may_be_fatal(one: Suspect) -> bool:
     return one.final or (one.where is Where.EXCEPTION and not one.failure.frames)
 
 
-def _candidates(suspect: Suspect, reason: str, mixed: bool) -> list[Candidate]:
+def _candidates(suspect: Suspect, reason: str, mixed: bool) -> list[CauseCandidate]:
     """The causes that an error may have; several if its milestones may be of other processes."""
     varied = mixed or (suspect.cause is None and suspect.failure.through_arguments)
     causes = possible_causes(suspect) if varied else [suspect.cause]
     failure = suspect.failure
-    return [Candidate(one, failure.raw, failure.number, reason) for one in causes if one]
+    return [CauseCandidate(one, failure.raw, failure.number, reason) for one in causes if one]
 
 
 def _line(suspect: Suspect | None) -> str | None:

@@ -55,7 +55,7 @@ class Cause:
 
 
 @record
-class Candidate:
+class CauseCandidate:
     """A cause that the log may show but does not prove."""
 
     cause: Cause
@@ -105,7 +105,7 @@ class Diagnosis:
     unclear: bool = False
     """The log shows a failure, but its lines contradict each other about the cause: `cause` is
     None and `candidates` has the causes. Lines of several processes in one log do that."""
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[CauseCandidate, ...] = ()
     """Other causes that the log may show, most likely first."""
 
     @property
@@ -131,7 +131,7 @@ class Where(Enum):
     """A line without the engine's header: argparse, the C++ runtime, the shell."""
 
 
-class Level(IntEnum):
+class FailureLevel(IntEnum):
     """Of several errors the highest level is the cause, and of equals the first."""
 
     END = 0
@@ -233,7 +233,7 @@ class Signature:
 
     where: Where
     pattern: re.Pattern[str]
-    level: Level = Level.CAUSE
+    level: FailureLevel = FailureLevel.CAUSE
     when: Condition | None = None
     rule: str | None = None
 
@@ -268,14 +268,16 @@ def raised(
     pattern: str,
     when: Condition | None = None,
     *,
-    level: Level = Level.CAUSE,
+    level: FailureLevel = FailureLevel.CAUSE,
     rule: str | None = None,
 ) -> Signature:
     """The message of an exception begins so."""
     return Signature(Where.EXCEPTION, re.compile(pattern), level, when, rule)
 
 
-def logged(pattern: str, when: Condition | None = None, *, level: Level = Level.CAUSE) -> Signature:
+def logged(
+    pattern: str, when: Condition | None = None, *, level: FailureLevel = FailureLevel.CAUSE
+) -> Signature:
     """A logged line begins so."""
     return Signature(Where.MESSAGE, re.compile(pattern), level, when)
 
@@ -284,7 +286,7 @@ def printed(
     pattern: str,
     when: Condition | None = None,
     *,
-    level: Level = Level.CAUSE,
+    level: FailureLevel = FailureLevel.CAUSE,
     rule: str | None = None,
 ) -> Signature:
     """A line without a header begins so."""

@@ -10,7 +10,7 @@ from functools import lru_cache
 from packaging.version import Version
 
 from speclaunch.engine.catalogue import held_versions, history
-from speclaunch.launch.diagnosis.interface import Cause, Level, LogFailure, Milestone, Where
+from speclaunch.launch.diagnosis.interface import Cause, FailureLevel, LogFailure, Milestone, Where
 from speclaunch.launch.log.marks import BATCH, PHASES, LogMark, Phase, may_be_milestone
 from speclaunch.plan.topics.draft_memory import FIRST_IN_POOL
 from speclaunch.record import record
@@ -204,7 +204,7 @@ class Suspect:
     """An error that may be the cause."""
 
     failure: LogFailure
-    level: Level
+    level: FailureLevel
     cause: Cause | None
     rule: str | None = None
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -377,7 +377,7 @@ class LaunchLog:
         if (
             before is not None
             and not one.failure.contested
-            and before.level is Level.UNKNOWN
+            and before.level is FailureLevel.UNKNOWN
             and before.failure.chain
             and before.failure.chain == one.failure.chain
         ):  # of exceptions that nobody knows, the last of a traceback is what it came to
@@ -399,7 +399,9 @@ class LaunchLog:
         for one in self.suspects:
             if one.fatal or self.dead or not (everything or _survived(one, rank)):
                 left.append(one)
-            elif one.level is Level.CAUSE or (one.level is Level.UNKNOWN and one.final):
+            elif one.level is FailureLevel.CAUSE or (
+                one.level is FailureLevel.UNKNOWN and one.final
+            ):
                 name = one.cause.name if one.cause is not None else one.failure.kind
                 if name in self.survived or len(self.survived) < _MOST_SURVIVED:
                     self.survived[name] = one
@@ -425,11 +427,13 @@ class LaunchLog:
             return [
                 one for one in self.suspects if one.failure.chain == chain and one is not verdict
             ]
-        if verdict is not None and verdict.level is Level.CAUSE and verdict.fatal:
+        if verdict is not None and verdict.level is FailureLevel.CAUSE and verdict.fatal:
             return []
         found = [one for one in self.survived.values() if self.life - one.life < _LIFE_AFTER_DEATH]
         if verdict is not None and not verdict.fatal:
-            found += [one for one in self.suspects if one.level >= Level.AFTERMATH and one.fatal]
+            found += [
+                one for one in self.suspects if one.level >= FailureLevel.AFTERMATH and one.fatal
+            ]
         name = verdict.cause.name if verdict is not None and verdict.cause is not None else None
         return [one for one in found if one.cause is None or one.cause.name != name]
 
@@ -439,7 +443,9 @@ class LaunchLog:
 
     def _of_stop(self, one: Suspect) -> bool:
         """True for what breaks while the engine is being stopped."""
-        return self.stopped and one.failure.number > self.stopped_at and one.level < Level.CAUSE
+        return (
+            self.stopped and one.failure.number > self.stopped_at and one.level < FailureLevel.CAUSE
+        )
 
 
 def _survived(one: Suspect, alive: str) -> bool:

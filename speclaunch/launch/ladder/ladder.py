@@ -22,7 +22,7 @@ from speclaunch.launch.ladder.calibration import (
 )
 from speclaunch.launch.ladder.walk import demanded, walk
 from speclaunch.launch.log.marks import Phase
-from speclaunch.launch.start import Attempt, Rung
+from speclaunch.launch.start import Attempt, LadderEnd, Rung
 from speclaunch.plan.budget import Budget, Fit, MemoryPhase
 from speclaunch.plan.fit.alternatives import Alternative, alternatives, binding
 from speclaunch.plan.fit.cost import cost, say
@@ -33,7 +33,6 @@ from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.graphs import MOST, SIZES
 from speclaunch.recipe.values import RecoveryPolicy, Steppable
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Recovery
@@ -45,17 +44,6 @@ _CHANCES = 2
 """So many starts with everything at its floor, and no safe fraction left, are the end."""
 
 
-@record
-class Stop:
-    """There is no further rung: why, and what else would help."""
-
-    why: str
-    help: str | None = None
-    infeasible: bool = False
-    """Whether no setting that may be stepped can make it fit."""
-    alternatives: tuple[Alternative, ...] = ()
-
-
 class Ladder:
     """Finds the next settings. `plan_with` resolves the deployment with arguments changed."""
 
@@ -65,7 +53,7 @@ class Ladder:
         self._settings = settings
         self._predictor = Predictor(plan_with, budget)
 
-    def next(self, attempts: Sequence[Attempt]) -> Rung | Stop:
+    def next(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
         """What to start next after these attempts, the last of which failed.
 
         The same attempts give the same answer. Raises ValueError without an attempt.
@@ -73,7 +61,7 @@ class Ladder:
         if not attempts:
             raise ValueError("there is no attempt to continue from")
         if self._settings.policy is RecoveryPolicy.OFF:
-            return Stop("recovery is off", "add `recovery=default` to step the settings")
+            return LadderEnd("recovery is off", "add `recovery=default` to step the settings")
         now = self._observed(attempts[-1])
         if now is None:
             return self._weights(attempts[-1]) or _unexplained(attempts[-1])
@@ -90,7 +78,7 @@ class Ladder:
     def _observed(self, attempt: Attempt) -> Observation | None:
         return observe(attempt, self._predictor.plan(attempt.changes))
 
-    def _named_first(self, now: Observation, last: Attempt) -> Rung | Stop | None:
+    def _named_first(self, now: Observation, last: Attempt) -> Rung | LadderEnd | None:
         """Raise the limit that the diagnosis names first, or stop where recovery may not; None
         where it names the fraction first, or the recipe sets no such limit."""
         name, direction = next(iter(now.cause.directions.items()))
@@ -100,13 +88,13 @@ class Ladder:
         if not isinstance(limit, int) or (now.tokens is not None and now.tokens < limit):
             return None  # the memory limits the pool, not the recipe
         if Steppable.POOL not in self._settings.order:
-            return Stop(f"{now.cause.title}, and recovery may not change {name}", _remedy(now))
+            return LadderEnd(f"{now.cause.title}, and recovery may not change {name}", _remedy(now))
         changes = {**now.changes, name: int(value_to_try(name, direction, limit) or limit * 2)}
         predicted = self._predictor.budget(changes)
         told = None if predicted.fit is Fit.UNKNOWN else predicted
         return rung_of(self._predictor, now, last, changes, "the diagnosis names it first", told)
 
-    def _step(self, attempts: Sequence[Attempt], seen: Sequence[Observation]) -> Rung | Stop:
+    def _step(self, attempts: Sequence[Attempt], seen: Sequence[Observation]) -> Rung | LadderEnd:
         now, last = seen[-1], attempts[-1]
         tried = {key(attempt.changes) for attempt in attempts}
         budgeted = self._settings.policy is RecoveryPolicy.BUDGET
@@ -153,7 +141,7 @@ class Ladder:
         bold = replace(search, bounds_of=calibration.last_chance, least_tokens=0)
         return candidate_of(bold, smallest)
 
-    def _weights(self, last: Attempt) -> Stop | None:
+    def _weights(self, last: Attempt) -> LadderEnd | None:
         """Weights that are larger than the memory: no setting that is stepped makes them less."""
         cause = last.diagnosis.cause if last.diagnosis is not None else None
         if cause is None or cause.name not in _TOO_LARGE:
@@ -163,17 +151,17 @@ class Ladder:
         budget = self._predictor.budget(last.changes)
         why = f": {budget.why}" if budget.fit is Fit.FAILS else ""
         help = _instead(others) or cause.remedy or None  # noqa: A001
-        return Stop(f"{cause.title}{why}", help, True, others)
+        return LadderEnd(f"{cause.title}{why}", help, True, others)
 
-    def _nothing_helps(self, now: Observation) -> Stop:
+    def _nothing_helps(self, now: Observation) -> LadderEnd:
         if now.direction is None and now.cause.directions:
             names = ", ".join(now.cause.directions)
             why = f"{now.cause.title}, and recovery has no further value for {names}"
-            return Stop(why, _remedy(now), infeasible=True)
+            return LadderEnd(why, _remedy(now), infeasible=True)
         budget = self._predictor.budget(now.changes)
         if budget.fit is Fit.UNKNOWN:
             why = f"{now.cause.title}, and no setting is left to try"
-            return Stop(why, _remedy(now), infeasible=True)
+            return LadderEnd(why, _remedy(now), infeasible=True)
         smallest = levels(self._predictor, now.settings, self._settings).smallest()
         others = alternatives(self._predictor, smallest)
         why = (
@@ -181,7 +169,7 @@ class Ladder:
             f"{binding(self._predictor, smallest)}"
         )
         both = self._both(now)
-        return Stop(f"{why}{both}", _instead(others) or _remedy(now), True, others)
+        return LadderEnd(f"{why}{both}", _instead(others) or _remedy(now), True, others)
 
     def _both(self, now: Observation) -> str:
         fraction = now.fraction
@@ -190,8 +178,8 @@ class Ladder:
         way = "more" if now.direction is Direction.RAISE else "less"
         return f"; the engine needed {way} than {say(FRACTION, round(fraction, 3))}"
 
-    def _given_up(self, number: int) -> Stop:
-        return Stop(
+    def _given_up(self, number: int) -> LadderEnd:
+        return LadderEnd(
             f"{number} attempts failed, the limit of recovery.max_attempts",
             "raise recovery.max_attempts, or read the diagnosis of the last attempt",
         )
@@ -209,15 +197,15 @@ def _moves_named(now: Observation, changes: Mapping[str, Any]) -> bool:
     return any(changes.get(name) != now.changes.get(name) for name in named - {FRACTION})
 
 
-def _unexplained(last: Attempt) -> Stop:
+def _unexplained(last: Attempt) -> LadderEnd:
     diagnosis = last.diagnosis
     if diagnosis is None or diagnosis.cause is None:
-        return Stop(
+        return LadderEnd(
             "the cause is unknown, so no setting is changed",
             "read the end of the log",
         )
     cause = diagnosis.cause
-    return Stop(f"{cause.title}: not a memory problem, so no setting is changed")
+    return LadderEnd(f"{cause.title}: not a memory problem, so no setting is changed")
 
 
 def _remedy(now: Observation) -> str | None:
@@ -334,13 +322,15 @@ def forecast(
 
 def outlook(
     settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
-) -> tuple[tuple[Rung, ...], Stop]:
+) -> tuple[tuple[Rung, ...], LadderEnd]:
     """The rungs, and how the ladder ends after the last."""
     rungs, stop = _climb(settings, plan_with, budget)
     return tuple(rungs), stop
 
 
-def _climb(settings: Recovery, plan_with: PlanWith, budget: BudgetOf) -> tuple[list[Rung], Stop]:
+def _climb(
+    settings: Recovery, plan_with: PlanWith, budget: BudgetOf
+) -> tuple[list[Rung], LadderEnd]:
     ladder = Ladder(settings, plan_with, budget)
     predictor = Predictor(plan_with, budget)
     attempts: list[Attempt] = []
@@ -351,7 +341,7 @@ def _climb(settings: Recovery, plan_with: PlanWith, budget: BudgetOf) -> tuple[l
         rung = rungs[-1] if rungs else None
         attempts.append(Attempt(len(attempts) + 1, changes, rung, diagnosis=failed))
         found = ladder.next(attempts)
-        if isinstance(found, Stop):
+        if isinstance(found, LadderEnd):
             return rungs, found
         rungs.append(found)
         changes = {**changes, **found.changes}

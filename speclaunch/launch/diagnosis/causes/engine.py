@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from speclaunch.launch.diagnosis.causes.oom import Stage, during
+from speclaunch.launch.diagnosis.causes.oom import StartStage, during
 from speclaunch.launch.diagnosis.interface import (
     Direction,
+    FailureLevel,
     KnownCause,
-    Level,
     LogFailure,
     known,
     logged,
@@ -145,8 +145,8 @@ ARGUMENTS: tuple[KnownCause, ...] = (
         "choose another backend.",
         sources=("Python",),
         signatures=(
-            raised(r"No module named '", level=Level.CAUSE),
-            raised(r"cannot import name '\w{1,100}' from '", level=Level.CAUSE),
+            raised(r"No module named '", level=FailureLevel.CAUSE),
+            raised(r"cannot import name '\w{1,100}' from '", level=FailureLevel.CAUSE),
             raised(r"Please install "),
         ),
     ),
@@ -246,7 +246,7 @@ SERVING: tuple[KnownCause, ...] = (
             "max_running_requests": Direction.LOWER,
         },
         sources=("torch's wording, after `max_total_num_tokens=`",),
-        signatures=(raised(r"", during(Stage.FORWARD)),),
+        signatures=(raised(r"", during(StartStage.FORWARD)),),
     ),
     known(
         name="out-of-memory",
@@ -256,7 +256,7 @@ SERVING: tuple[KnownCause, ...] = (
         "loaded.",
         remedy="Diagnose the whole log, from the start of the engine.",
         sources=("torch's wording",),
-        signatures=(raised(r"", during(Stage.UNKNOWN)),),
+        signatures=(raised(r"", during(StartStage.UNKNOWN)),),
     ),
     known(
         name="pool-leak",
@@ -280,8 +280,8 @@ SERVING: tuple[KnownCause, ...] = (
         "Otherwise check the stack traces that the engine printed before it.",
         sources=("utils/watchdog.py", "managers/scheduler.py watchdog_thread up to 0.5.6"),
         signatures=(
-            logged(r"Watchdog timeout \(", level=Level.CAUSE),
-            logged(r"[\w ]{1,60} watchdog timeout \((?!.*soft=True)", level=Level.CAUSE),
+            logged(r"Watchdog timeout \(", level=FailureLevel.CAUSE),
+            logged(r"[\w ]{1,60} watchdog timeout \((?!.*soft=True)", level=FailureLevel.CAUSE),
         ),
     ),
     known(
@@ -292,7 +292,10 @@ SERVING: tuple[KnownCause, ...] = (
         remedy="If it repeats, check for a hang: the last batch line, the GPUs' load.",
         sources=("entrypoints/http_server.py health_generate",),
         signatures=(
-            logged(r"Health check failed\. Server couldn't get a response", level=Level.AFTERMATH),
+            logged(
+                r"Health check failed\. Server couldn't get a response",
+                level=FailureLevel.AFTERMATH,
+            ),
         ),
     ),
     known(

@@ -7,8 +7,8 @@ import re
 from speclaunch.launch.diagnosis.causes.oom import CAPTURE
 from speclaunch.launch.diagnosis.interface import (
     Direction,
+    FailureLevel,
     KnownCause,
-    Level,
     LogFailure,
     known,
     logged,
@@ -99,15 +99,15 @@ NETWORK: tuple[KnownCause, ...] = (
         "As a test: NCCL_P2P_DISABLE=1, {disable_custom_all_reduce}.",
         sources=("distributed/device_communicators/pynccl_wrapper.py", "NCCL, torch"),
         signatures=(
-            raised(r"NCCL error: ", level=Level.AFTERMATH),
-            raised(r"NCCL error in: ", level=Level.AFTERMATH),
+            raised(r"NCCL error: ", level=FailureLevel.AFTERMATH),
+            raised(r"NCCL error in: ", level=FailureLevel.AFTERMATH),
             raised(
                 r"\[Rank \d{1,5}\] Watchdog caught collective operation timeout",
-                level=Level.AFTERMATH,
+                level=FailureLevel.AFTERMATH,
             ),
             printed(
                 r"\S{1,100}:\d{1,9}:\d{1,9} \[\d{1,3}\] [\w./]{1,120}:\d{1,6} NCCL WARN ",
-                level=Level.AFTERMATH,
+                level=FailureLevel.AFTERMATH,
             ),
         ),
     ),
@@ -119,12 +119,12 @@ NETWORK: tuple[KnownCause, ...] = (
         remedy="Check the logs of the other ranks and machines.",
         sources=("torch.distributed, gloo",),
         signatures=(
-            raised(r"\[[\w./]{0,120}gloo[\w./]{0,120}:\d{1,6}\]", level=Level.AFTERMATH),
-            raised(r"Connection closed by peer", level=Level.AFTERMATH),
-            raised(r"Connection reset by peer", level=Level.AFTERMATH),
+            raised(r"\[[\w./]{0,120}gloo[\w./]{0,120}:\d{1,6}\]", level=FailureLevel.AFTERMATH),
+            raised(r"Connection closed by peer", level=FailureLevel.AFTERMATH),
+            raised(r"Connection reset by peer", level=FailureLevel.AFTERMATH),
             raised(
                 r"TP rank \d{1,5} could finish the model loading, but there are other ranks",
-                level=Level.AFTERMATH,
+                level=FailureLevel.AFTERMATH,
             ),
         ),
     ),
@@ -152,7 +152,7 @@ KERNELS: tuple[KnownCause, ...] = (
             ),
             printed(
                 r" *what\(\): +CUDA error: an illegal memory access was encountered",
-                level=Level.AFTERMATH,
+                level=FailureLevel.AFTERMATH,
             ),
         ),
     ),
@@ -292,8 +292,8 @@ PROCESSES: tuple[KnownCause, ...] = (
         },
         sources=("entrypoints/engine.py _scheduler_died_error: exit code -9, device=cpu",),
         signatures=(
-            raised(_DIED + _KILLED, _sizing_on_cpu, level=Level.AFTERMATH),
-            logged(DEAD_PROCESS + _KILLED, _sizing_on_cpu, level=Level.AFTERMATH),
+            raised(_DIED + _KILLED, _sizing_on_cpu, level=FailureLevel.AFTERMATH),
+            logged(DEAD_PROCESS + _KILLED, _sizing_on_cpu, level=FailureLevel.AFTERMATH),
         ),
     ),
     known(
@@ -306,8 +306,8 @@ PROCESSES: tuple[KnownCause, ...] = (
         "ranks per machine.",
         sources=("entrypoints/engine.py _scheduler_died_error", "utils/watchdog.py"),
         signatures=(
-            raised(_DIED + _KILLED, level=Level.AFTERMATH),
-            logged(DEAD_PROCESS + _KILLED, _starting, level=Level.AFTERMATH),
+            raised(_DIED + _KILLED, level=FailureLevel.AFTERMATH),
+            logged(DEAD_PROCESS + _KILLED, _starting, level=FailureLevel.AFTERMATH),
             printed(r"slurmstepd: error: Detected \d{1,6} oom[-_]kill event"),
             printed(r".{0,120}: error: Detected \d{1,6} oom[-_]kill event"),
         ),
@@ -320,7 +320,7 @@ PROCESSES: tuple[KnownCause, ...] = (
         remedy="Check `dmesg -T | grep -i -e oom -e 'killed process'`. If the system did it, "
         "add memory or raise the container's limit.\nStart the engine again.",
         sources=("utils/watchdog.py SubprocessWatchdog",),
-        signatures=(logged(DEAD_PROCESS + _KILLED, level=Level.AFTERMATH),),
+        signatures=(logged(DEAD_PROCESS + _KILLED, level=FailureLevel.AFTERMATH),),
     ),
     known(
         name="process-crashed",
@@ -332,16 +332,20 @@ PROCESSES: tuple[KnownCause, ...] = (
         "{attention_backend}.",
         sources=("utils/watchdog.py", "entrypoints/engine.py"),
         signatures=(
-            raised(_DIED + r"(?P<exit_code>-?\d{1,5}|None)\)", level=Level.AFTERMATH),
-            logged(DEAD_PROCESS + r"(?!-15\b)(?P<exit_code>-?\d{1,5})\b", level=Level.AFTERMATH),
-            printed(r"Fatal Python error: ", level=Level.CAUSE),
-            printed(r"!!!!!!! Segfault encountered !!!!!!!", level=Level.CAUSE),
+            raised(_DIED + r"(?P<exit_code>-?\d{1,5}|None)\)", level=FailureLevel.AFTERMATH),
+            logged(
+                DEAD_PROCESS + r"(?!-15\b)(?P<exit_code>-?\d{1,5})\b", level=FailureLevel.AFTERMATH
+            ),
+            printed(r"Fatal Python error: ", level=FailureLevel.CAUSE),
+            printed(r"!!!!!!! Segfault encountered !!!!!!!", level=FailureLevel.CAUSE),
             printed(
                 r"(?:\S{1,200}: line \d{1,6}: +\d{1,9} )?(?:Segmentation fault|Bus error|"
                 r"Aborted|Illegal instruction)(?: +\(core dumped\))?(?: .{0,300})?$",
-                level=Level.AFTERMATH,
+                level=FailureLevel.AFTERMATH,
             ),
-            printed(r"terminate called after throwing an instance of ", level=Level.AFTERMATH),
+            printed(
+                r"terminate called after throwing an instance of ", level=FailureLevel.AFTERMATH
+            ),
             printed(r"free\(\): invalid |malloc\(\): |double free or corruption"),
         ),
     ),
@@ -379,6 +383,8 @@ PROCESSES: tuple[KnownCause, ...] = (
         remedy="Check the lines before it. A proxy in the environment must exclude the "
         "engine's own address: NO_PROXY=127.0.0.1,localhost.",
         sources=("entrypoints/http_server.py _execute_server_warmup",),
-        signatures=(logged(r"Initialization failed\. warmup error: ", level=Level.AFTERMATH),),
+        signatures=(
+            logged(r"Initialization failed\. warmup error: ", level=FailureLevel.AFTERMATH),
+        ),
     ),
 )

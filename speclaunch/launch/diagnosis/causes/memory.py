@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from speclaunch.launch.diagnosis.causes.oom import CAPTURE, Stage, during, not_memory
+from speclaunch.launch.diagnosis.causes.oom import CAPTURE, StartStage, during, not_memory
 from speclaunch.launch.diagnosis.interface import (
     Direction,
     KnownCause,
@@ -113,7 +113,7 @@ POOL: tuple[KnownCause, ...] = (
         memory=True,
         directions={"mem_fraction_static": Direction.LOWER},
         sources=("torch's wording, after `Load weight end`",),
-        signatures=(raised(r"", during(Stage.POOL, cpu=False)),),
+        signatures=(raised(r"", during(StartStage.POOL, cpu=False)),),
     ),
     known(
         name="pool-exceeds-machine",
@@ -128,7 +128,7 @@ POOL: tuple[KnownCause, ...] = (
             "max_running_requests": Direction.LOWER,
         },
         sources=("torch's wording, after `Load weight end`, device=cpu",),
-        signatures=(raised(r"", during(Stage.POOL, cpu=True)),),
+        signatures=(raised(r"", during(StartStage.POOL, cpu=True)),),
     ),
     known(
         name="host-cache-too-large",
@@ -176,7 +176,7 @@ WEIGHTS: tuple[KnownCause, ...] = (
         remedy="Stop them (`nvidia-smi` lists them), or choose another GPU with "
         "CUDA_VISIBLE_DEVICES.",
         sources=("torch's wording, before `Load weight begin`",),
-        signatures=(raised(r"", during(Stage.DEVICE)),),
+        signatures=(raised(r"", during(StartStage.DEVICE)),),
     ),
     known(
         name="weights-exceed-machine",
@@ -185,7 +185,7 @@ WEIGHTS: tuple[KnownCause, ...] = (
         remedy="Give the machine or the container more memory.\nOr use a smaller model, a "
         "smaller draft, or a quantised checkpoint.",
         sources=("torch's wording, after `Load weight begin`, device=cpu",),
-        signatures=(raised(r"", during(Stage.WEIGHTS, cpu=True)),),
+        signatures=(raised(r"", during(StartStage.WEIGHTS, cpu=True)),),
     ),
     known(
         name="weights-do-not-fit",
@@ -198,7 +198,7 @@ WEIGHTS: tuple[KnownCause, ...] = (
         "{quantization}, or a quantised checkpoint.\nOr use a smaller draft, or a "
         "smaller model.\nCheck for other processes on the GPU first: `nvidia-smi`.",
         sources=("torch's wording, after `Load weight begin`",),
-        signatures=(raised(r"", during(Stage.WEIGHTS)),),
+        signatures=(raised(r"", during(StartStage.WEIGHTS)),),
     ),
     known(
         name="draft-weights-do-not-fit",
@@ -211,7 +211,7 @@ WEIGHTS: tuple[KnownCause, ...] = (
         directions={"mem_fraction_static": Direction.LOWER},
         versions=f"<{FIRST_IN_POOL}",
         sources=("speculative/eagle_worker.py up to 0.5.13: the second `Load weight begin`",),
-        signatures=(raised(r"", during(Stage.DRAFT_IN_SLACK)),),
+        signatures=(raised(r"", during(StartStage.DRAFT_IN_SLACK)),),
     ),
 )
 
@@ -242,7 +242,7 @@ GRAPHS: tuple[KnownCause, ...] = (
             "model_executor/cuda_graph_runner.py CUDA_GRAPH_CAPTURE_FAILED_MSG",
             "model_executor/runner_backend_utils/__init__.py",
         ),
-        signatures=(raised(r"", during(Stage.CAPTURE)),),
+        signatures=(raised(r"", during(StartStage.CAPTURE)),),
     ),
     known(
         name="prefill-capture-out-of-memory",
@@ -258,7 +258,7 @@ GRAPHS: tuple[KnownCause, ...] = (
         },
         versions=">=0.5.10",
         sources=("model_executor/runner/prefill_cuda_graph_runner.py",),
-        signatures=(raised(r"", during(Stage.PREFILL_CAPTURE)),),
+        signatures=(raised(r"", during(StartStage.PREFILL_CAPTURE)),),
     ),
     known(
         name="capture-failed",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from speclaunch.launch.diagnosis.causes.oom import CAPTURE
 from speclaunch.launch.diagnosis.interface import (
+    FailureLevel,
     KnownCause,
-    Level,
     LogFailure,
     known,
     printed,
@@ -307,7 +307,7 @@ FILES: tuple[KnownCause, ...] = (
         sources=("the operating system",),
         signatures=(
             raised(r".{0,200}\[Errno 24\] Too many open files"),
-            printed(r"OSError: \[Errno 24\] Too many open files", level=Level.CAUSE),
+            printed(r"OSError: \[Errno 24\] Too many open files", level=FailureLevel.CAUSE),
         ),
     ),
 )
