@@ -100,7 +100,7 @@ def foresee(
 
 @dataclass
 class Session:
-    """A launch as it is planned. `start` is what it takes to begin it, `run` does it."""
+    """A launch as it is planned. `start` is what it takes to begin it."""
 
     prepared: Prepared
     facts: Facts
@@ -117,13 +117,18 @@ class Session:
     max_attempts: int | None = None
     """Instead of the recipe's `recovery.max_attempts`."""
 
+    @property
+    def deployment(self) -> Deployment:
+        """What the recipe deploys."""
+        return self.prepared.recipe.deployment
+
     def plan_with(self, changes: Mapping[str, Any]) -> Plan:
         """The plan of the deployment with other server arguments."""
         return resolve(self.prepared.changed(changes).request(os.environ), self.facts)
 
     def ladder(self) -> Ladder | None:
         """The ladder of the recipe's `recovery` section; None where that is off."""
-        settings = self.prepared.recipe.deployment.recovery
+        settings = self.deployment.recovery
         if not self.recovers:
             return None
         from speclaunch.launch.ladder.ladder import Ladder as Steps  # noqa: PLC0415
@@ -135,21 +140,26 @@ class Session:
     @property
     def recovers(self) -> bool:
         """Whether other settings are tried when the memory is not enough."""
-        is_on = self.prepared.recipe.deployment.recovery.policy != "off"
+        is_on = self.deployment.recovery.policy != "off"
         return is_on and not self.is_alone
 
     @property
     def is_alone(self) -> bool:
         """Whether it is one of several hosts that agree on nothing, and so must not recover."""
-        return is_left_alone(self.prepared.recipe.deployment)
+        return is_left_alone(self.deployment)
 
     def forecast(self) -> tuple[tuple[Rung, ...], str]:
         """What would be tried if start after start ran out of memory, and how that would end."""
         if not self.recovers:
-            return (), self._why_not()
+            if self.is_alone:
+                return (), (
+                    "a failed start is not retried: ranks of several hosts recover together, with "
+                    "launch.agreement.directory"
+                )
+            return (), "recovery is off: a failed start is not retried"
         from speclaunch.launch.ladder.ladder import outlook  # noqa: PLC0415
 
-        settings = self.prepared.recipe.deployment.recovery
+        settings = self.deployment.recovery
         limited = settings.model_copy(update={"max_attempts": self.attempts_allowed})
         first = self.foreseen()
         begun = {} if first is None else first.changes
@@ -162,7 +172,7 @@ class Session:
     def foreseen(self) -> Rung | None:
         """What to begin with, where the settings as they are written are predicted to fail and
         nothing is known to have served; None where they are begun with."""
-        recovery = self.prepared.recipe.deployment.recovery
+        recovery = self.deployment.recovery
         if self.as_written or self.is_alone or recovery.policy != "budget":
             return None
         if self.known_good() is not None:
@@ -175,33 +185,29 @@ class Session:
                 return rung
         return None
 
-    def _why_not(self) -> str:
-        if self.is_alone:
-            return (
-                "a failed start is not retried: ranks of several hosts recover together, with "
-                "launch.agreement.directory"
-            )
-        return "recovery is off: a failed start is not retried"
-
     @property
     def attempts_allowed(self) -> int:
         """Engine starts before one serves."""
-        return self.max_attempts or self.prepared.recipe.deployment.recovery.max_attempts
+        return self.max_attempts or self.deployment.recovery.max_attempts
 
     def known_good(self) -> last_good.LastGood | None:
         """What served for this recipe on this engine and hardware before, if that may be used."""
-        shared = self.prepared.recipe.deployment.launch.agreement.directory is not None
+        shared = self.deployment.launch.agreement.directory is not None
         if self.fresh or shared or not self.recovers:
             return None  # ranks that agree have a memory in common
         return last_good.recall(self._key)
 
     def start(self) -> PlannedLaunch:
         """Everything about the launch that is decided before it begins."""
-        prepared, deployment = self.prepared, self.prepared.recipe.deployment
+        prepared, deployment = self.prepared, self.deployment
         known, announced = self._usable()
         rung = None if known else self.foreseen()
         if rung is not None:
-            announced = self._foreseen_in_words(rung)
+            diff = " ".join(journal_header.recipe_diff(rung.changes, deployment))
+            announced = (
+                f"as written {rung.why}",
+                f"starting with {diff} ({rung.cost}); --force starts as written",
+            )
         changes = known if rung is None else rung.changes
         rank, _ = nodes_of(deployment.args)
         return PlannedLaunch(
@@ -211,7 +217,9 @@ class Session:
             model=prepared.model,
             directory=self.directory,
             locks=self._locks(),
-            about=self._about(),
+            about=journal_header.about(
+                prepared, self.plan_with({}), self.facts.hardware, self.overrides
+            ),
             settings=without_model(deployment.launch),
             restarts=restarts(deployment.launch.restart, deployment.recovery),
             recovers=self.recovers,
@@ -234,7 +242,7 @@ class Session:
 
     def _group(self, begin: Mapping[str, Any]) -> RankGroup | None:
         """The ranks that agree with this one. Raises LaunchError."""
-        deployment, hardware = self.prepared.recipe.deployment, self.facts.hardware
+        deployment, hardware = self.deployment, self.facts.hardware
         group = group_of(deployment.launch.agreement, deployment.args, os.environ)
         if group is None:
             return None
@@ -260,7 +268,7 @@ class Session:
             secrets_file=secrets_file,
             shown_argv=tuple(journal_header.command(prepared)),
             shown_env=journal_header.environment(prepared),
-            recipe_diff=tuple(journal_header.recipe_diff(changes, self._deployment)),
+            recipe_diff=tuple(journal_header.recipe_diff(changes, self.deployment)),
             # An engine whose memory was released for somebody else does not generate, by order.
             watch=not value_of(args, "enable_memory_saver"),
         )
@@ -295,32 +303,15 @@ class Session:
             last_good.forget(self._key, known.changes)
             return {}, ()
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.since))
-        diff = " ".join(journal_header.recipe_diff(known.changes, self._deployment))
+        diff = " ".join(journal_header.recipe_diff(known.changes, self.deployment))
         return known.changes, (
             f"starting with the last known good settings ({when}, {known.run}): {diff}",
             "--fresh starts with the recipe's own settings",
         )
 
-    def _foreseen_in_words(self, rung: Rung) -> tuple[str, ...]:
-        """The rung to begin with, with its reason and its cost."""
-        diff = " ".join(journal_header.recipe_diff(rung.changes, self._deployment))
-        return (
-            f"as written {rung.why}",
-            f"starting with {diff} ({rung.cost}); --force starts as written",
-        )
-
-    @property
-    def _deployment(self) -> Deployment:
-        return self.prepared.recipe.deployment
-
     @property
     def _key(self) -> str:
-        deployment = self.prepared.recipe.deployment
-        return last_good.key(deployment, self.prepared.version, self.facts.hardware)
-
-    def _about(self) -> dict[str, Any]:
-        plan = self.plan_with({})
-        return journal_header.about(self.prepared, plan, self.facts.hardware, self.overrides)
+        return last_good.key(self.deployment, self.prepared.version, self.facts.hardware)
 
     def _locks(self) -> dict[str, str]:
         """The run, its port, and the GPUs that it will use, where they are known."""
@@ -328,7 +319,7 @@ class Session:
             f"run-{self.directory.name}": "this launch",
             f"port-{self.prepared.address.port}": f"port {self.prepared.address.port}",
         }
-        if not self.prepared.recipe.deployment.launch.share_gpus:
+        if not self.deployment.launch.share_gpus:
             names |= {f"gpu-{index}": f"GPU {index}" for index in self._gpus()}
         return names
 
