@@ -144,7 +144,7 @@ COMPARES_VERSIONS = {
     "engine/versions.py",
     "plan/plan.py",  # Plan.version, for messages and the ranges of rules
     "recipe/values.py",  # whether a text is a version at all
-    "doctor/checks/packages.py",  # of other packages
+    "doctor/checks/engine.py",  # of other packages
     "launch/diagnosis/diagnose.py",  # an interval of versions that is narrowed line by line
     "launch/diagnosis/launch_log.py",
 }
@@ -321,7 +321,6 @@ DIRECT_READS = {
     "bench/engines.py": "the log of an engine that bench started",
     "bench/generator.py": "prompts that bench wrote",
     "doctor/machine.py": "the kernel's files",
-    "doctor/processes.py": "the kernel's files",
     "engine/catalogue.py": "ships with speclaunch",
     "engine/extraction/source.py": "the source of an engine that the user named",
     "engine/forks.py": "a catalogue of this user",

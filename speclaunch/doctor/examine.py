@@ -6,13 +6,27 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from speclaunch.doctor.check_line import CheckLine, CheckState, Section
-from speclaunch.doctor.checks.engine import check_compilers, check_engine, check_python
-from speclaunch.doctor.checks.environment import check_proxy, check_variables
-from speclaunch.doctor.checks.gpus import check_driver, check_gpus
-from speclaunch.doctor.checks.machine import check_budget, check_disk, check_limits, check_memory
+from speclaunch.doctor.checks.engine import (
+    check_compilers,
+    check_engine,
+    check_packages,
+    check_python,
+)
+from speclaunch.doctor.checks.environment import (
+    check_engines,
+    check_port,
+    check_proxy,
+    check_variables,
+)
+from speclaunch.doctor.checks.machine import (
+    check_budget,
+    check_disk,
+    check_driver,
+    check_gpus,
+    check_limits,
+    check_memory,
+)
 from speclaunch.doctor.checks.models import check_models, check_paths
-from speclaunch.doctor.checks.packages import check_packages
-from speclaunch.doctor.checks.processes import check_engines, check_port
 from speclaunch.doctor.machine_facts import MachineFacts
 from speclaunch.record import record
 

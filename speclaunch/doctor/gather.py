@@ -19,8 +19,16 @@ from speclaunch import __version__
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.cpu.manifest import is_installed
 from speclaunch.doctor.bounded_tasks import SECONDS, AtOnce, unknown
-from speclaunch.doctor.hub import read_hub, read_model
-from speclaunch.doctor.machine import read_limits, read_memory, read_port, read_tools, read_volume
+from speclaunch.doctor.machine import (
+    read_hub,
+    read_limits,
+    read_memory,
+    read_model,
+    read_port,
+    read_processes,
+    read_tools,
+    read_volume,
+)
 from speclaunch.doctor.machine_facts import (
     CpuEngineState,
     Hub,
@@ -30,7 +38,6 @@ from speclaunch.doctor.machine_facts import (
     Port,
     VolumeUse,
 )
-from speclaunch.doctor.processes import read_processes
 from speclaunch.doctor.target import (
     Judged,
     is_cpu,

@@ -11,7 +11,7 @@ import pytest
 
 from speclaunch.doctor.check_line import CheckLine, CheckState
 from speclaunch.doctor.checks.models import check_models
-from speclaunch.doctor.hub import read_hub, read_model
+from speclaunch.doctor.machine import read_hub, read_model
 from speclaunch.doctor.machine_facts import Hub, Model, VolumeUse
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
