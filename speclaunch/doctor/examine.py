@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from speclaunch.doctor.check_line import CheckLine, CheckState, Section
+from speclaunch.doctor.check_line import CheckLine, CheckSection, CheckState
 from speclaunch.doctor.checks.engine import (
     check_compilers,
     check_engine,
@@ -53,7 +53,7 @@ FAMILIES = (
 
 def examine_machine(
     found: MachineFacts, families: Iterable[CheckFamily] = FAMILIES
-) -> tuple[Section, ...]:
+) -> tuple[CheckSection, ...]:
     """All lines. Only what stops a launch from here is an error: without a recipe, or with
     hardware that is not this machine's, the worst is a warning."""
     if found.target is not None and found.target.elsewhere:
@@ -61,12 +61,12 @@ def examine_machine(
             found, target=None, models=(), missing=()
         )  # what it needs, it needs of another
     soften = found.target is None
-    sections: list[Section] = []
+    sections: list[CheckSection] = []
     for family in families:
         lines = [line for check in family.checks for line in _asked(check, found)]
         if soften:
             lines = [_softened(line) for line in lines]
-        sections.append(Section(family.title, tuple(lines)))
+        sections.append(CheckSection(family.title, tuple(lines)))
     return tuple(sections)
 
 

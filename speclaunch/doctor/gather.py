@@ -32,14 +32,14 @@ from speclaunch.doctor.machine import (
 from speclaunch.doctor.machine_facts import (
     CpuEngineState,
     Hub,
+    LocalModel,
     MachineFacts,
-    Model,
     OwnInstallation,
     Port,
     VolumeUse,
 )
 from speclaunch.doctor.target import (
-    Judged,
+    RecipeResults,
     is_cpu,
     is_elsewhere,
     judge_recipe,
@@ -80,7 +80,7 @@ _ONLINE_SECONDS = 90.0
 
 
 @record
-class Asked:
+class DoctorRequest:
     """What was asked on the command line."""
 
     recipe: Recipe | None = None
@@ -93,7 +93,9 @@ class Asked:
     """Asks the engine itself about the recipe; None: nobody is asked."""
 
 
-def gather(asked: Asked, home: Path) -> tuple[MachineFacts, Judged | UnknownFact | None]:
+def gather(
+    asked: DoctorRequest, home: Path
+) -> tuple[MachineFacts, RecipeResults | UnknownFact | None]:
     """Look at everything, and ask the rules; None for what they say without a recipe.
 
     `home`: that of speclaunch. Raises InputError where no version can serve the recipe.
@@ -146,20 +148,20 @@ def gather(asked: Asked, home: Path) -> tuple[MachineFacts, Judged | UnknownFact
         return found, None
     versions = versions_to_judge(recipe, asked.versions, installed)
     lookup = _lookup(asked.lookup, recipe, hardware, runtime)
-    judged: Judged | UnknownFact
+    judged: RecipeResults | UnknownFact
     if isinstance(rules, UnknownFact):
         judged = rules
     else:
         judge = partial(judge_recipe, recipe, versions, lookup, rules, os.environ)
         seconds = _ONLINE_SECONDS if lookup.online else SECONDS  # a disk may not answer
         judged = AtOnce(seconds).ask("the rules", judge).get()
-        if isinstance(judged, Judged) and asked.whole is not None:
+        if isinstance(judged, RecipeResults) and asked.whole is not None:
             judged = with_other_roles(judged, asked.whole, asked.lookup, rules)
-        if isinstance(judged, Judged) and asked.asker is not None:
+        if isinstance(judged, RecipeResults) and asked.asker is not None:
             judged = with_opinions(judged, asked.asker, recipe, known_python(runtime))
     target = target_of(
         recipe,
-        judged.plan if isinstance(judged, Judged) else None,
+        judged.plan if isinstance(judged, RecipeResults) else None,
         version=versions[0],
         asked=asked.versions,
         installed=installed,
@@ -169,8 +171,8 @@ def gather(asked: Asked, home: Path) -> tuple[MachineFacts, Judged | UnknownFact
         compiled=is_cpu(recipe) and os.access(cpu.cache / "ngram-corpus.done", os.R_OK),
         own_variables=own_variables,
     )
-    models: tuple[Model, ...] = ()
-    if isinstance(judged, Judged) and isinstance(hub, Hub):
+    models: tuple[LocalModel, ...] = ()
+    if isinstance(judged, RecipeResults) and isinstance(hub, Hub):
         models = _models(judged.plan, hub, cpu.models)
     target = replace(target, called=_called(recipe))
     there = partial(_missing, recipe, versions[0], cpu)  # a disk may not answer
@@ -316,7 +318,7 @@ def _said(hardware: Hardware | None) -> str | None:
     return f"{hardware.count} x {hardware.name}"
 
 
-def _models(plan: Plan, hub: Hub, made: Path) -> tuple[Model, ...]:
+def _models(plan: Plan, hub: Hub, made: Path) -> tuple[LocalModel, ...]:
     """The checkpoints that the recipe names."""
     facts, given = plan.facts, plan.request.given
     wanted: list[tuple[str, str, Checkpoint | UnknownFact | None]] = []
@@ -332,4 +334,4 @@ def _models(plan: Plan, hub: Hub, made: Path) -> tuple[Model, ...]:
         look(role, partial(read_model, role, name, hub, made, known))
         for role, name, known in wanted
     ]
-    return tuple(model for answer in found if isinstance(model := answer.get(), Model))
+    return tuple(model for answer in found if isinstance(model := answer.get(), LocalModel))

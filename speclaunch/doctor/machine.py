@@ -17,14 +17,14 @@ from pathlib import Path, PurePath
 import psutil
 
 from speclaunch.doctor.machine_facts import (
+    DiskVolume,
     Hub,
+    LocalModel,
     MachineMemory,
-    Model,
     Port,
     Process,
     ProcessLimits,
     Tools,
-    Volume,
     VolumeUse,
 )
 from speclaunch.errors import LaunchError
@@ -70,7 +70,7 @@ def read_limits() -> ProcessLimits:
     )
 
 
-def read_volume(use: VolumeUse, path: Path) -> Volume:
+def read_volume(use: VolumeUse, path: Path) -> DiskVolume:
     """The disk of a directory, or of the nearest one above it that exists. Raises OSError."""
     place, hidden = path, False
     while place.parent != place:
@@ -83,7 +83,7 @@ def read_volume(use: VolumeUse, path: Path) -> Volume:
             place, hidden = place.parent, True
     usage = shutil.disk_usage(place)
     writable = not hidden and os.access(place, os.W_OK)
-    return Volume(use, path, place.stat().st_dev, usage.free, usage.total, writable)
+    return DiskVolume(use, path, place.stat().st_dev, usage.free, usage.total, writable)
 
 
 def read_tools(env: Mapping[str, str]) -> Tools:
@@ -236,9 +236,9 @@ def read_hub(env: Mapping[str, str], home: Path) -> Hub:
 
 def read_model(
     role: str, name: str, hub: Hub, made: Path, known: Checkpoint | UnknownFact | None = None
-) -> Model:
+) -> LocalModel:
     """What of a checkpoint is here. `made`: where the tiny models are made; `known`: its facts."""
-    model = Model(
+    model = LocalModel(
         role,
         name,
         checkpoint=known if isinstance(known, Checkpoint) else None,
@@ -253,7 +253,7 @@ def read_model(
     return path or _in_cache(model, hub.cache / f"models--{name.replace('/', '--')}")
 
 
-def _as_path(model: Model, path: Path, made: Path) -> Model | None:
+def _as_path(model: LocalModel, path: Path, made: Path) -> LocalModel | None:
     """A model that is a directory or a file; None for a name on the hub. Raises OSError."""
     found = replace(model, is_path=True)
     if path.is_file():  # one file of GGUF
@@ -267,7 +267,7 @@ def _as_path(model: Model, path: Path, made: Path) -> Model | None:
     return found if means_path else None
 
 
-def _in_cache(model: Model, folder: Path) -> Model:
+def _in_cache(model: LocalModel, folder: Path) -> LocalModel:
     """A model of the hub's cache; `snapshots` holds links to the files of each revision."""
     unfinished, size = _unfinished(folder)
     model = replace(model, unfinished=unfinished, unfinished_bytes=size)

@@ -215,7 +215,7 @@ def _overlap(data: bytes, secret: bytes) -> int:
     )
 
 
-class Guard:
+class EngineGuard:
     """Runs one engine to its end."""
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -384,7 +384,7 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     order = read_order()
     try:
-        guard = Guard(order)
+        guard = EngineGuard(order)
     except OSError as error:
         say({"error": f"{error.strerror}: {error.filename or order['argv'][0]}"})
         sys.exit(0)

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from speclaunch.doctor.check_line import CheckLine, CheckState, Section, count, worst
+from speclaunch.doctor.check_line import CheckLine, CheckSection, CheckState, count, worst
 from speclaunch.doctor.examine import FAMILIES, CheckFamily, examine_machine
 from speclaunch.doctor.machine_facts import MachineFacts
 from speclaunch.facts.facts import UnknownFact
@@ -127,4 +127,4 @@ def test_worst_and_count() -> None:
     assert [family.title for family in FAMILIES] == [
         section.title for section in examine_machine(HEALTHY)
     ]
-    assert isinstance(examine_machine(HEALTHY)[0], Section)
+    assert isinstance(examine_machine(HEALTHY)[0], CheckSection)

@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from speclaunch.doctor.bounded_tasks import NoAnswer
 from speclaunch.doctor.check_line import CheckLine, CheckState
-from speclaunch.doctor.machine_facts import MachineFacts, Target, Tools
+from speclaunch.doctor.machine_facts import MachineFacts, RecipeNeeds, Tools
 from speclaunch.engine.catalogue import UnknownVersion, held_versions, resolve_version
 from speclaunch.engine.versions import precedes
 from speclaunch.facts.facts import UnknownFact
@@ -54,7 +54,7 @@ def pip_install(found: MachineFacts, *requirements: str) -> tuple[str, bool]:
     return shlex.join(words), True
 
 
-def _engine(found: MachineFacts, target: Target | None) -> Iterator[CheckLine]:
+def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLine]:
     runtime = found.runtime
     if isinstance(runtime, NoAnswer):
         said = f"cannot query its interpreter: {runtime.why}"
@@ -76,7 +76,7 @@ def _engine(found: MachineFacts, target: Target | None) -> Iterator[CheckLine]:
     yield CheckLine("engine", state, where, why, fix, command)
 
 
-def _wanted(installed: str, target: Target | None) -> tuple[CheckState, str, str] | None:
+def _wanted(installed: str, target: RecipeNeeds | None) -> tuple[CheckState, str, str] | None:
     """What the recipe or the command line asks for instead: how bad, why, what to install."""
     if target is None:
         return None
@@ -118,7 +118,7 @@ def _known(runtime: Runtime, where: str) -> CheckLine:
     return CheckLine("engine", CheckState.OK, where, why)
 
 
-def _cpu_engine(found: MachineFacts, target: Target | None) -> Iterator[CheckLine]:
+def _cpu_engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLine]:
     engine = found.cpu_engine
     needed = target is not None and target.cpu
     if isinstance(engine, UnknownFact):

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from speclaunch.doctor.check_line import CheckLine, CheckState
 from speclaunch.doctor.machine import Custody, engines, may_end
 from speclaunch.doctor.machine_facts import (
+    DiskVolume,
     MachineFacts,
     MachineMemory,
     Process,
-    Target,
+    RecipeNeeds,
     Tools,
-    Volume,
     VolumeUse,
 )
 from speclaunch.facts.facts import UnknownFact
@@ -40,7 +40,7 @@ def check_memory(found: MachineFacts) -> Iterator[CheckLine]:
     yield _shared(found, target)
 
 
-def _memory(memory: MachineMemory, found: MachineFacts, target: Target | None) -> CheckLine:
+def _memory(memory: MachineMemory, found: MachineFacts, target: RecipeNeeds | None) -> CheckLine:
     usable, total = memory.available, memory.total
     said = f"{usable / _GIB:.1f} of {total / _GIB:.1f} GiB available"
     if memory.limit is not None:
@@ -73,7 +73,7 @@ def _memory(memory: MachineMemory, found: MachineFacts, target: Target | None) -
     return CheckLine("memory", CheckState.OK, said)
 
 
-def _processors(memory: MachineMemory, target: Target | None) -> CheckLine:
+def _processors(memory: MachineMemory, target: RecipeNeeds | None) -> CheckLine:
     said = f"{memory.cpus:g} of {memory.machine_cpus} may be used"
     if memory.cpus >= memory.machine_cpus:
         said = f"{memory.machine_cpus}"
@@ -87,7 +87,7 @@ def _processors(memory: MachineMemory, target: Target | None) -> CheckLine:
     return CheckLine("processors", CheckState.OK, said)
 
 
-def _shared(found: MachineFacts, target: Target | None) -> CheckLine:
+def _shared(found: MachineFacts, target: RecipeNeeds | None) -> CheckLine:
     volume = found.shared_memory
     if isinstance(volume, UnknownFact):
         return CheckLine("shared-memory", CheckState.UNKNOWN, f"unknown: {volume.why}")
@@ -197,7 +197,7 @@ _FULL = 200 * 10**6
 
 def check_disk(found: MachineFacts) -> Iterator[CheckLine]:
     """One line a disk; directories that cannot be written one each."""
-    disks: dict[int, list[Volume]] = {}
+    disks: dict[int, list[DiskVolume]] = {}
     for volume in found.volumes:
         if isinstance(volume, UnknownFact):
             yield CheckLine("disk", CheckState.UNKNOWN, f"{volume.what}: {volume.why}")
@@ -216,7 +216,7 @@ def check_disk(found: MachineFacts) -> Iterator[CheckLine]:
                 )
 
 
-def _space(volumes: list[Volume]) -> CheckLine:
+def _space(volumes: list[DiskVolume]) -> CheckLine:
     first = volumes[0]
     names = ", ".join(f"{volume.use} {volume.path}" for volume in volumes)
     said = f"{first.free / _GB:.1f} of {first.total / _GB:.0f} GB free: {names}"
@@ -230,7 +230,7 @@ def _space(volumes: list[Volume]) -> CheckLine:
     return CheckLine("disk", CheckState.OK, said)
 
 
-def _make_room(volumes: list[Volume]) -> str:
+def _make_room(volumes: list[DiskVolume]) -> str:
     return f"free some space, or {_elsewhere(volumes[0])}"
 
 
@@ -241,7 +241,7 @@ _VARIABLES = {
 }
 
 
-def _elsewhere(volume: Volume) -> str:
+def _elsewhere(volume: DiskVolume) -> str:
     variable = _VARIABLES.get(volume.use)
     return f"set {variable} to another directory" if variable else "name another directory"
 
@@ -339,7 +339,7 @@ def check_gpus(found: MachineFacts) -> Iterator[CheckLine]:
         yield from _unbalanced(found, hardware.gpus, target)
 
 
-def _none(found: MachineFacts, why: UnknownFact, target: Target | None) -> CheckLine:
+def _none(found: MachineFacts, why: UnknownFact, target: RecipeNeeds | None) -> CheckLine:
     if target is None or target.device not in (None, "cuda"):
         return CheckLine("gpu", CheckState.NOTE, why.why, "recipes of the CPU engine need none")
     makers = found.tools.devices if isinstance(found.tools, Tools) else ()
@@ -356,7 +356,7 @@ def _none(found: MachineFacts, why: UnknownFact, target: Target | None) -> Check
     return CheckLine("gpu", CheckState.ERROR, why.why, needed, fix)
 
 
-def _kind(hardware: Hardware, target: Target | None) -> CheckLine:
+def _kind(hardware: Hardware, target: RecipeNeeds | None) -> CheckLine:
     memory = f", {hardware.memory_mib / 1024:.1f} GiB each" if hardware.memory_mib else ""
     capability = hardware.capability
     said = f", compute capability {capability // 10}.{capability % 10}" if capability else ""
@@ -379,7 +379,7 @@ def _kind(hardware: Hardware, target: Target | None) -> CheckLine:
 
 
 def _occupied(
-    found: MachineFacts, gpus: tuple[Gpu, ...], target: Target | None
+    found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
 ) -> Iterator[CheckLine]:
     """What others hold is missing from what the engine shares out (`mem_fraction_static`)."""
     all_free = True
@@ -410,7 +410,7 @@ def _occupied(
         yield CheckLine("gpu-memory", CheckState.OK, "all free")
 
 
-def _share(gpu: Gpu, target: Target | None) -> str:
+def _share(gpu: Gpu, target: RecipeNeeds | None) -> str:
     if target is None or target.mem_fraction is None or gpu.free_bytes is None:
         return "an engine divides the memory that is free when it starts, not the GPU's total"
     fraction = target.mem_fraction
@@ -422,7 +422,7 @@ def _share(gpu: Gpu, target: Target | None) -> str:
 
 
 def _unbalanced(
-    found: MachineFacts, gpus: tuple[Gpu, ...], target: Target | None
+    found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
 ) -> Iterator[CheckLine]:
     """Ranks with tp_size > 1 refuse to start when one GPU has over a tenth less free memory."""
     if target is None or target.tensor_parallel in (None, 1) or target.gpus is None:
