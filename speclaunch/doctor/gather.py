@@ -68,7 +68,6 @@ from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
 from speclaunch.resources import recipes_dir
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
 
 if TYPE_CHECKING:
@@ -106,10 +105,15 @@ def gather(
     user_home = _user_home(env)
     ask = AtOnce().ask
     engine = ask("the engine", partial(_engine, recipe, cpu))
-    cpu_engine = ask("the CPU engine", partial(_cpu_engine, cpu))
+    cpu_engine = ask(
+        "the CPU engine",
+        lambda: CpuEngineState(
+            is_installed(cpu), SGLANG_VERSION, cpu.python, cpu.models, cpu.root.is_dir()
+        ),
+    )
     gpus = ask("the GPUs", probe_hardware)
     processes = ask("processes", read_processes)
-    name = ask("user", _user)
+    name = ask("user", lambda: psutil.Process().username())
     memory = ask("memory", read_memory)
     limits = ask("limits", read_limits)
     shared = ask(
@@ -119,9 +123,10 @@ def gather(
     tools = ask("tools", partial(read_tools, env))
     port = ask("port", partial(_port, recipe))
     # loading them takes as long as an interpreter takes to answer
-    loading = ask("the rules", partial(_rules, recipe))
+    loading = ask("the rules", lambda: all_rules() if recipe is not None else ())
 
-    runtime, packages = _split(engine.get())
+    answer = engine.get()
+    runtime, packages = (answer, answer) if isinstance(answer, UnknownFact) else answer
     hardware, hub, user, rules = gpus.get(), cache.get(), name.get(), loading.get()
     installed = runtime.sglang if isinstance(runtime, Runtime) else None
     look = AtOnce().ask
@@ -174,21 +179,11 @@ def gather(
     models: tuple[LocalModel, ...] = ()
     if isinstance(judged, RecipeResults) and isinstance(hub, Hub):
         models = _models(judged.plan, hub, cpu.models)
-    target = replace(target, called=_called(recipe))
+    ours = recipe.path.parent == recipes_dir().resolve()  # another command names it by its path
+    target = replace(target, called=recipe.path.stem if ours else from_here(recipe.path))
     there = partial(_missing, recipe, versions[0], cpu)  # a disk may not answer
     missing = AtOnce().ask("the paths", there).get()
     return replace(found, target=target, models=models, missing=missing), judged
-
-
-def _rules(recipe: Recipe | None) -> tuple[Rule, ...]:
-    return all_rules() if recipe is not None else ()
-
-
-def _called(recipe: Recipe) -> str:
-    """How the recipe is named in another command: ours by name, others by path."""
-    if recipe.path.parent == recipes_dir().resolve():
-        return recipe.path.stem
-    return from_here(recipe.path)
 
 
 def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath, ...]:
@@ -234,22 +229,6 @@ def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | 
         return runtime, read_packages(runtime.interpreter)
     except (LaunchError, OSError) as error:
         return runtime, unknown("packages", error)
-
-
-def _split(
-    engine: tuple[Runtime, Packages | UnknownFact] | UnknownFact,
-) -> tuple[Runtime | UnknownFact, Packages | UnknownFact]:
-    return (engine, engine) if isinstance(engine, UnknownFact) else engine
-
-
-def _cpu_engine(cpu: CpuEngine) -> CpuEngineState:
-    return CpuEngineState(
-        is_installed(cpu), SGLANG_VERSION, cpu.python, cpu.models, cpu.root.is_dir()
-    )
-
-
-def _user() -> str:
-    return psutil.Process().username()
 
 
 def _port(recipe: Recipe | None) -> Port:

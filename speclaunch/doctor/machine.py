@@ -31,7 +31,7 @@ from speclaunch.errors import LaunchError
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.checkpoint_places import expanded, hub_cache, hub_home
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.launch.free_port import require_free
+from speclaunch.launch.free_port import listeners, require_free
 from speclaunch.launch.guard import RUN_VARIABLE
 from speclaunch.reads.bounded import read_regular
 from speclaunch.record import record
@@ -104,8 +104,10 @@ def read_port(host: str, number: int) -> Port:
     try:
         require_free(address, number)
     except LaunchError as error:
-        taken = error.problems[0].message
-        return Port(host, number, taken, _holder(number), _free(address, number))
+        holder = None
+        with contextlib.suppress(psutil.Error, OSError):
+            holder = next(iter(listeners(number)), None)
+        return Port(host, number, error.problems[0].message, holder, _free(address, number))
     return Port(host, number)
 
 
@@ -117,14 +119,6 @@ def _local_address(host: str) -> str:
             socket.inet_pton(family, host)
             return host
     return "127.0.0.1" if host == "localhost" else "0.0.0.0"  # noqa: S104
-
-
-def _holder(number: int) -> int | None:
-    with contextlib.suppress(psutil.Error, OSError):
-        for one in psutil.net_connections(kind="tcp"):
-            if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr[1] == number:
-                return one.pid
-    return None
 
 
 def _free(host: str, number: int) -> int | None:

@@ -77,7 +77,7 @@ def stranger(port: int, ours: Collection[int]) -> str | None:
     answers in the engine's place.
     """
     try:
-        pids = _listeners(port)
+        pids = listeners(port)
     except (psutil.Error, OSError):  # nobody can tell
         return None
     if not pids or any(pid in ours for pid in pids):
@@ -88,12 +88,12 @@ def stranger(port: int, ours: Collection[int]) -> str | None:
 def _holder(port: int) -> str | None:
     """The process that listens on `port`, as far as this user may see it."""
     try:
-        return _named(_listeners(port))
+        return _named(listeners(port))
     except (psutil.Error, OSError):
         return None
 
 
-def _listeners(port: int) -> list[int | None]:
+def listeners(port: int) -> list[int | None]:
     """The processes that listen on `port`; None for one that this user may not see."""
     return [
         connection.pid

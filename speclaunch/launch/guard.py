@@ -56,7 +56,7 @@ def adopt_orphans() -> None:
 
 def descendants(root: int) -> list[int]:
     """The process ids below `root`, zombies left out, children before their parents."""
-    parents = _parents()
+    parents = parents_by_pid()
     found: list[int] = []
     level = [root]
     while level:
@@ -65,11 +65,11 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def marked(run: str) -> list[int]:
-    """The process ids of everything that carries `SPECLAUNCH_RUN=run` in its environment."""
-    mark = f"{RUN_VARIABLE}={run}".encode()
+def marked(value: str, variable: str = RUN_VARIABLE) -> list[int]:
+    """The process ids of everything that carries `variable=value` in its environment."""
+    mark = f"{variable}={value}".encode()
     found: list[int] = []
-    for pid in _parents():
+    for pid in parents_by_pid():
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 if mark in file.read().split(b"\0"):
@@ -79,7 +79,7 @@ def marked(run: str) -> list[int]:
     return found
 
 
-def _parents() -> dict[int, int]:
+def parents_by_pid() -> dict[int, int]:
     """Every living process and its parent."""
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):

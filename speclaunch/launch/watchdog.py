@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -71,17 +71,6 @@ class ProbeAnswer(StrEnum):
     SILENT = "silent"
 
 
-class GenerationProbe(Protocol):
-    """How an engine is asked."""
-
-    def generate(self, timeout: float) -> ProbeAnswer:
-        """Ask for one token."""
-
-    def counters(self) -> object:
-        """What the engine says of its own progress; None where it says nothing. Equal values in
-        turn mean no progress."""
-
-
 @record(frozen=False)
 class HangDetector:
     """Decides from what was seen; knows no engine and no clock. Pure but for its memory."""
@@ -130,7 +119,7 @@ class Watchdog:
     """The thread that watches one engine. `hung` holds the reason once it hangs."""
 
     settings: Settings
-    probe: GenerationProbe
+    probe: EngineProbe
     stopped: Callable[[], str | None] = lambda: None
     """A process of the engine that is stopped (SIGSTOP), whose log may not be trusted then."""
     armed: bool = False

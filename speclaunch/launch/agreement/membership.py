@@ -41,6 +41,7 @@ from speclaunch.launch.agreement.records import (
     read_life,
 )
 from speclaunch.launch.atomic_files import decode
+from speclaunch.launch.guard import marked, parents_by_pid
 
 _TEMPORARY = ".tmp-"
 _MOST_BYTES = 1 << 20
@@ -195,28 +196,7 @@ def is_gone(joined: Joined) -> bool:
     """Whether nothing of it is left. False where that cannot be told: then its lease decides."""
     if not joined.space or joined.space != process_space() or joined.pid <= 0 or not joined.mark:
         return False
-    return not _lives(joined.pid) and not _marked(joined.mark)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-
-
-def _marked(mark: str) -> bool:
-    text = f"{MARK}={mark}".encode()
-    for entry in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
-        if not entry.isdigit():
-            continue
-        try:
-            if text in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
-                return True
-        except OSError:  # it has ended, or is of another user: not an engine of ours
-            continue
-    return False
+    return joined.pid not in parents_by_pid() and not marked(joined.mark, MARK)
 
 
 _LENGTH = 16384
