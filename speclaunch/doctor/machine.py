@@ -365,17 +365,14 @@ def read_processes() -> tuple[Process, ...]:
             max(0.0, now - info["create_time"]) if info["create_time"] else None,
         )
         found.append(process)
-    return tuple(_with_details(found))
-
-
-def _with_details(processes: list[Process]) -> Iterator[Process]:
-    """What takes longer to read, for the engines only: their ports and their marks."""
-    ports = _ports() if any(is_engine(process) for process in processes) else {}
-    for p in processes:
-        if not is_engine(p):
-            yield p
-            continue
-        yield replace(p, run=_mark(p.pid), ports=tuple(sorted(ports.get(p.pid, ()))))
+    # what takes longer to read, for the engines only: their ports and their marks
+    ports = _ports() if any(map(is_engine, found)) else {}
+    return tuple(
+        replace(one, run=_mark(one.pid), ports=tuple(sorted(ports.get(one.pid, ()))))
+        if is_engine(one)
+        else one
+        for one in found
+    )
 
 
 def _ports() -> dict[int, set[int]]:
@@ -414,7 +411,12 @@ def engines(processes: Iterable[Process]) -> tuple[EngineTree, ...]:
         if is_engine(process):
             root = next((p for p in reversed(_line_of(process, table)) if is_engine(p)), process)
             trees.setdefault(root.pid, []).append(process)
-    return tuple(_tree(table[pid], trees[pid], table) for pid in sorted(trees))
+    return tuple(
+        EngineTree(
+            table[pid], tuple(sorted(members, key=lambda p: p.pid)), *_custody(table[pid], table)
+        )
+        for pid, members in sorted(trees.items())
+    )
 
 
 def is_engine(process: Process) -> bool:
@@ -462,12 +464,6 @@ def _runs_server(words: Sequence[str]) -> bool:
             if path.parts[-2:] == ("sglang", "launch_server.py"):
                 return True
     return False
-
-
-def _tree(root: Process, members: Sequence[Process], table: Mapping[int, Process]) -> EngineTree:
-    custody, keeper = _custody(root, table)
-    ordered = tuple(sorted(members, key=lambda p: p.pid))
-    return EngineTree(root, ordered, custody, keeper)
 
 
 def _custody(root: Process, table: Mapping[int, Process]) -> tuple[Custody, int | None]:

@@ -62,7 +62,9 @@ def require_free(host: str, port: int) -> None:
             probe.bind(address)
             probe.listen(1)
         except OSError as error:
-            holder = _holder(port)
+            holder = None
+            with contextlib.suppress(psutil.Error, OSError):  # as far as this user may see it
+                holder = _named(listeners(port))
             raise LaunchError(
                 f"cannot listen on {host}:{port}: {error.strerror}"
                 + (f" (held by {holder})" if holder else ""),
@@ -83,14 +85,6 @@ def stranger(port: int, ours: Collection[int]) -> str | None:
     if not pids or any(pid in ours for pid in pids):
         return None
     return _named(pids) or "a process of another user"
-
-
-def _holder(port: int) -> str | None:
-    """The process that listens on `port`, as far as this user may see it."""
-    try:
-        return _named(listeners(port))
-    except (psutil.Error, OSError):
-        return None
 
 
 def listeners(port: int) -> list[int | None]:

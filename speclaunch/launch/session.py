@@ -319,19 +319,14 @@ class Session:
             f"run-{self.directory.name}": "this launch",
             f"port-{self.prepared.address.port}": f"port {self.prepared.address.port}",
         }
-        if not self.deployment.launch.share_gpus:
-            names |= {f"gpu-{index}": f"GPU {index}" for index in self._gpus()}
-        return names
-
-    def _gpus(self) -> list[int]:
         hardware = self.facts.hardware
-        if hardware is None or hardware.vendor is Vendor.CPU:
-            return []
-        try:
+        if self.deployment.launch.share_gpus or hardware is None or hardware.vendor is Vendor.CPU:
+            return names
+        with contextlib.suppress(UnknownValueError):
             used = sorted(set(local_gpus(self.plan_with({}))))
-        except UnknownValueError:
-            return []
-        return [hardware.gpus[index].index for index in used if index < len(hardware.gpus)]
+            gpus = [hardware.gpus[one].index for one in used if one < len(hardware.gpus)]
+            names |= {f"gpu-{index}": f"GPU {index}" for index in gpus}
+        return names
 
 
 def _weight_bytes(checkpoint: Checkpoint | None) -> int | None:

@@ -96,7 +96,8 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
     refused = _refused(said, model, hub)
     if refused is not None:
         return refused
-    volume = _volume(found)
+    volumes = (one for one in found.volumes if isinstance(one, DiskVolume))
+    volume = next((one for one in volumes if one.use is VolumeUse.MODELS), None)
     left = max(0, size - model.unfinished_bytes) if size is not None else None
     if left is not None and volume is not None and left > volume.free:
         return CheckLine(
@@ -163,12 +164,6 @@ def _token(found: MachineFacts, hub: Hub) -> Iterator[CheckLine]:
             "hf auth login",
             command=True,
         )
-
-
-def _volume(found: MachineFacts) -> DiskVolume | None:
-    return next(
-        (v for v in found.volumes if isinstance(v, DiskVolume) and v.use is VolumeUse.MODELS), None
-    )
 
 
 def _downloads(model: LocalModel) -> str:

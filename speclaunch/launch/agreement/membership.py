@@ -304,8 +304,12 @@ class Membership:
         root = self._open(self._job, owner)
         found = generations(root.names())
         number = self.generation = found[-1] if found else 1
-        if found and self._has_ended(self._open(generation_directory(self._job, number), owner)):
-            number += 1
+        if found:
+            newest = self._open(generation_directory(self._job, number), owner)
+            decisions, _ = self._decisions(newest, newest.names())
+            self._immutable.clear()
+            self._unreadable.clear()
+            number += bool(decisions) and decisions[-1].end
         make_directory(generation_directory(self._job, number))
         self.generation = number
         self._store = self._open(generation_directory(self._job, number), owner)
@@ -379,12 +383,6 @@ class Membership:
             if isinstance(one, Joined):
                 keys.setdefault(one.name.part, one.key)
         return memory_key(keys) if set(keys) >= set(parts) else None
-
-    def _has_ended(self, store: DirectoryStore) -> bool:
-        decisions, _ = self._decisions(store, store.names())
-        self._immutable.clear()
-        self._unreadable.clear()
-        return bool(decisions) and decisions[-1].end
 
     def _take_life(self) -> None:
         name = self.joined.name

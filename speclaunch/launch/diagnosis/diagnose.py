@@ -412,7 +412,8 @@ def diagnose(
             if len(streams) >= _MOST_STREAMS:
                 continue
             stream = streams[line.source] = Stream()
-            _know(stream, version)
+            if version is not None:
+                stream.know(Version(resolve_version(version).held))
         if line.source:
             latest = line.source
         stream.feed(line)
@@ -426,11 +427,6 @@ def proof(diagnosis: Diagnosis) -> str | None:
     if diagnosis.line is None:
         return None
     return next((line.text for line in read([diagnosis.line]) if line.text), diagnosis.line)
-
-
-def _know(stream: Stream, version: str | None) -> None:
-    if version is not None:
-        stream.know(Version(resolve_version(version).held))
 
 
 def _chosen(streams: dict[str, Stream], latest: str) -> Stream:
@@ -506,16 +502,17 @@ def _doubts(
     distinct = {one.cause.name: one for one in reversed(found)}
     candidates = tuple(reversed(distinct.values()))
     if verdict is None:
-        doubtful = earlier is not None or any(map(_may_be_fatal, launch.survived.values()))
+        # tracebacks, or what is left of them: only a later sign of life speaks against these
+        lasting = [
+            one
+            for one in launch.survived.values()
+            if one.final or (one.where is Where.EXCEPTION and not one.failure.frames)
+        ]
+        doubtful = earlier is not None or bool(lasting)
         return bool(found) and doubtful and (mixed or not launch.served), candidates
     if not outlived and all(one.cause is verdict.cause for one in candidates):
         return False, ()
     return bool(candidates), candidates
-
-
-def _may_be_fatal(one: Suspect) -> bool:
-    """True if only a later sign of life speaks against it: a traceback, or what is left of one."""
-    return one.final or (one.where is Where.EXCEPTION and not one.failure.frames)
 
 
 def _candidates(suspect: Suspect, reason: str, mixed: bool) -> list[CauseCandidate]:

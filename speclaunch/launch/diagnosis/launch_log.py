@@ -397,7 +397,8 @@ class LaunchLog:
         everything = self._others >= _LIFE_OF_OTHERS
         left = []
         for one in self.suspects:
-            if one.fatal or self.dead or not (everything or _survived(one, rank)):
+            alive = one.failure.rank == rank or (not one.failure.rank and not one.final)
+            if one.fatal or self.dead or not (everything or alive):
                 left.append(one)
             elif one.level is FailureLevel.CAUSE or (
                 one.level is FailureLevel.UNKNOWN and one.final
@@ -446,8 +447,3 @@ class LaunchLog:
         return (
             self.stopped and one.failure.number > self.stopped_at and one.level < FailureLevel.CAUSE
         )
-
-
-def _survived(one: Suspect, alive: str) -> bool:
-    """Whether a sign of life of this rank shows that an error was survived."""
-    return one.failure.rank == alive or (not one.failure.rank and not one.final)

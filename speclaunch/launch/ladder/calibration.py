@@ -243,8 +243,10 @@ class Calibration:
 
     def below(self, changes: Mapping[str, Any]) -> Bounds | None:
         """The same, but not above what the engine asked to be lowered the last time."""
-        bounds = self.bounds(changes)
-        return None if bounds is None else Bounds(bounds.low, min(bounds.high, self._ceiling))
+        bounds, last = self.bounds(changes), self.observations[-1]
+        if bounds is None or last.direction is not Direction.LOWER or last.fraction is None:
+            return bounds
+        return Bounds(bounds.low, min(bounds.high, last.fraction))
 
     def last_chance(self, changes: Mapping[str, Any]) -> Bounds | None:
         """Around the middle of what could work at the very best; nothing where that is hopeless,
@@ -281,12 +283,6 @@ class Calibration:
             return 1.0
         part = _BLINDLY if len(failed) == 1 else _AGAIN
         return low + part * max(0.0, min(failed) - low)
-
-    @property
-    def _ceiling(self) -> float:
-        last = self.observations[-1]
-        lower = last.direction is Direction.LOWER
-        return last.fraction if lower and last.fraction is not None else 1.0
 
     def too_low(self, changes: Mapping[str, Any]) -> float:
         """The largest fraction that was too low for these changes."""

@@ -68,7 +68,10 @@ class Ladder:
         if not now.cause.directions:
             return self._nothing_helps(now)
         if len(attempts) >= self._settings.max_attempts:
-            return self._given_up(len(attempts))
+            return LadderEnd(
+                f"{len(attempts)} attempts failed, the limit of recovery.max_attempts",
+                "raise recovery.max_attempts, or read the diagnosis of the last attempt",
+            )
         named = self._named_first(now, attempts[-1])
         if named is not None:
             return named
@@ -110,9 +113,10 @@ class Ladder:
         walked = walk(self._settings, self._predictor, seen, tried)
         if walked is None:
             return self._nothing_helps(now)
-        predicted = self._predictor.budget(walked.changes)
+        changes, why = walked
+        predicted = self._predictor.budget(changes)
         told = None if predicted.fit is Fit.UNKNOWN else predicted
-        return rung_of(self._predictor, now, last, walked.changes, walked.why, told)
+        return rung_of(self._predictor, now, last, changes, why, told)
 
     def _by_budget(self, seen: Sequence[Observation], tried: set[str]) -> Candidate | None:
         """The least loss that is safe; where nothing is, everything at its floor, which has the
@@ -177,12 +181,6 @@ class Ladder:
             return ""
         way = "more" if now.direction is Direction.RAISE else "less"
         return f"; the engine needed {way} than {say(FRACTION, round(fraction, 3))}"
-
-    def _given_up(self, number: int) -> LadderEnd:
-        return LadderEnd(
-            f"{number} attempts failed, the limit of recovery.max_attempts",
-            "raise recovery.max_attempts, or read the diagnosis of the last attempt",
-        )
 
 
 def _moves_named(now: Observation, changes: Mapping[str, Any]) -> bool:

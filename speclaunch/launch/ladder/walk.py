@@ -11,7 +11,6 @@ from speclaunch.plan.fit.knobs import FRACTION, arguments, steps_down
 from speclaunch.plan.fit.predict import Predictor, key, with_fraction
 from speclaunch.plan.request import canonical
 from speclaunch.recipe.values import RecoveryPolicy, Steppable
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Recovery
@@ -25,22 +24,17 @@ _PATIENCE = 2
 _UNKNOWN_TOO_HIGH, _UNKNOWN_TOO_LOW = 0.7, 0.9
 """What to try where nobody knows which fraction it was."""
 
-
-@record
-class Walked:
-    """All changes against the recipe, and why these."""
-
-    changes: Mapping[str, Any]
-    why: str
+Step = tuple[Mapping[str, Any], str]
+"""All changes against the recipe, and why these."""
 
 
 def walk(
     settings: Recovery, predictor: Predictor, seen: Sequence[Observation], tried: set[str]
-) -> Walked | None:
+) -> Step | None:
     """The next settings in order that were not tried; None where there are none."""
-    for walked in _options(settings, predictor, seen):
-        if key(walked.changes) not in tried and _changes_something(seen[-1], walked):
-            return walked
+    for changes, why in _options(settings, predictor, seen):
+        if key(changes) not in tried and _differs(seen[-1], changes):
+            return changes, why
     return None
 
 
@@ -68,11 +62,11 @@ def _named(
 
 def _options(
     settings: Recovery, predictor: Predictor, seen: Sequence[Observation]
-) -> Iterator[Walked]:
+) -> Iterator[Step]:
     now = seen[-1]
     if now.direction is None:
         for step in _named(settings, predictor, now):
-            yield Walked({**now.changes, **step}, "the engine asks for it")
+            yield {**now.changes, **step}, "the engine asks for it"
         return
     low, high = too_low(seen, now.changes), too_high(seen, now.changes)
     raising = now.direction is Direction.RAISE
@@ -94,7 +88,7 @@ def _options(
             changes = {**now.changes, **step}
             if raising:
                 changes = with_fraction(changes, round(high, 3))
-            yield Walked(changes, "the next setting in order")
+            yield changes, "the next setting in order"
     if later and Steppable.FRACTION in settings.order:
         yield from _fraction(settings, now, low, high)
     yield from _minimal(settings, now, low)
@@ -109,7 +103,7 @@ def _waits(settings: Recovery, seen: Sequence[Observation]) -> bool:
     return sum(key(one.settings) == same for one in seen) > _PATIENCE
 
 
-def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> Iterator[Walked]:
+def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> Iterator[Step]:
     least = settings.floors.mem_fraction_static
     most = min(high, settings.limits.mem_fraction_static)
     if now.direction is Direction.RAISE:
@@ -127,7 +121,7 @@ def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> 
     if found is not None and found >= least and (base is None or abs(found - base) > _CLOSE / 2):
         if low > 0 and high < 1:
             why = f"between {low:.3f}, too low, and {high:.3f}, too high"
-        yield Walked(with_fraction(now.changes, found), why)
+        yield with_fraction(now.changes, found), why
 
 
 def _between(value: float, low: float, high: float, *, closed: bool) -> float | None:
@@ -143,7 +137,7 @@ def _between(value: float, low: float, high: float, *, closed: bool) -> float | 
     return round(value if inside else (low + high) / 2, 3)
 
 
-def _minimal(settings: Recovery, now: Observation, low: float) -> Iterator[Walked]:
+def _minimal(settings: Recovery, now: Observation, low: float) -> Iterator[Step]:
     if not settings.minimal:
         return
     least = {canonical(name): value for name, value in settings.minimal.items()}
@@ -152,12 +146,12 @@ def _minimal(settings: Recovery, now: Observation, low: float) -> Iterator[Walke
     if isinstance(fraction, int | float) and fraction <= low:
         most = settings.limits.mem_fraction_static
         changes[FRACTION] = round(min(most, low + _POOL), 3)
-    yield Walked(changes, "the minimal configuration")
+    yield changes, "the minimal configuration"
 
 
-def _changes_something(now: Observation, walked: Walked) -> bool:
+def _differs(now: Observation, changes: Mapping[str, Any]) -> bool:
     """Whether a value differs from what was in effect."""
-    fraction = walked.changes.get(FRACTION)
+    fraction = changes.get(FRACTION)
     if fraction is not None and now.fraction is not None and abs(fraction - now.fraction) > 1e-6:
         return True
-    return key(without(walked.changes)) != key(now.settings)
+    return key(without(changes)) != key(now.settings)

@@ -9,7 +9,6 @@ from speclaunch.launch.diagnosis.interface import (
     Direction,
     FailureLevel,
     KnownCause,
-    LogFailure,
     known,
     logged,
     printed,
@@ -26,15 +25,6 @@ _SPECULATIVE = re.compile(
 
 REFUSED = "arguments-refused"
 """The engine examined its arguments and refused them; what exactly, a rule may know."""
-
-
-def _incomplete(failure: LogFailure) -> bool:
-    """A bare assertion on the three parameters (speculative_hook.py, server_args.py)."""
-    return failure.at_arguments and bool(_SPECULATIVE.search(failure.code))
-
-
-def _at_arguments(failure: LogFailure) -> bool:
-    return failure.at_arguments
 
 
 def _since(algorithms: tuple[str, ...]) -> str:
@@ -105,10 +95,15 @@ ARGUMENTS: tuple[KnownCause, ...] = (
         signatures=(
             raised(
                 r"'[<>]=?' not supported between instances of 'NoneType' and 'int'",
-                _at_arguments,
+                lambda failure: failure.at_arguments,
                 rule="SPL103",
             ),
-            raised(r"$", _incomplete, rule="SPL102"),
+            # a bare assertion on the three parameters (speculative_hook.py, server_args.py)
+            raised(
+                r"$",
+                lambda f: f.at_arguments and bool(_SPECULATIVE.search(f.code)),
+                rule="SPL102",
+            ),
         ),
     ),
     known(
@@ -160,7 +155,7 @@ ARGUMENTS: tuple[KnownCause, ...] = (
         sources=("server_args.py, arg_groups/ of all releases",),
         signatures=(
             raised(r"", lambda failure: rule_of(failure.message) is not None),
-            raised(r"", _at_arguments),
+            raised(r"", lambda failure: failure.at_arguments),
         ),
     ),
     known(

@@ -20,10 +20,6 @@ from speclaunch.launch.log.marks import DEAD_PROCESS, PORT_TAKEN, LogMark, Phase
 _MEMORY_INSIDE = re.compile(r"(?:Cuda|CUDA|Hip|HIP) failure \d{0,4} ?'out of memory'")
 
 
-def _out_of_memory_inside(failure: LogFailure) -> bool:
-    return bool(_MEMORY_INSIDE.search(failure.message[:4000]))
-
-
 NETWORK: tuple[KnownCause, ...] = (
     known(
         name="port-taken",
@@ -87,7 +83,9 @@ NETWORK: tuple[KnownCause, ...] = (
         memory=True,
         directions={"mem_fraction_static": Direction.LOWER},
         sources=("NCCL's wording",),
-        signatures=(raised(r"NCCL", _out_of_memory_inside),),
+        signatures=(
+            raised(r"NCCL", lambda failure: bool(_MEMORY_INSIDE.search(failure.message[:4000]))),
+        ),
     ),
     known(
         name="nccl-failed",
@@ -272,10 +270,6 @@ def _sizing_on_cpu(failure: LogFailure) -> bool:
     return failure.cpu and failure.last in (LogMark.LOAD_END, LogMark.POOL, LogMark.POOL_END)
 
 
-def _starting(failure: LogFailure) -> bool:
-    return not failure.served and failure.phase is not Phase.READY
-
-
 PROCESSES: tuple[KnownCause, ...] = (
     known(
         name="killed-filling-pool",
@@ -307,7 +301,11 @@ PROCESSES: tuple[KnownCause, ...] = (
         sources=("entrypoints/engine.py _scheduler_died_error", "utils/watchdog.py"),
         signatures=(
             raised(_DIED + _KILLED, level=FailureLevel.AFTERMATH),
-            logged(DEAD_PROCESS + _KILLED, _starting, level=FailureLevel.AFTERMATH),
+            logged(
+                DEAD_PROCESS + _KILLED,
+                lambda failure: not failure.served and failure.phase is not Phase.READY,
+                level=FailureLevel.AFTERMATH,
+            ),
             printed(r"slurmstepd: error: Detected \d{1,6} oom[-_]kill event"),
             printed(r".{0,120}: error: Detected \d{1,6} oom[-_]kill event"),
         ),

@@ -6,7 +6,6 @@ from speclaunch.launch.diagnosis.causes.oom import CAPTURE, StartStage, during, 
 from speclaunch.launch.diagnosis.interface import (
     Direction,
     KnownCause,
-    LogFailure,
     known,
     raised,
 )
@@ -14,10 +13,6 @@ from speclaunch.launch.log.marks import Phase
 from speclaunch.plan.topics.draft_memory import FIRST_IN_POOL, IN_POOL
 
 _RAISE = {"mem_fraction_static": Direction.RAISE}
-
-
-def _warming_up(failure: LogFailure) -> bool:
-    return failure.phase is Phase.WARM_UP or "warmup" in failure.head
 
 
 POOL: tuple[KnownCause, ...] = (
@@ -100,7 +95,7 @@ POOL: tuple[KnownCause, ...] = (
             raised(
                 r"\{\"error\":\{\"message\":\"Input length \((?P<input_tokens>\d{1,12}) tokens\) "
                 r"exceeds the maximum allowed length \((?P<allowed_tokens>-?\d{1,12}) tokens\)",
-                _warming_up,
+                lambda failure: failure.phase is Phase.WARM_UP or "warmup" in failure.head,
             ),
         ),
     ),
