@@ -256,7 +256,7 @@ def test_a_launch_ends_within_its_lease(tmp_path: Path, name: str) -> None:
     observer: Any = Observer()
     with Interrupts() as interrupts:
         launching = RankLaunching(
-            RankGroup(tmp_path, "job", "server", 0, {"server": 1}, 1.0, 600.0, "k"),
+            group=RankGroup(tmp_path, "job", "server", 0, {"server": 1}, 1.0, 600.0, "k"),
             order=lambda *_: pytest.fail("no engine may start"),
             diagnose=lambda *_, **__: pytest.fail("no engine has ended"),
             version="0.5.23",
