@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import Enum, IntEnum, StrEnum, auto
+from functools import partial
 from types import MappingProxyType
 
 from packaging.specifiers import SpecifierSet
@@ -264,30 +265,18 @@ def known(
     return KnownCause(cause, signatures)
 
 
-def raised(
+def signature(
+    where: Where,
     pattern: str,
     when: Condition | None = None,
     *,
     level: FailureLevel = FailureLevel.CAUSE,
     rule: str | None = None,
 ) -> Signature:
-    """The message of an exception begins so."""
-    return Signature(Where.EXCEPTION, re.compile(pattern), level, when, rule)
+    """Return a signature: what a line, or the message of an exception, begins with."""
+    return Signature(where, re.compile(pattern), level, when, rule)
 
 
-def logged(
-    pattern: str, when: Condition | None = None, *, level: FailureLevel = FailureLevel.CAUSE
-) -> Signature:
-    """A logged line begins so."""
-    return Signature(Where.MESSAGE, re.compile(pattern), level, when)
-
-
-def printed(
-    pattern: str,
-    when: Condition | None = None,
-    *,
-    level: FailureLevel = FailureLevel.CAUSE,
-    rule: str | None = None,
-) -> Signature:
-    """A line without a header begins so."""
-    return Signature(Where.OUTPUT, re.compile(pattern), level, when, rule)
+raised = partial(signature, Where.EXCEPTION)
+logged = partial(signature, Where.MESSAGE)
+printed = partial(signature, Where.OUTPUT)
