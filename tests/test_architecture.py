@@ -144,10 +144,9 @@ COMPARES_VERSIONS = {
     "engine/versions.py",
     "plan/plan.py",  # Plan.version, for messages and the ranges of rules
     "recipe/values.py",  # whether a text is a version at all
-    "doctor/checks/packages.py",  # of other packages
+    "doctor/checks/engine.py",  # of other packages
     "launch/diagnosis/diagnose.py",  # an interval of versions that is narrowed line by line
-    "launch/diagnosis/stream.py",
-    "launch/diagnosis/release_wording.py",
+    "launch/diagnosis/launch_log.py",
 }
 
 
@@ -322,7 +321,6 @@ DIRECT_READS = {
     "bench/engines.py": "the log of an engine that bench started",
     "bench/generator.py": "prompts that bench wrote",
     "doctor/machine.py": "the kernel's files",
-    "doctor/processes.py": "the kernel's files",
     "engine/catalogue.py": "ships with speclaunch",
     "engine/extraction/source.py": "the source of an engine that the user named",
     "engine/forks.py": "a catalogue of this user",
@@ -332,7 +330,7 @@ DIRECT_READS = {
     "judge/asking.py": "ships with speclaunch",
     "judge/find.py": "a judge of this user",
     "judge/layout.py": "packages that the user installs",
-    "launch/agreement/presence.py": "the kernel's files",
+    "launch/agreement/membership.py": "the kernel's files",
     "launch/free_port.py": "the kernel's files",
     "launch/guard.py": "the kernel's files",
     "lsp/server.py": "the null device",

@@ -20,11 +20,9 @@ from speclaunch.http_reader import (
     collect,
 )
 from speclaunch.launch import client as client_module
-from speclaunch.launch.address import Address
-from speclaunch.launch.client import EngineClient, EngineError
-from speclaunch.launch.engine_probe import EngineProbe
-from speclaunch.launch.verify import verify
-from speclaunch.launch.watchdog import ProbeAnswer
+from speclaunch.launch.client import EngineClient, EngineError, verify
+from speclaunch.launch.start import Address
+from speclaunch.launch.watchdog import EngineProbe, ProbeAnswer
 from speclaunch.proving.answers import Question, Server
 from speclaunch.recipe.schema import VerificationSection
 

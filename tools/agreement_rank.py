@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from speclaunch.launch.agreement.store import DirectoryStore, StoreError  # noqa: E402
+from speclaunch.launch.agreement.membership import DirectoryStore, StoreError  # noqa: E402
 
 WRITES = frozenset({"create", "overwrite"})
 ONLY_WRITES = frozenset({"ENOSPC", "EROFS", "EDQUOT"})

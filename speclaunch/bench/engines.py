@@ -17,8 +17,7 @@ import psutil
 from speclaunch import children
 from speclaunch.errors import LaunchError
 from speclaunch.launch.journal import LaunchState
-from speclaunch.launch.locks import living
-from speclaunch.launch.runs import Run, again
+from speclaunch.launch.runs import Run, again, living
 from speclaunch.record import record
 
 _POLL_SECONDS = 0.1

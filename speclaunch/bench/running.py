@@ -21,7 +21,7 @@ from speclaunch.bench.engines import Order
 from speclaunch.bench.gate import Expected
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.http_reader import HttpError, HttpReader, UnboundedError
-from speclaunch.launch.client import Answer, EngineError
+from speclaunch.launch.client import EngineAnswer, EngineError
 from speclaunch.record import record
 
 KEY, KEY_AGAINST = "SPECLAUNCH_API_KEY", "SPECLAUNCH_API_KEY_AGAINST"
@@ -188,7 +188,7 @@ def _simulated(info: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _asked(url: str, path: str, key: str | None) -> Answer:
+def _asked(url: str, path: str, key: str | None) -> EngineAnswer:
     """The answer of a server. Certificates are verified and no proxy is used, as the generator
     does it; a redirect is not followed, so that no other server gets the key."""
     headers = {"User-Agent": "speclaunch", **({"Authorization": f"Bearer {key}"} if key else {})}
@@ -205,7 +205,7 @@ def _asked(url: str, path: str, key: str | None) -> Answer:
         ) from None
     finally:
         reader.close()
-    return Answer(found.status, found.content, found.seconds)
+    return EngineAnswer(found.status, found.content, found.seconds)
 
 
 class Running:

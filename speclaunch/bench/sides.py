@@ -22,10 +22,9 @@ from speclaunch.bench.running import (
 )
 from speclaunch.engine.canonical import canonical
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.launch.cpu_models import ensure_cpu_models
 from speclaunch.launch.journal_header import command, document
 from speclaunch.launch.preflight import here
-from speclaunch.launch.prepare import Prepared, prepare
+from speclaunch.launch.prepare import Prepared, ensure_cpu_models, prepare
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.find_recipe import shown_overrides, split_recipe

@@ -19,8 +19,7 @@ from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.launch.diagnosis.diagnose import diagnose as diagnosed
 from speclaunch.launch.diagnosis.interface import Diagnosis
 from speclaunch.launch.journal import FILE as JOURNAL
-from speclaunch.launch.log.lines import lines_of
-from speclaunch.launch.log_follower import read_log
+from speclaunch.launch.log.lines import lines_of, read_log
 from speclaunch.launch.runs import Run, find_run
 from speclaunch.launch.supervisor import Ending
 from speclaunch.reads.bounded import is_endless, open_regular, reason

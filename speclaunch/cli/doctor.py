@@ -16,7 +16,7 @@ from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.start_options import DoctorOptions
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.examine import examine_machine
-from speclaunch.doctor.gather import Asked, gather
+from speclaunch.doctor.gather import DoctorRequest, gather
 from speclaunch.errors import ExitCode
 from speclaunch.home import speclaunch_home
 from speclaunch.report.console import out
@@ -25,7 +25,7 @@ from speclaunch.report.doctor import DoctorReport, diagnosis_json, show_diagnosi
 
 def doctor(options: DoctorOptions) -> ExitCode:
     """Check this machine, and a recipe on it. Raises InputError."""
-    asked = Asked(
+    asked = DoctorRequest(
         versions=engine_versions(options.engine),
         lookup=lookup(
             options.models, options.hardware, online=options.online, assume=options.assume
@@ -47,7 +47,7 @@ def doctor(options: DoctorOptions) -> ExitCode:
     return ExitCode.FAILED if failing else ExitCode.CLEAN
 
 
-def _with_recipe(asked: Asked, options: DoctorOptions) -> Asked:
+def _with_recipe(asked: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
     """A recipe brings Hydra, which a look at the machine alone needs not load."""
     from speclaunch.recipe.find_recipe import split_recipe
     from speclaunch.recipe.load import load

@@ -85,7 +85,7 @@ def launch(options: LaunchOptions) -> ExitCode:
         show_command(session, as_json=as_json)
         return ExitCode.CLEAN
     if prepared.cpu is not None:
-        from speclaunch.launch.cpu_models import ensure_cpu_models
+        from speclaunch.launch.prepare import ensure_cpu_models
 
         ensure_cpu_models(prepared, _busy)
     session = replace(session, directory=new_run_dir(recipe), for_good=True)

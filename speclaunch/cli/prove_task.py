@@ -13,10 +13,10 @@ from speclaunch.bench.sides import Side
 from speclaunch.errors import LaunchError
 from speclaunch.facts.checkpoint import SHORT_DTYPES
 from speclaunch.heartbeat import beating, duration
-from speclaunch.launch.address import Address
 from speclaunch.launch.client import EngineClient, EngineError
 from speclaunch.launch.free_port import free_port
 from speclaunch.launch.journal_header import command
+from speclaunch.launch.start import Address
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.topics.target import halved
 from speclaunch.proving.answers import Question, Server

@@ -24,7 +24,7 @@ from speclaunch.cli.run_options import (
 )
 from speclaunch.errors import ExitCode, InputError, LaunchError, Problem, SpeclaunchError
 from speclaunch.launch.detach import OUTPUT
-from speclaunch.launch.log_follower import Follower, log_files
+from speclaunch.launch.log.lines import Follower, log_files
 from speclaunch.launch.runs import Run, again, default_directory, find_run
 from speclaunch.launch.runs import list_runs as all_runs
 from speclaunch.launch.runs import prune as prune_runs

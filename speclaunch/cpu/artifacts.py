@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
-from speclaunch.cpu.process import locked, run_logged, write_atomically
-from speclaunch.cpu.steps import AGAIN, InstallError
+from speclaunch.cpu.process import AGAIN, InstallError, locked, run_logged, write_atomically
 
 MAKE_MODELS = Path(__file__).with_name("make_models.py")
 _PARTS = Path(__file__).with_name("tiny_models")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from speclaunch.cpu.manifest import TORCH
-from speclaunch.cpu.steps import InstallError
+from speclaunch.cpu.process import InstallError
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's public index of CPU builds (https://pytorch.org/get-started/locally/)."""

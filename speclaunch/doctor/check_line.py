@@ -41,7 +41,7 @@ class CheckLine:
 
 
 @record
-class Section:
+class CheckSection:
     """The lines about one part of the machine."""
 
     title: str

@@ -2,44 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from speclaunch.doctor.check_line import CheckLine, CheckState, Section
-from speclaunch.doctor.checks.engine import check_compilers, check_engine, check_python
-from speclaunch.doctor.checks.environment import check_proxy, check_variables
-from speclaunch.doctor.checks.gpus import check_driver, check_gpus
-from speclaunch.doctor.checks.machine import check_budget, check_disk, check_limits, check_memory
+from speclaunch.doctor.check_line import CheckLine, CheckSection, CheckState
+from speclaunch.doctor.checks.engine import (
+    check_compilers,
+    check_engine,
+    check_packages,
+    check_python,
+)
+from speclaunch.doctor.checks.environment import (
+    check_engines,
+    check_port,
+    check_proxy,
+    check_variables,
+)
+from speclaunch.doctor.checks.machine import (
+    check_budget,
+    check_disk,
+    check_driver,
+    check_gpus,
+    check_limits,
+    check_memory,
+)
 from speclaunch.doctor.checks.models import check_models, check_paths
-from speclaunch.doctor.checks.packages import check_packages
-from speclaunch.doctor.checks.processes import check_engines, check_port
 from speclaunch.doctor.machine_facts import MachineFacts
-from speclaunch.record import record
 
 Check = Callable[[MachineFacts], Iterator[CheckLine]]
 
 
-@record
-class CheckFamily:
-    """Checks that are shown together."""
-
-    title: str
-    checks: tuple[Check, ...]
-
-
-FAMILIES = (
-    CheckFamily("Engine", (check_python, check_engine, check_packages, check_compilers)),
-    CheckFamily("GPU", (check_driver, check_gpus)),
-    CheckFamily("Machine", (check_memory, check_budget, check_limits, check_disk)),
-    CheckFamily("Processes", (check_engines, check_port)),
-    CheckFamily("Environment", (check_variables, check_proxy)),
-    CheckFamily("Models", (check_models, check_paths)),
-)
+FAMILIES: Mapping[str, tuple[Check, ...]] = {
+    "Engine": (check_python, check_engine, check_packages, check_compilers),
+    "GPU": (check_driver, check_gpus),
+    "Machine": (check_memory, check_budget, check_limits, check_disk),
+    "Processes": (check_engines, check_port),
+    "Environment": (check_variables, check_proxy),
+    "Models": (check_models, check_paths),
+}
+"""Checks by the title that they are shown under."""
 
 
 def examine_machine(
-    found: MachineFacts, families: Iterable[CheckFamily] = FAMILIES
-) -> tuple[Section, ...]:
+    found: MachineFacts, families: Mapping[str, tuple[Check, ...]] = FAMILIES
+) -> tuple[CheckSection, ...]:
     """All lines. Only what stops a launch from here is an error: without a recipe, or with
     hardware that is not this machine's, the worst is a warning."""
     if found.target is not None and found.target.elsewhere:
@@ -47,12 +53,15 @@ def examine_machine(
             found, target=None, models=(), missing=()
         )  # what it needs, it needs of another
     soften = found.target is None
-    sections: list[Section] = []
-    for family in families:
-        lines = [line for check in family.checks for line in _asked(check, found)]
+    sections: list[CheckSection] = []
+    for title, checks in families.items():
+        lines = [line for check in checks for line in _asked(check, found)]
         if soften:
-            lines = [_softened(line) for line in lines]
-        sections.append(Section(family.title, tuple(lines)))
+            lines = [
+                replace(line, state=CheckState.WARNING) if line.state is CheckState.ERROR else line
+                for line in lines
+            ]
+        sections.append(CheckSection(title, tuple(lines)))
     return tuple(sections)
 
 
@@ -66,7 +75,3 @@ def _asked(check: Check, found: MachineFacts) -> list[CheckLine]:
         said = f"this check crashed: {type(error).__name__}"
         lines.append(CheckLine(name, CheckState.UNKNOWN, said, "a bug in speclaunch"))
     return lines
-
-
-def _softened(line: CheckLine) -> CheckLine:
-    return replace(line, state=CheckState.WARNING) if line.state is CheckState.ERROR else line

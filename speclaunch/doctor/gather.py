@@ -19,20 +19,27 @@ from speclaunch import __version__
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.cpu.manifest import is_installed
 from speclaunch.doctor.bounded_tasks import SECONDS, AtOnce, unknown
-from speclaunch.doctor.hub import read_hub, read_model
-from speclaunch.doctor.machine import read_limits, read_memory, read_port, read_tools, read_volume
+from speclaunch.doctor.machine import (
+    read_hub,
+    read_limits,
+    read_memory,
+    read_model,
+    read_port,
+    read_processes,
+    read_tools,
+    read_volume,
+)
 from speclaunch.doctor.machine_facts import (
     CpuEngineState,
     Hub,
+    LocalModel,
     MachineFacts,
-    Model,
     OwnInstallation,
     Port,
     VolumeUse,
 )
-from speclaunch.doctor.processes import read_processes
 from speclaunch.doctor.target import (
-    Judged,
+    RecipeResults,
     is_cpu,
     is_elsewhere,
     judge_recipe,
@@ -59,7 +66,6 @@ from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
 from speclaunch.resources import recipes_dir
 from speclaunch.rules.examine import Lookup
-from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
 
 if TYPE_CHECKING:
@@ -71,7 +77,7 @@ _ONLINE_SECONDS = 90.0
 
 
 @record
-class Asked:
+class DoctorRequest:
     """What was asked on the command line."""
 
     recipe: Recipe | None = None
@@ -84,7 +90,9 @@ class Asked:
     """Asks the engine itself about the recipe; None: nobody is asked."""
 
 
-def gather(asked: Asked, home: Path) -> tuple[MachineFacts, Judged | UnknownFact | None]:
+def gather(
+    asked: DoctorRequest, home: Path
+) -> tuple[MachineFacts, RecipeResults | UnknownFact | None]:
     """Look at everything, and ask the rules; None for what they say without a recipe.
 
     `home`: that of speclaunch. Raises InputError where no version can serve the recipe.
@@ -95,10 +103,15 @@ def gather(asked: Asked, home: Path) -> tuple[MachineFacts, Judged | UnknownFact
     user_home = _user_home(env)
     ask = AtOnce().ask
     engine = ask("the engine", partial(_engine, recipe, cpu))
-    cpu_engine = ask("the CPU engine", partial(_cpu_engine, cpu))
+    cpu_engine = ask(
+        "the CPU engine",
+        lambda: CpuEngineState(
+            is_installed(cpu), SGLANG_VERSION, cpu.python, cpu.models, cpu.root.is_dir()
+        ),
+    )
     gpus = ask("the GPUs", probe_hardware)
     processes = ask("processes", read_processes)
-    name = ask("user", _user)
+    name = ask("user", lambda: psutil.Process().username())
     memory = ask("memory", read_memory)
     limits = ask("limits", read_limits)
     shared = ask(
@@ -108,9 +121,10 @@ def gather(asked: Asked, home: Path) -> tuple[MachineFacts, Judged | UnknownFact
     tools = ask("tools", partial(read_tools, env))
     port = ask("port", partial(_port, recipe))
     # loading them takes as long as an interpreter takes to answer
-    loading = ask("the rules", partial(_rules, recipe))
+    loading = ask("the rules", lambda: all_rules() if recipe is not None else ())
 
-    runtime, packages = _split(engine.get())
+    answer = engine.get()
+    runtime, packages = (answer, answer) if isinstance(answer, UnknownFact) else answer
     hardware, hub, user, rules = gpus.get(), cache.get(), name.get(), loading.get()
     installed = runtime.sglang if isinstance(runtime, Runtime) else None
     look = AtOnce().ask
@@ -137,20 +151,20 @@ def gather(asked: Asked, home: Path) -> tuple[MachineFacts, Judged | UnknownFact
         return found, None
     versions = versions_to_judge(recipe, asked.versions, installed)
     lookup = _lookup(asked.lookup, recipe, hardware, runtime)
-    judged: Judged | UnknownFact
+    judged: RecipeResults | UnknownFact
     if isinstance(rules, UnknownFact):
         judged = rules
     else:
         judge = partial(judge_recipe, recipe, versions, lookup, rules, os.environ)
         seconds = _ONLINE_SECONDS if lookup.online else SECONDS  # a disk may not answer
         judged = AtOnce(seconds).ask("the rules", judge).get()
-        if isinstance(judged, Judged) and asked.whole is not None:
+        if isinstance(judged, RecipeResults) and asked.whole is not None:
             judged = with_other_roles(judged, asked.whole, asked.lookup, rules)
-        if isinstance(judged, Judged) and asked.asker is not None:
+        if isinstance(judged, RecipeResults) and asked.asker is not None:
             judged = with_opinions(judged, asked.asker, recipe, known_python(runtime))
     target = target_of(
         recipe,
-        judged.plan if isinstance(judged, Judged) else None,
+        judged.plan if isinstance(judged, RecipeResults) else None,
         version=versions[0],
         asked=asked.versions,
         installed=installed,
@@ -160,24 +174,14 @@ def gather(asked: Asked, home: Path) -> tuple[MachineFacts, Judged | UnknownFact
         compiled=is_cpu(recipe) and os.access(cpu.cache / "ngram-corpus.done", os.R_OK),
         own_variables=own_variables,
     )
-    models: tuple[Model, ...] = ()
-    if isinstance(judged, Judged) and isinstance(hub, Hub):
+    models: tuple[LocalModel, ...] = ()
+    if isinstance(judged, RecipeResults) and isinstance(hub, Hub):
         models = _models(judged.plan, hub, cpu.models)
-    target = replace(target, called=_called(recipe))
+    ours = recipe.path.parent == recipes_dir().resolve()  # another command names it by its path
+    target = replace(target, called=recipe.path.stem if ours else from_here(recipe.path))
     there = partial(_missing, recipe, versions[0], cpu)  # a disk may not answer
     missing = AtOnce().ask("the paths", there).get()
     return replace(found, target=target, models=models, missing=missing), judged
-
-
-def _rules(recipe: Recipe | None) -> tuple[Rule, ...]:
-    return all_rules() if recipe is not None else ()
-
-
-def _called(recipe: Recipe) -> str:
-    """How the recipe is named in another command: ours by name, others by path."""
-    if recipe.path.parent == recipes_dir().resolve():
-        return recipe.path.stem
-    return from_here(recipe.path)
 
 
 def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath, ...]:
@@ -223,22 +227,6 @@ def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | 
         return runtime, read_packages(runtime.interpreter)
     except (LaunchError, OSError) as error:
         return runtime, unknown("packages", error)
-
-
-def _split(
-    engine: tuple[Runtime, Packages | UnknownFact] | UnknownFact,
-) -> tuple[Runtime | UnknownFact, Packages | UnknownFact]:
-    return (engine, engine) if isinstance(engine, UnknownFact) else engine
-
-
-def _cpu_engine(cpu: CpuEngine) -> CpuEngineState:
-    return CpuEngineState(
-        is_installed(cpu), SGLANG_VERSION, cpu.python, cpu.models, cpu.root.is_dir()
-    )
-
-
-def _user() -> str:
-    return psutil.Process().username()
 
 
 def _port(recipe: Recipe | None) -> Port:
@@ -307,7 +295,7 @@ def _said(hardware: Hardware | None) -> str | None:
     return f"{hardware.count} x {hardware.name}"
 
 
-def _models(plan: Plan, hub: Hub, made: Path) -> tuple[Model, ...]:
+def _models(plan: Plan, hub: Hub, made: Path) -> tuple[LocalModel, ...]:
     """The checkpoints that the recipe names."""
     facts, given = plan.facts, plan.request.given
     wanted: list[tuple[str, str, Checkpoint | UnknownFact | None]] = []
@@ -323,4 +311,4 @@ def _models(plan: Plan, hub: Hub, made: Path) -> tuple[Model, ...]:
         look(role, partial(read_model, role, name, hub, made, known))
         for role, name, known in wanted
     ]
-    return tuple(model for answer in found if isinstance(model := answer.get(), Model))
+    return tuple(model for answer in found if isinstance(model := answer.get(), LocalModel))

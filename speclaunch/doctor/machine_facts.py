@@ -76,7 +76,7 @@ class VolumeUse(StrEnum):
 
 
 @record
-class Volume:
+class DiskVolume:
     """A directory and the disk that it lies on."""
 
     use: VolumeUse
@@ -126,7 +126,7 @@ class Hub:
 
 
 @record
-class Model:
+class LocalModel:
     """A checkpoint that the recipe names, and what of it is on this machine."""
 
     role: str
@@ -177,7 +177,7 @@ class Tools:
 
 
 @record
-class Target:
+class RecipeNeeds:
     """The recipe, as far as the machine has to fit it. None: unknown, or not set."""
 
     name: str
@@ -231,19 +231,19 @@ class MachineFacts:
     hardware: Hardware | UnknownFact = NOT_LOOKED_AT
     processes: tuple[Process, ...] | UnknownFact = NOT_LOOKED_AT
     user: str = ""
-    volumes: tuple[Volume | UnknownFact, ...] = ()
+    volumes: tuple[DiskVolume | UnknownFact, ...] = ()
     memory: MachineMemory | UnknownFact = NOT_LOOKED_AT
-    shared_memory: Volume | UnknownFact = NOT_LOOKED_AT
+    shared_memory: DiskVolume | UnknownFact = NOT_LOOKED_AT
     limits: ProcessLimits | UnknownFact = NOT_LOOKED_AT
     hub: Hub | UnknownFact = NOT_LOOKED_AT
-    models: tuple[Model, ...] = ()
+    models: tuple[LocalModel, ...] = ()
     missing: tuple[MissingPath, ...] | UnknownFact = ()
     """Paths of the recipe that are not here."""
     port: Port | UnknownFact = NOT_LOOKED_AT
     tools: Tools | UnknownFact = NOT_LOOKED_AT
     env: Mapping[str, str] = field(default_factory=dict)
     """The environment that the engine would get."""
-    target: Target | None = None
+    target: RecipeNeeds | None = None
 
     @property
     def nvidia(self) -> Hardware | None:

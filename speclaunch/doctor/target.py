@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speclaunch.doctor.machine_facts import Target
+from speclaunch.doctor.machine_facts import RecipeNeeds
 from speclaunch.engine.catalogue import UnknownVersion, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
@@ -33,7 +33,7 @@ _CPU = "cpu"
 
 
 @record
-class Judged:
+class RecipeResults:
     """What the rules say of a recipe. `plan` is that of the first version asked for."""
 
     plan: Plan
@@ -86,7 +86,7 @@ def judge_recipe(
     lookup: Lookup,
     rules: tuple[Rule, ...],
     inherited: Mapping[str, str],
-) -> Judged:
+) -> RecipeResults:
     """Ask the rules about a recipe, at each version."""
     examined: list[Examined] = []
     for version in versions:
@@ -97,7 +97,7 @@ def judge_recipe(
         examined.append(examine(request, lookup, rules))
     findings = [finding for one in examined for finding in one.judgement.findings]
     unjudged = [reason for one in examined for reason in one.judgement.unjudged]
-    return Judged(
+    return RecipeResults(
         examined[0].plan,
         tuple(unsilenced(findings, recipe.path)),
         tuple(dict.fromkeys(unjudged)),
@@ -107,8 +107,8 @@ def judge_recipe(
 
 
 def with_other_roles(
-    judged: Judged, whole: Recipe, lookup: Lookup, rules: tuple[Rule, ...]
-) -> Judged:
+    judged: RecipeResults, whole: Recipe, lookup: Lookup, rules: tuple[Rule, ...]
+) -> RecipeResults:
     """With what the roles of a recipe say of each other, at each version."""
     from speclaunch.lint.role_findings import findings_across  # noqa: PLC0415  few have roles
 
@@ -118,7 +118,9 @@ def with_other_roles(
     return replace(judged, findings=(*judged.findings, *more))
 
 
-def with_opinions(judged: Judged, asker: Asker, recipe: Recipe, python: Path | None) -> Judged:
+def with_opinions(
+    judged: RecipeResults, asker: Asker, recipe: Recipe, python: Path | None
+) -> RecipeResults:
     """With what the engines themselves say, each about its own version. Raises NoJudgeError."""
     from speclaunch.lint.second_opinion import second_opinion  # noqa: PLC0415
 
@@ -154,10 +156,10 @@ def target_of(
     meant_for: str | None,
     compiled: bool,
     own_variables: frozenset[str],
-) -> Target:
+) -> RecipeNeeds:
     """What the machine has to offer for a recipe. `plan` None: the rules could not be asked."""
     wanted = recipe.deployment.engine
-    target = Target(
+    target = RecipeNeeds(
         name=recipe.deployment.name,
         version=version,
         needs=",".join(map(_specifier, wanted.needs)) or wanted.version,

@@ -23,19 +23,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from speclaunch.errors import ExitCode, LaunchError
-from speclaunch.launch.start import EngineCommand, GaveUp, Start
+from speclaunch.launch.start import EngineCommand, LadderEnd, PlannedLaunch
 from speclaunch.record import record
 
 if TYPE_CHECKING:
-    from speclaunch.launch.attempt import Attempt, Rung
     from speclaunch.launch.diagnosis.interface import Diagnosis
+    from speclaunch.launch.start import Attempt, Rung
 
 
 @record
 class Handed:
     """What a planner hands over."""
 
-    start: Start
+    start: PlannedLaunch
     session: bytes
     """The pickled Session: the Planner for what comes after a failed attempt."""
     detach: bool
@@ -154,12 +154,12 @@ class ReopenedPlanner:
         found: Diagnosis = _answered(asked)
         return found
 
-    def next_step(self, attempts: Sequence[Attempt]) -> Rung | GaveUp:
+    def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
         """The next rung of the ladder after these attempts."""
         try:
-            step: Rung | GaveUp = _answered(lambda: self._opened().next_step(attempts))
+            step: Rung | LadderEnd = _answered(lambda: self._opened().next_step(attempts))
         except LaunchError as error:
-            return GaveUp(str(error))
+            return LadderEnd(str(error))
         return step
 
     def _opened(self) -> Any:

@@ -1,17 +1,23 @@
-"""What we ask a running engine over HTTP."""
+"""What a running engine is asked over HTTP, and the check that it serves what was requested."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.http_reader import HttpError, HttpReader, LateError
-from speclaunch.launch.address import Address
+from speclaunch.launch.start import Address
 from speclaunch.reads.safe_json import UnreadableFileError, is_shallow, parse_document, size
 from speclaunch.record import record
 
 if TYPE_CHECKING:
     import ssl
+
+    from speclaunch.engine.command import RenderedArgs
+    from speclaunch.recipe.schema import VerificationSection as Settings
 
 HEALTH_SECONDS = 5.0
 _INFO_SECONDS = 30.0
@@ -50,13 +56,13 @@ class EngineSilentError(EngineError):
 class EngineRefusalError(EngineError):
     """It answered with an error."""
 
-    def __init__(self, path: str, answer: Answer) -> None:
+    def __init__(self, path: str, answer: EngineAnswer) -> None:
         super().__init__(f"{path} answered {answer.status_code}")
         self.path, self.answer = path, answer
 
 
 @record
-class Answer:
+class EngineAnswer:
     """What came back, whatever its status."""
 
     status_code: int
@@ -114,11 +120,11 @@ class EngineClient:
         except EngineError:
             return False
 
-    def get(self, path: str, timeout: float = HEALTH_SECONDS) -> Answer:
+    def get(self, path: str, timeout: float = HEALTH_SECONDS) -> EngineAnswer:
         """Ask for anything else; the answer whatever its status."""
         return self._ask("GET", path, timeout, redirects=_MOST_REDIRECTS)
 
-    def post(self, path: str, body: dict[str, Any], timeout: float) -> Answer:
+    def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineAnswer:
         """Send a JSON document; the answer whatever its status."""
         return self._ask("POST", path, timeout, json.dumps(body).encode())
 
@@ -133,7 +139,7 @@ class EngineClient:
 
     def _ask(
         self, method: str, path: str, timeout: float, body: bytes | None = None, redirects: int = 0
-    ) -> Answer:
+    ) -> EngineAnswer:
         try:
             found = self._reader.request(method, path, timeout, body, redirects=redirects)
         except HttpError as error:
@@ -141,7 +147,7 @@ class EngineClient:
             failed = kind(str(error))
             failed.path = path
             raise failed from error
-        return Answer(found.status, found.content, found.seconds)
+        return EngineAnswer(found.status, found.content, found.seconds)
 
     def generate(self, prompt: str | list[int], max_new_tokens: int, timeout: float) -> Generation:
         """Generate greedily; the prompt is text, or token ids for an engine without tokenizer."""
@@ -176,7 +182,7 @@ def _generation(data: dict[str, Any], seconds: float) -> Generation:
     )
 
 
-def _good(path: str, answer: Answer) -> Answer:
+def _good(path: str, answer: EngineAnswer) -> EngineAnswer:
     """The answer where it is none of an error. Raises EngineRefusalError."""
     if answer.status_code >= _BAD_REQUEST:
         raise EngineRefusalError(path, answer)
@@ -192,3 +198,126 @@ def _no_check() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
+
+
+_NEEDS_DRAFT = ("STANDALONE", "EAGLE3")
+"""Algorithms whose draft is a model of its own; without one the engine loads the target again
+and serves, accepting every token or none (0.5.23 model_config.py: `model_path or
+server_args.model_path`)."""
+
+_NOTHING_ACCEPTED = 1.0
+_SHOWN = 2000
+"""Characters of a value that the engine changed."""
+_TOKEN_IDS = list(range(10, 26))
+
+
+@record
+class OverriddenArgument:
+    """A server argument that the engine runs with another value than asked."""
+
+    name: str
+    asked: str
+    effective: str
+
+
+@record
+class Verification:
+    """What was found out about a ready engine."""
+
+    generation: Generation | None
+    algorithm: str | None
+    changes: tuple[OverriddenArgument, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Why it does not serve what was asked for."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether it serves what was asked for."""
+        return not self.problems
+
+
+def verify(client: EngineClient, asked: RenderedArgs, settings: Settings) -> Verification:
+    """Ask the engine for its arguments and for one generation, and judge both."""
+    try:
+        info = client.server_info()
+        generation = None
+        role = info.get("disaggregation_mode")
+        generates = role in (None, "null") and not info.get("is_embedding")
+        if generates:
+            prompt = _TOKEN_IDS if info.get("skip_tokenizer_init") else settings.prompt
+            generation = client.generate(prompt, settings.max_new_tokens, settings.timeout_seconds)
+    except EngineRefusalError as error:
+        reason = f"{error}: {error.answer.text.strip()[:300]}"
+        return Verification(None, None, problems=(reason,))
+    except EngineSilentError as error:
+        reason = f"{error.path} did not answer within {settings.timeout_seconds:g} s"
+        return Verification(None, None, problems=(reason,))
+    except EngineError as error:
+        return Verification(None, None, problems=(f"the engine's answer is not valid: {error}",))
+    verdict = judge(info, generation, asked)
+    if generates:
+        return verdict
+    note = f"generation was not checked: disaggregation_mode={role} cannot generate alone"
+    return Verification(
+        None, verdict.algorithm, verdict.changes, verdict.problems, (*verdict.warnings, note)
+    )
+
+
+def judge(
+    info: Mapping[str, Any], generation: Generation | None, asked: RenderedArgs
+) -> Verification:
+    """Compare what the engine says and did with what was asked. Pure."""
+    wanted = asked.value("speculative_algorithm")
+    algorithm = info.get("speculative_algorithm")
+    problems: list[str] = []
+    warnings: list[str] = []
+    if wanted and not algorithm:
+        problems.append(f"speculation is off: {wanted} was requested, the engine runs without it")
+    elif wanted and generation is not None and not generation.verify_count:
+        problems.append(f"the engine reports {algorithm} but generated without drafting")
+    elif generation is not None and (generation.acceptance_length or inf) <= _NOTHING_ACCEPTED:
+        warnings.append(
+            "acceptance length 1.0: no drafted token was accepted, so speculation only costs "
+            "time; check that the draft was trained for this target"
+        )
+    draft = info.get("speculative_draft_model_path")
+    if wanted in _NEEDS_DRAFT and draft in (None, info.get("model_path")):
+        warnings.append(f"{wanted} runs with the target as its own draft: set a draft model")
+    return Verification(
+        generation, algorithm, _changes(info, asked), tuple(problems), tuple(warnings)
+    )
+
+
+def _changes(info: Mapping[str, Any], asked: RenderedArgs) -> tuple[OverriddenArgument, ...]:
+    changes = []
+    for argument in asked.arguments:
+        field = argument.dest or argument.name  # the engine answers by its version's own names
+        if argument.secret or field not in info:
+            continue
+        effective = info[field]
+        text = _words(effective)
+        given = " ".join(argument.values) if argument.values else "true"
+        if not _same(given, text):
+            shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+            changes.append(OverriddenArgument(argument.name, given, shown))
+    return tuple(changes)
+
+
+def _words(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(_words(item) for item in value)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)
+
+
+def _same(given: str, effective: str) -> bool:
+    if given.lower() == effective.lower():
+        return True
+    if re.fullmatch(r"\d+(\.\d+)?[kKmMgG]i?", given):  # human_readable_int: 32k
+        return effective.isdigit()
+    try:
+        return bool(json.loads(given) == json.loads(effective))
+    except (ValueError, RecursionError):
+        return False

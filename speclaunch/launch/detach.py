@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.launch.guard import drain
-from speclaunch.launch.interrupts import Interrupts
+from speclaunch.launch.process import Interrupts
 
 OUTPUT = "speclaunch.log"
 """In the directory of the run: what a detached speclaunch itself says."""
@@ -58,7 +58,10 @@ class Detached:
                 ready, _, _ = select.select([self.fd, interrupts.wake], [], [])
                 if interrupts.wake in ready:
                     drain(interrupts.wake)
-                    self._pass_on(interrupts)
+                    for _ in interrupts.received:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(self.pid, signal.SIGTERM)
+                    interrupts.received.clear()
                 if self.fd not in ready:
                     continue
                 data = os.read(self.fd, 1 << 16)
@@ -72,12 +75,6 @@ class Detached:
         """Wait for its end; the exit code."""
         _, status = os.waitpid(self.pid, 0)
         return os.waitstatus_to_exitcode(status)
-
-    def _pass_on(self, interrupts: Interrupts) -> None:
-        for _ in interrupts.received:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGTERM)
-        interrupts.received.clear()
 
 
 def detach(directory: Path, run: Callable[[Announcer], int]) -> Detached:

@@ -56,7 +56,7 @@ def adopt_orphans() -> None:
 
 def descendants(root: int) -> list[int]:
     """The process ids below `root`, zombies left out, children before their parents."""
-    parents = _parents()
+    parents = parents_by_pid()
     found: list[int] = []
     level = [root]
     while level:
@@ -65,11 +65,11 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def marked(run: str) -> list[int]:
-    """The process ids of everything that carries `SPECLAUNCH_RUN=run` in its environment."""
-    mark = f"{RUN_VARIABLE}={run}".encode()
+def marked(value: str, variable: str = RUN_VARIABLE) -> list[int]:
+    """The process ids of everything that carries `variable=value` in its environment."""
+    mark = f"{variable}={value}".encode()
     found: list[int] = []
-    for pid in _parents():
+    for pid in parents_by_pid():
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 if mark in file.read().split(b"\0"):
@@ -79,7 +79,7 @@ def marked(run: str) -> list[int]:
     return found
 
 
-def _parents() -> dict[int, int]:
+def parents_by_pid() -> dict[int, int]:
     """Every living process and its parent."""
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):
@@ -215,7 +215,7 @@ def _overlap(data: bytes, secret: bytes) -> int:
     )
 
 
-class Guard:
+class EngineGuard:
     """Runs one engine to its end."""
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -384,7 +384,7 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     order = read_order()
     try:
-        guard = Guard(order)
+        guard = EngineGuard(order)
     except OSError as error:
         say({"error": f"{error.strerror}: {error.filename or order['argv'][0]}"})
         sys.exit(0)

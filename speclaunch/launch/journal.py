@@ -21,10 +21,10 @@ from speclaunch.launch.atomic_files import write_json
 from speclaunch.redaction import Redactor
 
 if TYPE_CHECKING:
-    from speclaunch.launch.attempt import Rung
+    from speclaunch.launch.client import Verification
     from speclaunch.launch.diagnosis.interface import Diagnosis
     from speclaunch.launch.log.phases import PhaseStep, PhaseTracker
-    from speclaunch.launch.verify import Verification
+    from speclaunch.launch.start import Rung
 
 FILE = "journal.json"
 VERSION = 1

@@ -14,11 +14,12 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.home import make_private, speclaunch_home
-from speclaunch.launch.atomic_files import read_json, write_json
+from speclaunch.launch.atomic_files import decode, read_json, write_json
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -111,37 +112,24 @@ def forget(name: str, changes: Mapping[str, Any] | None = None) -> None:
 
 def _read(name: str) -> list[LastGood]:
     document = read_json(_path(name)) or {}
-    version = document.get("version")
-    if version == 1:
-        found: object = [document]
-    else:
-        found = document.get("entries") if version == _VERSION else None
-    entries = map(_entry, found if isinstance(found, list) else [])
-    return [entry for entry in entries if entry is not None]
-
-
-def _entry(said: object) -> LastGood | None:
-    if not isinstance(said, dict):
-        return None
-    changes, since = said.get("changes"), said.get("since")
-    if not isinstance(changes, dict) or not changes or not isinstance(since, int | float):
-        return None
-    tokens = said.get("tokens")
-    run = str(said.get("run", ""))
-    return LastGood(changes, float(since), run, tokens if isinstance(tokens, int) else None)
+    version, entries = document.get("version"), document.get("entries")
+    if version != _VERSION or not isinstance(entries, list):
+        entries = [document] if version == 1 else []
+    found = []
+    for entry in entries:
+        with contextlib.suppress(ValueError):
+            found.append(
+                decode(LastGood, {"run": "", **entry} if isinstance(entry, dict) else entry)
+            )
+    return [one for one in found if one.changes]
 
 
 def _write(name: str, entries: list[LastGood]) -> None:
-    document = {
-        "version": _VERSION,
-        "entries": [
-            {"changes": dict(e.changes), "since": e.since, "run": e.run, "tokens": e.tokens}
-            for e in entries
-        ],
-    }
     with contextlib.suppress(OSError):
         make_private(_path(name).parent)
-        write_json(_path(name), document)
+        write_json(
+            _path(name), {"version": _VERSION, "entries": [asdict(entry) for entry in entries]}
+        )
 
 
 def _drop_oldest() -> None:

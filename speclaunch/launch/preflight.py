@@ -13,11 +13,9 @@ from speclaunch.errors import Problem, SpeclaunchError
 from speclaunch.facts.hardware import choose_hardware
 from speclaunch.facts.hardware_probe import probe_hardware
 from speclaunch.facts.missing_paths import missing_paths
-from speclaunch.launch.foresight import foresee
 from speclaunch.launch.prepare import Prepared
-from speclaunch.launch.session import Session
+from speclaunch.launch.session import Session, foresee
 from speclaunch.lint.ignores import unsilenced
-from speclaunch.plan.plan import Plan
 from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
 from speclaunch.rules.examine import Examined, Lookup, examine
@@ -125,17 +123,12 @@ def _asked_first(prepared: Prepared, examined: Examined, asker: Asker) -> tuple[
         return ()
     opinion = asker.known(wanted)
     if opinion is None:
-        seconds = _start_seconds(examined.plan)
+        sizes = [one.told("weight_bytes") or 0 for one in examined.plan.facts.checkpoints]
+        seconds = _LEAST_START_S + sum(sizes) / _READ_BYTES_A_SECOND
         if asker.mode is Ask.AUTO and asker.cost(wanted) > max(_CHEAP_S, seconds / 3):
             return ()
         opinion = asker.opinion_on(wanted)
     return second_opinion(opinion, examined.plan, examined.judgement.findings).findings
-
-
-def _start_seconds(plan: Plan) -> float:
-    """How long a start takes at the least: what every engine does, and its weights."""
-    told = (one.told("weight_bytes") for one in plan.facts.checkpoints)
-    return _LEAST_START_S + sum(size or 0 for size in told) / _READ_BYTES_A_SECOND
 
 
 def absent_paths(prepared: Prepared) -> list[Problem]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from speclaunch.cpu.artifacts import ensure_model, has_model
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
+from speclaunch.cpu.manifest import is_installed
 from speclaunch.engine import forks
 from speclaunch.engine.canonical import canonical, value_of
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
@@ -24,8 +27,7 @@ from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Prob
 from speclaunch.facts.engines import at_hand, declared, named, overrides_pin
 from speclaunch.facts.runtime import NoEngineError, find_runtime, trust
 from speclaunch.home import expand_user, make_private, speclaunch_home
-from speclaunch.launch.address import Address
-from speclaunch.launch.notify import without_notification
+from speclaunch.launch.start import Address
 from speclaunch.plan.request import Request, from_recipe
 from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
@@ -36,6 +38,8 @@ CPU = "cpu"
 
 _UNKNOWN_PYTHON = "python3"
 _DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
+_NOTIFICATION = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+"""Meant for speclaunch: the engine, and what it starts, must not answer in its place."""
 
 
 @record
@@ -213,6 +217,12 @@ def prepare(
     )
 
 
+def without_notification(environment: MutableMapping[str, str]) -> None:
+    """Remove the variables of systemd's notification protocol from an environment."""
+    for name in _NOTIFICATION:
+        environment.pop(name, None)
+
+
 def new_run_dir(recipe: Recipe) -> Path:
     """A fresh directory for the log of one launch, readable by this user only."""
     base = recipe.deployment.launch.log_dir
@@ -355,3 +365,39 @@ def _address(recipe: Recipe) -> Address:
         tls=bool(value_of(args, "ssl_certfile")),
         api_key=str(key) if key is not None else None,
     )
+
+
+Busy = Callable[[str], contextlib.AbstractContextManager[None]]
+"""Tells what takes a few seconds."""
+
+
+def _quietly(_what: str) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
+
+
+def tiny_models(prepared: Prepared) -> Iterator[Path]:
+    """Yield the arguments that name a model which speclaunch makes for the CPU engine."""
+    if prepared.cpu is None:
+        return
+    for value in prepared.recipe.deployment.args.values():
+        if isinstance(value, str) and Path(value).parent == prepared.cpu.models:
+            yield Path(value)
+
+
+def ensure_cpu_models(prepared: Prepared, busy: Busy = _quietly) -> None:
+    """Write the models of a deployment of the CPU engine that are not there yet; nothing is done
+    for other deployments. Their facts are known only then.
+
+    Raises LaunchError where the engine is not installed, InstallError where a model cannot be
+    written.
+    """
+    engine = prepared.cpu
+    if engine is None:
+        return
+    if not is_installed(engine):
+        raise LaunchError("the CPU engine is not installed", help="speclaunch engine install cpu")
+    for path in tiny_models(prepared):
+        if has_model(engine, path.name):
+            continue
+        with busy(f"the tiny model {path.name}"):
+            ensure_model(engine, path.name)

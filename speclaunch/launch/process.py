@@ -1,4 +1,4 @@
-"""The engine as seen from speclaunch: started, watched and stopped through its guard."""
+"""The engine as seen from speclaunch: started, watched and stopped through its guard; signals."""
 
 from __future__ import annotations
 
@@ -13,11 +13,53 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 
 from speclaunch import children
 from speclaunch.errors import LaunchError
 from speclaunch.launch import guard
+from speclaunch.launch.guard import drain
 from speclaunch.redaction import VALUE_PATTERNS, Redactor
+
+
+class Interrupts:
+    """SIGINT, SIGTERM and SIGHUP while an engine runs: noted, not raised."""
+
+    _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self, *, for_good: bool = False) -> None:
+        """`for_good`: nothing comes after this but the end of the process. A signal then is no
+        longer of any use: without it, a second Ctrl-C would spoil the exit code."""
+        self._for_good = for_good
+        self.received: list[signal.Signals] = []
+        self.wake, self._notify = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(self._notify, False)
+
+    def __enter__(self) -> Interrupts:
+        self._before = {number: signal.signal(number, self._note) for number in self._NUMBERS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_IGN if self._for_good else handler)
+        os.close(self.wake)
+        os.close(self._notify)
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, unless a signal has come or comes; whether one has."""
+        deadline = time.monotonic() + seconds
+        while not self.received and (left := deadline - time.monotonic()) > 0:
+            ready, _, _ = select.select([self.wake], [], [], left)
+            if ready:
+                drain(self.wake)
+        return bool(self.received)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.received.append(signal.Signals(number))
+        with contextlib.suppress(BlockingIOError):  # it is full: whoever waits is woken anyhow
+            os.write(self._notify, b"!")
+
 
 _GUARD_SLACK_SECONDS = 3.0
 """How much longer than the engine's grace time its guard may take before it is killed too."""

@@ -1,4 +1,4 @@
-"""What is decided of a launch before it begins, and after an attempt that failed."""
+"""Decisions before a launch and after a failed attempt."""
 
 from __future__ import annotations
 
@@ -11,32 +11,96 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.canonical import value_of
-from speclaunch.errors import LaunchError
+from speclaunch.errors import LaunchError, SpeclaunchError
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Vendor
 from speclaunch.launch import journal_header, last_good
-from speclaunch.launch.agreement.group import Group, group_of, is_left_alone, nodes_of
-from speclaunch.launch.attempt import Attempt, Rung
-from speclaunch.launch.cpu_models import tiny_models
-from speclaunch.launch.foresight import foresee
-from speclaunch.launch.prepare import Prepared, secrets_of
-from speclaunch.launch.restart import restarts
-from speclaunch.launch.start import EngineCommand, GaveUp, Start, without_model
+from speclaunch.launch.agreement.group import RankGroup, group_of, is_left_alone, nodes_of
+from speclaunch.launch.prepare import Prepared, secrets_of, tiny_models
+from speclaunch.launch.start import (
+    Attempt,
+    EngineCommand,
+    LadderEnd,
+    PlannedLaunch,
+    Rung,
+    without_model,
+)
+from speclaunch.plan.budget import Fit, MemoryBudget
+from speclaunch.plan.fit.predict import BudgetOf, PlanWith
+from speclaunch.plan.fit.price import say_all
+from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
+from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.placement import local_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
+from speclaunch.recipe.values import RecoveryPolicy
+from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.facts.checkpoint import Checkpoint
-    from speclaunch.launch.attempts import Conclusion, Ladder
+    from speclaunch.launch.attempts import Ladder
     from speclaunch.launch.diagnosis.interface import Diagnosis
-    from speclaunch.launch.observer import LaunchObserver
-    from speclaunch.recipe.schema import Deployment
+    from speclaunch.recipe.schema import Deployment, Recovery, Restart
+
+_NAME = "start with what is predicted to fit"
+
+
+@record
+class Foresight:
+    """A failure that is predicted for the settings as they are written."""
+
+    budget: MemoryBudget
+    suggestion: Suggestion
+
+    @property
+    def why(self) -> str:
+        """Where it fails, with the numbers."""
+        phase = self.budget.phase.value if self.budget.phase is not None else "start"
+        return f"it is predicted to fail at '{phase}': {self.budget.why}"
+
+    @property
+    def rung(self) -> Rung | None:
+        """The settings to begin with; None where none are predicted to fit."""
+        found = self.suggestion
+        if not found.fit.may_serve or not found.changes:
+            return None
+        return Rung(_NAME, dict(found.arguments), self.why, found.cost, found.after)
+
+    @property
+    def help(self) -> str:
+        """What to do about it."""
+        rung = self.rung
+        if rung is not None:
+            fits = "fit" if self.suggestion.fit is Fit.FITS else "fit only in the best case"
+            return f"{say_all(rung.changes)} is predicted to {fits}"
+        fitting = next((one for one in self.suggestion.alternatives if one.fits), None)
+        if fitting is not None:
+            return f"{fitting.what}: {fitting.verdict}"
+        return f"no settings are predicted to fit: {self.suggestion.why}"
+
+
+def foresee(
+    recovery: Recovery, plan_with: PlanWith, budget: BudgetOf | None = None
+) -> Foresight | None:
+    """The failure that is predicted for the settings as they are; None where none is, or nobody can
+    tell. What is suggested keeps to what `recovery` lets be stepped, where it is on."""
+    try:
+        plan = plan_with({})
+        found = plan.memory if budget is None else budget(plan)
+        if found.fit is not Fit.FAILS:
+            return None
+        off = recovery.policy is RecoveryPolicy.OFF
+        suggestion = suggest(
+            plan_with, budget=budget or work_out, settings=SETTINGS if off else recovery
+        )
+    except (SpeclaunchError, UnknownValueError):
+        return None
+    return Foresight(found, suggestion)
 
 
 @dataclass
 class Session:
-    """A launch as it is planned. `start` is what it takes to begin it, `run` does it."""
+    """A launch as it is planned. `start` is what it takes to begin it."""
 
     prepared: Prepared
     facts: Facts
@@ -53,13 +117,18 @@ class Session:
     max_attempts: int | None = None
     """Instead of the recipe's `recovery.max_attempts`."""
 
+    @property
+    def deployment(self) -> Deployment:
+        """What the recipe deploys."""
+        return self.prepared.recipe.deployment
+
     def plan_with(self, changes: Mapping[str, Any]) -> Plan:
         """The plan of the deployment with other server arguments."""
         return resolve(self.prepared.changed(changes).request(os.environ), self.facts)
 
     def ladder(self) -> Ladder | None:
         """The ladder of the recipe's `recovery` section; None where that is off."""
-        settings = self.prepared.recipe.deployment.recovery
+        settings = self.deployment.recovery
         if not self.recovers:
             return None
         from speclaunch.launch.ladder.ladder import Ladder as Steps  # noqa: PLC0415
@@ -71,21 +140,26 @@ class Session:
     @property
     def recovers(self) -> bool:
         """Whether other settings are tried when the memory is not enough."""
-        is_on = self.prepared.recipe.deployment.recovery.policy != "off"
+        is_on = self.deployment.recovery.policy != "off"
         return is_on and not self.is_alone
 
     @property
     def is_alone(self) -> bool:
         """Whether it is one of several hosts that agree on nothing, and so must not recover."""
-        return is_left_alone(self.prepared.recipe.deployment)
+        return is_left_alone(self.deployment)
 
     def forecast(self) -> tuple[tuple[Rung, ...], str]:
         """What would be tried if start after start ran out of memory, and how that would end."""
         if not self.recovers:
-            return (), self._why_not()
-        from speclaunch.launch.ladder.forecast import outlook  # noqa: PLC0415
+            if self.is_alone:
+                return (), (
+                    "a failed start is not retried: ranks of several hosts recover together, with "
+                    "launch.agreement.directory"
+                )
+            return (), "recovery is off: a failed start is not retried"
+        from speclaunch.launch.ladder.ladder import outlook  # noqa: PLC0415
 
-        settings = self.prepared.recipe.deployment.recovery
+        settings = self.deployment.recovery
         limited = settings.model_copy(update={"max_attempts": self.attempts_allowed})
         first = self.foreseen()
         begun = {} if first is None else first.changes
@@ -98,7 +172,7 @@ class Session:
     def foreseen(self) -> Rung | None:
         """What to begin with, where the settings as they are written are predicted to fail and
         nothing is known to have served; None where they are begun with."""
-        recovery = self.prepared.recipe.deployment.recovery
+        recovery = self.deployment.recovery
         if self.as_written or self.is_alone or recovery.policy != "budget":
             return None
         if self.known_good() is not None:
@@ -111,50 +185,41 @@ class Session:
                 return rung
         return None
 
-    def _why_not(self) -> str:
-        if self.is_alone:
-            return (
-                "a failed start is not retried: ranks of several hosts recover together, with "
-                "launch.agreement.directory"
-            )
-        return "recovery is off: a failed start is not retried"
-
     @property
     def attempts_allowed(self) -> int:
         """Engine starts before one serves."""
-        return self.max_attempts or self.prepared.recipe.deployment.recovery.max_attempts
+        return self.max_attempts or self.deployment.recovery.max_attempts
 
     def known_good(self) -> last_good.LastGood | None:
         """What served for this recipe on this engine and hardware before, if that may be used."""
-        shared = self.prepared.recipe.deployment.launch.agreement.directory is not None
+        shared = self.deployment.launch.agreement.directory is not None
         if self.fresh or shared or not self.recovers:
             return None  # ranks that agree have a memory in common
         return last_good.recall(self._key)
 
-    def run(self, shown: LaunchObserver) -> Conclusion:
-        """Start, look after, and end it, in this process. Raises LaunchError where it may not
-        begin at all."""
-        from speclaunch.launch.course import Course  # noqa: PLC0415
-
-        return Course(self.start(), self).run(shown)
-
-    def start(self) -> Start:
+    def start(self) -> PlannedLaunch:
         """Everything about the launch that is decided before it begins."""
-        prepared, deployment = self.prepared, self.prepared.recipe.deployment
+        prepared, deployment = self.prepared, self.deployment
         known, announced = self._usable()
         rung = None if known else self.foreseen()
         if rung is not None:
-            announced = self._foreseen_in_words(rung)
+            diff = " ".join(journal_header.recipe_diff(rung.changes, deployment))
+            announced = (
+                f"as written {rung.why}",
+                f"starting with {diff} ({rung.cost}); --force starts as written",
+            )
         changes = known if rung is None else rung.changes
         rank, _ = nodes_of(deployment.args)
-        return Start(
+        return PlannedLaunch(
             name=deployment.name,
             version=prepared.version,
             address=prepared.address,
             model=prepared.model,
             directory=self.directory,
             locks=self._locks(),
-            about=self._about(),
+            about=journal_header.about(
+                prepared, self.plan_with({}), self.facts.hardware, self.overrides
+            ),
             settings=without_model(deployment.launch),
             restarts=restarts(deployment.launch.restart, deployment.recovery),
             recovers=self.recovers,
@@ -175,9 +240,9 @@ class Session:
             group=self._group(changes),
         )
 
-    def _group(self, begin: Mapping[str, Any]) -> Group | None:
+    def _group(self, begin: Mapping[str, Any]) -> RankGroup | None:
         """The ranks that agree with this one. Raises LaunchError."""
-        deployment, hardware = self.prepared.recipe.deployment, self.facts.hardware
+        deployment, hardware = self.deployment, self.facts.hardware
         group = group_of(deployment.launch.agreement, deployment.args, os.environ)
         if group is None:
             return None
@@ -203,7 +268,7 @@ class Session:
             secrets_file=secrets_file,
             shown_argv=tuple(journal_header.command(prepared)),
             shown_env=journal_header.environment(prepared),
-            recipe_diff=tuple(journal_header.recipe_diff(changes, self._deployment)),
+            recipe_diff=tuple(journal_header.recipe_diff(changes, self.deployment)),
             # An engine whose memory was released for somebody else does not generate, by order.
             watch=not value_of(args, "enable_memory_saver"),
         )
@@ -216,16 +281,16 @@ class Session:
 
         return diagnose(lines, version=version, exit_code=exit_code)
 
-    def next_step(self, attempts: Sequence[Attempt]) -> Rung | GaveUp:
+    def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
         """The next rung of the ladder after these attempts."""
         ladder = self.ladder()
         if ladder is None:
-            return GaveUp("recovery is off: no other settings are tried")
+            return LadderEnd("recovery is off: no other settings are tried")
         try:
             step = ladder(attempts)
         except UnknownValueError as error:
-            return GaveUp(f"the next step is unknown: {error}")
-        return step if isinstance(step, Rung) else GaveUp(step.why, step.help)
+            return LadderEnd(f"the next step is unknown: {error}")
+        return step if isinstance(step, Rung) else LadderEnd(step.why, step.help)
 
     def _usable(self) -> tuple[Mapping[str, Any], tuple[str, ...]]:
         """What served last, as far as this engine can still be told so, and that in words."""
@@ -238,32 +303,15 @@ class Session:
             last_good.forget(self._key, known.changes)
             return {}, ()
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.since))
-        diff = " ".join(journal_header.recipe_diff(known.changes, self._deployment))
+        diff = " ".join(journal_header.recipe_diff(known.changes, self.deployment))
         return known.changes, (
             f"starting with the last known good settings ({when}, {known.run}): {diff}",
             "--fresh starts with the recipe's own settings",
         )
 
-    def _foreseen_in_words(self, rung: Rung) -> tuple[str, ...]:
-        """The rung to begin with, with its reason and its cost."""
-        diff = " ".join(journal_header.recipe_diff(rung.changes, self._deployment))
-        return (
-            f"as written {rung.why}",
-            f"starting with {diff} ({rung.cost}); --force starts as written",
-        )
-
-    @property
-    def _deployment(self) -> Deployment:
-        return self.prepared.recipe.deployment
-
     @property
     def _key(self) -> str:
-        deployment = self.prepared.recipe.deployment
-        return last_good.key(deployment, self.prepared.version, self.facts.hardware)
-
-    def _about(self) -> dict[str, Any]:
-        plan = self.plan_with({})
-        return journal_header.about(self.prepared, plan, self.facts.hardware, self.overrides)
+        return last_good.key(self.deployment, self.prepared.version, self.facts.hardware)
 
     def _locks(self) -> dict[str, str]:
         """The run, its port, and the GPUs that it will use, where they are known."""
@@ -271,20 +319,22 @@ class Session:
             f"run-{self.directory.name}": "this launch",
             f"port-{self.prepared.address.port}": f"port {self.prepared.address.port}",
         }
-        if not self.prepared.recipe.deployment.launch.share_gpus:
-            names |= {f"gpu-{index}": f"GPU {index}" for index in self._gpus()}
-        return names
-
-    def _gpus(self) -> list[int]:
         hardware = self.facts.hardware
-        if hardware is None or hardware.vendor is Vendor.CPU:
-            return []
-        try:
+        if self.deployment.launch.share_gpus or hardware is None or hardware.vendor is Vendor.CPU:
+            return names
+        with contextlib.suppress(UnknownValueError):
             used = sorted(set(local_gpus(self.plan_with({}))))
-        except UnknownValueError:
-            return []
-        return [hardware.gpus[index].index for index in used if index < len(hardware.gpus)]
+            gpus = [hardware.gpus[one].index for one in used if one < len(hardware.gpus)]
+            names |= {f"gpu-{index}": f"GPU {index}" for index in gpus}
+        return names
 
 
 def _weight_bytes(checkpoint: Checkpoint | None) -> int | None:
     return None if checkpoint is None else checkpoint.told("weight_bytes")
+
+
+def restarts(settings: Restart, recovery: Recovery) -> bool:
+    """Whether an engine that ended while it served is started again at all."""
+    if settings.policy == "auto":
+        return recovery.policy != "off"
+    return settings.policy == "on-failure"

@@ -1,8 +1,8 @@
-"""What a launch needs once everything about it is decided: plain data, small, and picklable.
+"""What a launch is made of: plain data, small, and picklable.
 
-A `Start` is worked out by a process that loads what planning needs (rules, memory budget,
+A `PlannedLaunch` is worked out by a process that loads what planning needs (rules, memory budget,
 catalogues) and used by one that does not: see `apart.py`. What only a failed attempt needs is
-asked of a `Planner`.
+requested from a `Planner`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,63 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from speclaunch.engine.command import RenderedArgs
-    from speclaunch.launch.address import Address
-    from speclaunch.launch.agreement.group import Group
-    from speclaunch.launch.attempt import Attempt, Rung
+    from speclaunch.launch.agreement.group import RankGroup
     from speclaunch.launch.diagnosis.interface import Diagnosis
+    from speclaunch.launch.log.phases import PhaseStep
+    from speclaunch.plan.budget import MemoryBudget
+    from speclaunch.plan.fit.suggestion import Alternative
     from speclaunch.recipe.schema import Launch
 
     Section = TypeVar("Section", bound=BaseModel)
+
+
+@record
+class Address:
+    """Where an engine listens, and how to be let in."""
+
+    host: str
+    port: int
+    tls: bool = False
+    api_key: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The base address as a client on this machine would use it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104
+        host = f"[{host}]" if ":" in host else host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+
+
+@record
+class Rung:
+    """One change to the settings, why, and what it costs.
+
+    `changes` maps server arguments, by the newest engine's names, to their new values. They add
+    to the changes of the rungs before.
+    """
+
+    name: str
+    changes: Mapping[str, Any]
+    why: str
+    cost: str
+    """What is lost against the recipe: KV tokens, concurrency, speculation depth."""
+    predicted: MemoryBudget | None = None
+
+
+@record
+class Attempt:
+    """One engine start. `changes` are all changes against the recipe that it ran with."""
+
+    number: int
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    rung: Rung | None = None
+    """The rung that led here; None for the first."""
+    steps: tuple[PhaseStep, ...] = ()
+    served: bool = False
+    diagnosis: Diagnosis | None = None
+    """None while it runs, and where it ended as it should."""
+    tokens: int | None = None
+    """`max_total_num_tokens` that the engine logged."""
 
 
 @record
@@ -49,11 +99,14 @@ class EngineCommand:
 
 
 @record
-class GaveUp:
-    """There is no further step, and why."""
+class LadderEnd:
+    """There is no further rung: why, and what else would help."""
 
     why: str
     help: str | None = None
+    infeasible: bool = False
+    """Whether no setting that may be stepped can make it fit."""
+    alternatives: tuple[Alternative, ...] = ()
 
 
 class Planner(Protocol):
@@ -67,12 +120,12 @@ class Planner(Protocol):
     ) -> Diagnosis:
         """What an engine died of, by its log."""
 
-    def next_step(self, attempts: Sequence[Attempt]) -> Rung | GaveUp:
+    def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
         """The next rung of the ladder after these attempts."""
 
 
 @record
-class Start:
+class PlannedLaunch:
     """A launch that may begin."""
 
     name: str
@@ -107,7 +160,7 @@ class Start:
     """The command for programs that read our output, without secrets."""
     worker: bool = False
     """Whether it is a rank that serves no requests: of `nnodes`, all but the first."""
-    group: Group | None = None
+    group: RankGroup | None = None
     """The ranks that have to agree; None where it is alone."""
     weight_bytes: tuple[int | None, int | None] = (None, None)
     """Of target and draft, where they are known."""

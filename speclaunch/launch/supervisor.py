@@ -4,30 +4,74 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from speclaunch.launch.address import Address
-from speclaunch.launch.engine_probe import EngineProbe, stopped_process
-from speclaunch.launch.interrupts import Interrupts
-from speclaunch.launch.log.last_error import dead_process, describe_exit, last_error, read_tail
+from speclaunch.launch.client import EngineClient, Verification, verify
+from speclaunch.launch.free_port import stranger
+from speclaunch.launch.log.lines import Follower, dead_process, describe_exit, last_error, read_tail
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseStep, PhaseTracker
-from speclaunch.launch.log_follower import Follower
-from speclaunch.launch.observer import Observer, Undisturbed
-from speclaunch.launch.ports import stranger
-from speclaunch.launch.process import EngineProcess
-from speclaunch.launch.readiness import Prober
-from speclaunch.launch.verify import Verification
-from speclaunch.launch.watchdog import Watchdog
+from speclaunch.launch.observer import LaunchObserver, undisturbed
+from speclaunch.launch.process import EngineProcess, Interrupts
+from speclaunch.launch.start import Address
+from speclaunch.launch.watchdog import EngineProbe, LaunchThread, Watchdog, stopped_process
 from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.engine.command import RenderedArgs
     from speclaunch.recipe.schema import Launch
+    from speclaunch.recipe.schema import VerificationSection as Settings
+
+_HEALTH_SECONDS = 0.2
+"""How often a starting engine is asked."""
+
+
+class Prober(LaunchThread):
+    """Waits for the engine's health and checks it, off the main thread."""
+
+    def __init__(
+        self,
+        address: Address,
+        asked: RenderedArgs,
+        settings: Settings | None,
+        stranger: Callable[[], str | None],
+    ) -> None:
+        """Without `settings` nothing is checked: a rank that serves no requests answers `/health`
+        once its part of the model is loaded, and nothing else (0.5.23 utils/common.py
+        `launch_dummy_health_check_server`)."""
+        super().__init__("the check of the engine", self._probe)
+        self._address, self._asked, self._settings = address, asked, settings
+        self._stop_asked = threading.Event()
+        self.healthy = threading.Event()
+        self.done = threading.Event()
+        self.verification: Verification | None = None
+        self.stranger: str | None = None
+        """Who answers in the engine's place."""
+        self._look = stranger
+
+    def _probe(self) -> None:
+        """Wait and check; the result is in `verification` once `done` is set."""
+        with EngineClient(self._address) as client:
+            while not client.healthy():
+                if self._stop_asked.wait(_HEALTH_SECONDS):
+                    return
+            self.stranger = self._look()
+            if self.stranger is not None:
+                return
+            self.healthy.set()
+            if self._settings is not None and self._settings.enabled:
+                self.verification = verify(client, self._asked, self._settings)
+        self.done.set()
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        self._stop_asked.set()
+
 
 _STARTING_SECONDS = 0.1
 """How often a starting engine is looked at."""
@@ -48,7 +92,7 @@ class Lease(Protocol):
 
 
 @record
-class Order:
+class EngineOrder:
     """Everything needed to run one engine."""
 
     argv: Sequence[str]
@@ -108,7 +152,7 @@ class EngineOutcome:
 
 
 def supervise(
-    order: Order, observer: Observer, interrupts: Interrupts | None = None
+    order: EngineOrder, observer: LaunchObserver, interrupts: Interrupts | None = None
 ) -> EngineOutcome:
     """Run one engine to its end. Whatever happens, no process of it is left afterwards.
 
@@ -141,10 +185,14 @@ class _Run:
     """One engine between its spawn and its end."""
 
     def __init__(
-        self, order: Order, observer: Observer, interrupts: Interrupts, engine: EngineProcess
+        self,
+        order: EngineOrder,
+        observer: LaunchObserver,
+        interrupts: Interrupts,
+        engine: EngineProcess,
     ) -> None:
         self._order = order
-        self._tell = Undisturbed(observer).tell
+        self._observer = undisturbed(observer)
         self._log_error: str | None = None
         self._interrupts = interrupts
         self._engine = engine
@@ -179,7 +227,7 @@ class _Run:
                 self._engine.reap_strangers()
                 if not told and self._engine.pid is not None:
                     told = True
-                    self._tell(lambda o: o.spawned(self._engine.pid, self._order.log))
+                    self._observer.spawned(self._engine.pid, self._order.log)
                 self._read_log()
                 if prober.healthy.is_set() and self._ready_seconds is None:
                     self._ready_seconds = self._seconds
@@ -187,7 +235,7 @@ class _Run:
                         path.unlink(missing_ok=True)
                     self._tracker.enter(Phase.READY, self._seconds)
                 if told:  # who has not heard of an engine need not hear how far it is
-                    self._tell(lambda o: o.progress(self._tracker, self._seconds))
+                    self._observer.progress(self._tracker, self._seconds)
                 failed = self._failed_start(prober)
                 if failed is not None:
                     return failed
@@ -200,7 +248,7 @@ class _Run:
         self._verification = verification
         self._checked = True
         seconds = self._ready_seconds or self._seconds
-        self._tell(lambda o: o.ready(self._verification, seconds))
+        self._observer.ready(self._verification, seconds)
         if self._verification is not None and not self._verification.ok:
             return self._stop(Ending.FAILED, "; ".join(self._verification.problems))
         # a worker ends with the first rank, and ranks that agree end together
@@ -215,7 +263,7 @@ class _Run:
             self._engine.poll(_SERVING_SECONDS, wake=self._interrupts.wake)
             self._engine.reap_strangers()
             self._read_log()
-            self._tell(lambda o: o.progress(self._tracker, self._seconds))
+            self._observer.progress(self._tracker, self._seconds)
             if self._interrupts.received:
                 interrupted = self._interrupts.received[0] is signal.SIGINT
                 return self._stop(Ending.INTERRUPTED if interrupted else Ending.STOPPED, None)
@@ -259,14 +307,14 @@ class _Run:
             self._log_error = self._engine.log_error
             if self._log_error:
                 text = f"cannot write the engine's log: {self._log_error}"
-                self._tell(lambda o: o.warn(text))
+                self._observer.warn(text)
         lines = self._follower.lines()
         if not self._checked:  # later lines are of requests, and there are many
             for line in lines:
                 self._tracker.feed(line, self._seconds)
             self._tracker.glance(self._follower.unfinished, self._seconds)
         if lines:
-            self._tell(lambda o: o.output(lines))
+            self._observer.output(lines)
             if self._watchdog is not None:
                 self._watchdog.output(lines)
 
@@ -315,7 +363,7 @@ class _Run:
 
     def _stop(self, ending: Ending, reason: str | None) -> EngineOutcome:
         """End the engine; a second Ctrl-C or SIGTERM ends its grace time."""
-        self._tell(lambda o: o.stopping(reason or ""))
+        self._observer.stopping(reason or "")
         before = len(self._interrupts.received)
         deadline = time.monotonic() + self._order.settings.grace_seconds + 1
         self._engine.stop()

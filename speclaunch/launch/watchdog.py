@@ -8,19 +8,55 @@ to answer shows progress, and is left alone.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from speclaunch.launch.launch_thread import LaunchThread
+import psutil
+
+from speclaunch.launch.client import EngineAnswer, EngineClient, EngineError, EngineSilentError
 from speclaunch.launch.log.marks import BATCH
+from speclaunch.launch.start import Address
 from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import WatchdogSection as Settings
+
+_SHOWN = 300
+
+
+class LaunchThread:
+    """A thread that never prints a traceback. The supervisor reads `failure`."""
+
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
+        """`name`: the thread's part in the launch, for its failure: `the prober`."""
+        self.failure: str | None = None
+        """The reason for an early end; None while the thread runs, and after a normal end."""
+        self._name, self._work = name, work
+        self._thread = threading.Thread(target=self._run, name=f"speclaunch {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def join(self, seconds: float) -> None:
+        """Wait for its end, at most this long."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            text = " ".join(f"{type(error).__name__}: {error}".split())[:_SHOWN]
+            where = f"{Path(place.filename).name}:{place.lineno}"
+            self.failure = f"{self._name} failed, a bug in speclaunch: {text} ({where})"
 
 
 class ProbeAnswer(StrEnum):
@@ -35,19 +71,8 @@ class ProbeAnswer(StrEnum):
     SILENT = "silent"
 
 
-class Probe(Protocol):
-    """How an engine is asked."""
-
-    def generate(self, timeout: float) -> ProbeAnswer:
-        """Ask for one token."""
-
-    def counters(self) -> object:
-        """What the engine says of its own progress; None where it says nothing. Equal values in
-        turn mean no progress."""
-
-
 @record(frozen=False)
-class Judge:
+class HangDetector:
     """Decides from what was seen; knows no engine and no clock. Pure but for its memory."""
 
     settings: Settings
@@ -94,7 +119,7 @@ class Watchdog:
     """The thread that watches one engine. `hung` holds the reason once it hangs."""
 
     settings: Settings
-    probe: Probe
+    probe: EngineProbe
     stopped: Callable[[], str | None] = lambda: None
     """A process of the engine that is stopped (SIGSTOP), whose log may not be trusted then."""
     armed: bool = False
@@ -125,7 +150,7 @@ class Watchdog:
             self._progress = self.clock()
 
     def _run(self) -> None:
-        judge = Judge(self.settings, self.armed, self.clock())
+        judge = HangDetector(self.settings, self.armed, self.clock())
         before = self.probe.counters()
         pause = self.settings.interval_seconds / 2  # finding a stopped process reads all of /proc
         while not self._ended.wait(pause):
@@ -149,6 +174,103 @@ class Watchdog:
                 self.hung = f"{judge.reason}; {halted} is stopped" if halted else judge.reason
                 return
 
-    def _note_progress(self, judge: Judge) -> None:
+    def _note_progress(self, judge: HangDetector) -> None:
         if self._progress is not None and self._progress > judge.last_progress:
             judge.progress(self._progress)
+
+
+_COUNTERS = re.compile(r"^sglang:(?:realtime|generation|prompt)_tokens_total\b.*$", re.MULTILINE)
+"""Of `/metrics` (with `--enable-metrics`): observability/metrics_collector.py. Others of its
+values change with the time alone."""
+
+_OF_TIME = ("time", "seconds", "throughput")
+_PROMPT = [10, 11, 12, 13]
+_OK, _NOT_FOUND, _TOO_MANY, _UNAVAILABLE, _SERVER_ERROR = 200, 404, 429, 503, 500
+
+
+class EngineProbe:
+    """Asks one engine over HTTP. No method raises what a network can raise."""
+
+    def __init__(self, address: Address) -> None:
+        self._client = EngineClient(address)
+        self._paths = ["/metrics", "/v1/loads", "/get_load"]
+
+    def generate(self, timeout: float) -> ProbeAnswer:
+        """Ask for one token, by token ids: an engine without tokenizer takes them too."""
+        body = {
+            "input_ids": _PROMPT,
+            "sampling_params": {"max_new_tokens": 1, "temperature": 0},
+        }
+        try:
+            answer = self._client.post("/generate", body, timeout)
+        except EngineSilentError:
+            return ProbeAnswer.SILENT
+        except EngineError:
+            return ProbeAnswer.FAILED
+        if answer.status_code == _OK:
+            return ProbeAnswer.GENERATED
+        if answer.status_code in (_TOO_MANY, _UNAVAILABLE):
+            return ProbeAnswer.BUSY
+        return ProbeAnswer.FAILED if answer.status_code >= _SERVER_ERROR else ProbeAnswer.UNFIT
+
+    def counters(self) -> object:
+        """The engine's own counts of tokens; None where this version or its settings give none."""
+        for path in list(self._paths):
+            try:
+                answer = self._client.get(path)
+            except EngineError:
+                return None
+            if answer.status_code == _NOT_FOUND:
+                self._paths.remove(path)  # it will not have it later
+                continue
+            if answer.status_code != _OK:
+                continue
+            found = _COUNTERS.findall(answer.text) if path == "/metrics" else _numbers(answer)
+            if found:
+                return found
+        return None
+
+
+def _numbers(answer: EngineAnswer) -> list[object]:
+    try:
+        document = answer.document()
+    except EngineError:
+        return []
+    if isinstance(document, dict):
+        document = document.get("loads")
+    found: list[object] = []
+
+    def walk(value: object, name: str) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                walk(item, str(key))
+        elif isinstance(value, list):
+            for item in value:
+                walk(item, name)
+        elif isinstance(value, int | float) and not any(part in name for part in _OF_TIME):
+            found.append((name, value))
+
+    walk(document, "")
+    return found
+
+
+def stopped_process(pid: int | None) -> str | None:
+    """A process of the engine that somebody has stopped (SIGSTOP), in words."""
+    if pid is None:
+        return None
+    try:
+        parent = psutil.Process(pid)
+        for process in (parent, *parent.children(recursive=True)):
+            if process.status() == psutil.STATUS_STOPPED:
+                return f"its process {process.pid} ({_title(process)})"
+    except psutil.Error:
+        return None
+    return None
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        words = []
+    return words[0] if words and words[0].startswith("sglang::") else process.name()

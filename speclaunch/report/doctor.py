@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from speclaunch.doctor.check_line import CheckLine, CheckState, Section, count, worst
-from speclaunch.doctor.machine_facts import Target
-from speclaunch.doctor.target import Judged
+from speclaunch.doctor.check_line import CheckLine, CheckSection, CheckState, count, worst
+from speclaunch.doctor.machine_facts import RecipeNeeds
+from speclaunch.doctor.target import RecipeResults
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.record import record
 from speclaunch.report.findings import origins, show_findings
@@ -41,9 +41,9 @@ _NARROWEST = 30
 class DoctorReport:
     """What the doctor found: the machine, and the recipe on it."""
 
-    sections: tuple[Section, ...]
-    target: Target | None = None
-    judged: Judged | UnknownFact | None = None
+    sections: tuple[CheckSection, ...]
+    target: RecipeNeeds | None = None
+    judged: RecipeResults | UnknownFact | None = None
 
     @property
     def lines(self) -> tuple[CheckLine, ...]:
@@ -53,7 +53,7 @@ class DoctorReport:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What the rules say of the recipe."""
-        return self.judged.findings if isinstance(self.judged, Judged) else ()
+        return self.judged.findings if isinstance(self.judged, RecipeResults) else ()
 
     @property
     def state(self) -> CheckState:
@@ -87,7 +87,7 @@ def diagnosis_json(diagnosis: DoctorReport) -> dict[str, Any]:
     judged = diagnosis.judged
     if diagnosis.target is not None:
         document |= {"recipe": diagnosis.target.name, "engine": diagnosis.target.version}
-    if isinstance(judged, Judged):
+    if isinstance(judged, RecipeResults):
         document["findings"] = [
             {**finding_json(finding), "engine": finding.engine} for finding in judged.findings
         ]
@@ -111,7 +111,7 @@ def show_diagnosis(console: Console, diagnosis: DoctorReport) -> None:
 
 
 def render(
-    sections: Iterable[Section], width: int | None, *, unicode: bool = True
+    sections: Iterable[CheckSection], width: int | None, *, unicode: bool = True
 ) -> Iterator[Text]:
     """The lines of every section; a command is never broken, so that it can be copied."""
     sections = [section for section in sections if section.lines]
@@ -167,7 +167,7 @@ def _show_findings(console: Console, diagnosis: DoctorReport, encoding: str) -> 
     if target is None:
         return
     console.print()
-    if not isinstance(judged, Judged):
+    if not isinstance(judged, RecipeResults):
         why = judged.why if judged is not None else "the rules were not run"
         console.print(_safe(Text(f"{target.name} could not be checked: {why}", "bold"), encoding))
         return

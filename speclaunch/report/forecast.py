@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from speclaunch.launch.attempt import Rung
 from speclaunch.launch.last_good import LastGood
+from speclaunch.launch.start import Rung
 
 Forecast = tuple[Sequence[Rung], str]
 

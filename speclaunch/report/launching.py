@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.heartbeat import EVERY_SECONDS, Heartbeat
-from speclaunch.launch.attempt import Rung
+from speclaunch.launch.client import Verification
 from speclaunch.launch.log.phases import PhaseTracker
-from speclaunch.launch.verify import Verification
+from speclaunch.launch.start import Rung
 from speclaunch.printable import without_colors
 from speclaunch.report.progress import WeightSizes, how_far
 from speclaunch.report.styled import Printer

@@ -11,9 +11,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from speclaunch.launch.client import Verification
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseStep, PhaseTracker
-from speclaunch.launch.verify import Verification
 from speclaunch.report.launching import OnReady, PlainObserver
 from speclaunch.report.progress import WeightSizes, counted
 

@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from speclaunch.launch.address import Address
-from speclaunch.launch.verify import Verification
+from speclaunch.launch.client import Verification
+from speclaunch.launch.start import Address
 
 _SHOWN_CHARACTERS = 200
 _NEXT = (

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.errors import ExitCode, LaunchError, SpeclaunchError
-from speclaunch.launch.attempts import Conclusion
-from speclaunch.launch.course import Course, exit_code
+from speclaunch.launch.attempts import Conclusion, exit_code
+from speclaunch.launch.client import Verification
 from speclaunch.launch.detach import OUTPUT, Announcer, detach
-from speclaunch.launch.start import Planner, Start
+from speclaunch.launch.launch_run import LaunchRun
+from speclaunch.launch.start import PlannedLaunch, Planner
 from speclaunch.launch.supervisor import Ending
-from speclaunch.launch.verify import Verification
 from speclaunch.report.console import err, err_lines, out
 from speclaunch.report.launching import OnReady, PlainObserver
 from speclaunch.report.problems import show_problems
@@ -25,7 +25,7 @@ from speclaunch.report.styled import PlainPrinter
 _WHAT_NEXT = (("follow", "logs -f"), ("stop", "stop"), ("story", "runs show"))
 
 
-def run_here(start: Start, planner: Planner, *, verbose: bool, as_json: bool) -> ExitCode:
+def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: bool) -> ExitCode:
     """Launch, and stay until it ends. Raises LaunchError with the reason where it fails."""
     gc.enable()
     observer: PlainObserver | None = None
@@ -49,7 +49,7 @@ def run_here(start: Start, planner: Planner, *, verbose: bool, as_json: bool) ->
 
     observer = _observer(start, on_ready, verbose=verbose, plain=as_json)
     try:
-        conclusion = Course(start, planner).run(observer)
+        conclusion = LaunchRun(start, planner).run(observer)
     finally:
         observer.close()
     outcome = conclusion.outcome
@@ -70,7 +70,7 @@ def run_here(start: Start, planner: Planner, *, verbose: bool, as_json: bool) ->
     return code
 
 
-def run_detached(start: Start, planner: Planner, *, as_json: bool) -> ExitCode:
+def run_detached(start: PlannedLaunch, planner: Planner, *, as_json: bool) -> ExitCode:
     """Launch in the background; return when it serves, or fail as a launch does."""
     gc.enable()
     background = detach(
@@ -112,7 +112,7 @@ def run_detached(start: Start, planner: Planner, *, as_json: bool) -> ExitCode:
     )
 
 
-def _in_background(start: Start, planner: Planner, announcer: Announcer) -> int:
+def _in_background(start: PlannedLaunch, planner: Planner, announcer: Announcer) -> int:
     """The launch in the child of a `--detach`; its exit code."""
     observer: PlainObserver | None = None
 
@@ -126,7 +126,7 @@ def _in_background(start: Start, planner: Planner, announcer: Announcer) -> int:
 
     observer = _Announcing(announcer, on_ready, start)
     try:
-        conclusion = Course(start, planner).run(observer)
+        conclusion = LaunchRun(start, planner).run(observer)
         return _conclude(conclusion, start.name)
     except SpeclaunchError as error:
         show_problems(err(), error.problems)
@@ -145,7 +145,7 @@ def _in_background(start: Start, planner: Planner, announcer: Announcer) -> int:
 class _Announcing(PlainObserver):
     """Says it in the log of the detached speclaunch, and to who waits for it."""
 
-    def __init__(self, announcer: Announcer, on_ready: OnReady, start: Start) -> None:
+    def __init__(self, announcer: Announcer, on_ready: OnReady, start: PlannedLaunch) -> None:
         super().__init__(err_lines(), on_ready, weights=WeightSizes(*start.weight_bytes))
         self._announcer = announcer
 
@@ -168,7 +168,9 @@ def _conclude(conclusion: Conclusion, name: str) -> ExitCode:
     return code
 
 
-def _show_ready(start: Start, verification: Verification | None, seconds: float, log: Path) -> None:
+def _show_ready(
+    start: PlannedLaunch, verification: Verification | None, seconds: float, log: Path
+) -> None:
     from speclaunch.report.ready_report import show_ready  # noqa: PLC0415 - rich, once it serves
 
     show_ready(
@@ -185,7 +187,7 @@ def _show_ready(start: Start, verification: Verification | None, seconds: float,
 
 
 def _ready_json(
-    start: Start, verification: Verification | None, seconds: float, log: Path
+    start: PlannedLaunch, verification: Verification | None, seconds: float, log: Path
 ) -> dict[str, object]:
     from speclaunch.report.ready_report import verification_json  # noqa: PLC0415 - rich, once it serves
 
@@ -210,7 +212,9 @@ def _cause_json(conclusion: Conclusion) -> Mapping[str, Any] | None:
     }
 
 
-def _observer(start: Start, on_ready: OnReady, *, verbose: bool, plain: bool) -> PlainObserver:
+def _observer(
+    start: PlannedLaunch, on_ready: OnReady, *, verbose: bool, plain: bool
+) -> PlainObserver:
     printer, sizes = err_lines(), WeightSizes(*start.weight_bytes)
     for note in start.notes:
         printer.print(f"note: {note}", markup=False)

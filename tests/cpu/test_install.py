@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.cpu import installation
+from speclaunch.cpu import install as installation
 from speclaunch.cpu.environment import CpuEngine
 from speclaunch.cpu.install import (
     InstallError,
     InstallInterruptedError,
     InstallStep,
+    PipProgress,
     StepState,
     ensure_corpus,
     ensure_model,
@@ -28,7 +29,6 @@ from speclaunch.cpu.install import (
     is_installed,
     read_manifest,
 )
-from speclaunch.cpu.pip_progress import PipProgress
 from speclaunch.cpu.torch_source import CPU_INDEX
 
 pytestmark = pytest.mark.thorough
@@ -112,7 +112,7 @@ def test_changed_pins_install_packages_again_and_torch_not(
     other = tmp_path / "requirements.txt"
     other.write_text("something==2.0\n")
     monkeypatch.setattr("speclaunch.cpu.manifest.REQUIREMENTS", other)
-    monkeypatch.setattr("speclaunch.cpu.installation.REQUIREMENTS", other)
+    monkeypatch.setattr("speclaunch.cpu.install.REQUIREMENTS", other)
     assert not is_installed(engine)
     install(home, python=fake.python)
     assert [("torch==" in call) for call in fake.calls("pip install")] == [True, False, False]

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.cpu import torch_source
-from speclaunch.cpu.process import run_logged
-from speclaunch.cpu.steps import InstallError
+from speclaunch.cpu.process import InstallError, run_logged
 from speclaunch.cpu.torch_source import Offer, choose, offered, probe_options
 
 pytestmark = pytest.mark.thorough

@@ -10,6 +10,7 @@ from typing import Any
 from speclaunch.doctor.check_line import CheckLine, CheckState
 from speclaunch.doctor.machine_facts import (
     CpuEngineState,
+    DiskVolume,
     Hub,
     MachineFacts,
     MachineMemory,
@@ -17,9 +18,8 @@ from speclaunch.doctor.machine_facts import (
     Port,
     Process,
     ProcessLimits,
-    Target,
+    RecipeNeeds,
     Tools,
-    Volume,
     VolumeUse,
 )
 from speclaunch.facts.facts import UnknownFact
@@ -32,7 +32,7 @@ GB = 10**9
 PYTHON = Path("/env/bin/python")
 NO_GPU = UnknownFact("the GPUs", "no NVIDIA GPU or driver answers", "name them")
 
-TARGET = Target(name="r", version="0.5.18", device="cuda", gpus=1, tensor_parallel=1)
+TARGET = RecipeNeeds(name="r", version="0.5.18", device="cuda", gpus=1, tensor_parallel=1)
 
 
 def gpu(index: int, free: float, *processes: OtherProcess, total: float = 80) -> Gpu:
@@ -49,8 +49,8 @@ def runtime(version: str = "0.5.18", python: str = "3.11.7") -> Runtime:
     return Runtime(PYTHON, python, {"sglang": version})
 
 
-def volume(use: VolumeUse, free: float, *, device: int = 1, writable: bool = True) -> Volume:
-    return Volume(use, Path("/") / use, device, int(free * GB), 500 * GB, writable)
+def volume(use: VolumeUse, free: float, *, device: int = 1, writable: bool = True) -> DiskVolume:
+    return DiskVolume(use, Path("/") / use, device, int(free * GB), 500 * GB, writable)
 
 
 HEALTHY = MachineFacts(
@@ -94,7 +94,7 @@ def machine(**changes: Any) -> MachineFacts:
     return replace(HEALTHY, **changes)
 
 
-def target(**changes: Any) -> Target:
+def target(**changes: Any) -> RecipeNeeds:
     return replace(TARGET, **changes)
 
 

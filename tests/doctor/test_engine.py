@@ -9,8 +9,12 @@ import pytest
 
 from speclaunch.doctor.bounded_tasks import NoAnswer
 from speclaunch.doctor.check_line import CheckLine, CheckState
-from speclaunch.doctor.checks.engine import check_compilers, check_engine, check_python
-from speclaunch.doctor.checks.packages import check_packages
+from speclaunch.doctor.checks.engine import (
+    check_compilers,
+    check_engine,
+    check_packages,
+    check_python,
+)
 from speclaunch.doctor.machine_facts import CpuEngineState, MachineFacts, Tools
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.packages import Packages, Torch

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from speclaunch.doctor.check_line import CheckLine, CheckState
-from speclaunch.doctor.checks.gpus import check_driver, check_gpus
+from speclaunch.doctor.checks.machine import check_driver, check_gpus
 from speclaunch.doctor.machine_facts import Process, Tools
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import OtherProcess

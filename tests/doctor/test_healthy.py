@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 
 import pytest
 
-from speclaunch.doctor.check_line import CheckLine, CheckState, Section, count, worst
-from speclaunch.doctor.examine import FAMILIES, CheckFamily, examine_machine
+from speclaunch.doctor.check_line import CheckLine, CheckSection, CheckState, count, worst
+from speclaunch.doctor.examine import FAMILIES, examine_machine
 from speclaunch.doctor.machine_facts import MachineFacts
 from speclaunch.facts.facts import UnknownFact
 from tests.doctor.helpers import HEALTHY, machine, target, worse
@@ -83,7 +83,7 @@ def test_a_check_that_fails_keeps_what_it_said_and_hides_nothing() -> None:
     def whole(found: MachineFacts) -> Iterator[CheckLine]:
         yield CheckLine("y", CheckState.OK, "fine")
 
-    (section,) = examine_machine(HEALTHY, [CheckFamily("A", (broken, whole))])
+    (section,) = examine_machine(HEALTHY, {"A": (broken, whole)})
     assert [(line.state, line.found) for line in section.lines] == [
         (CheckState.OK, "until here"),
         (CheckState.UNKNOWN, "this check crashed: ZeroDivisionError"),
@@ -104,7 +104,7 @@ def _bad(found: MachineFacts) -> Iterator[CheckLine]:
     ],
 )
 def test_only_what_stops_a_launch_from_here_is_an_error(aim: object, state: CheckState) -> None:
-    (section,) = examine_machine(machine(target=aim), [CheckFamily("A", (_bad,))])
+    (section,) = examine_machine(machine(target=aim), {"A": (_bad,)})
     assert section.lines[0].state is state
 
 
@@ -124,7 +124,5 @@ def test_worst_and_count() -> None:
     assert worst([]) is CheckState.OK
     assert worst([*some, CheckLine("a", CheckState.WARNING, "")]) is CheckState.WARNING
     assert count(some, CheckState.NOTE) == 1
-    assert [family.title for family in FAMILIES] == [
-        section.title for section in examine_machine(HEALTHY)
-    ]
-    assert isinstance(examine_machine(HEALTHY)[0], Section)
+    assert list(FAMILIES) == [section.title for section in examine_machine(HEALTHY)]
+    assert isinstance(examine_machine(HEALTHY)[0], CheckSection)

@@ -12,8 +12,8 @@ import pytest
 from speclaunch.doctor import machine as reading
 from speclaunch.doctor.check_line import CheckLine, CheckState
 from speclaunch.doctor.checks.machine import check_disk, check_limits, check_memory
-from speclaunch.doctor.machine_facts import MachineMemory, Model, ProcessLimits, VolumeUse
-from speclaunch.doctor.processes import read_processes
+from speclaunch.doctor.machine import read_processes
+from speclaunch.doctor.machine_facts import LocalModel, MachineMemory, ProcessLimits, VolumeUse
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
 from tests.doctor.helpers import GB, GIB, machine, only, said, target, volume
@@ -24,8 +24,8 @@ def line_of(check: str, **changes: Any) -> CheckLine:
     return line
 
 
-def weights(size: int) -> tuple[Model, ...]:
-    return (Model("target", "m", present=True, checkpoint=Checkpoint("m", weight_bytes=size)),)
+def weights(size: int) -> tuple[LocalModel, ...]:
+    return (LocalModel("target", "m", present=True, checkpoint=Checkpoint("m", weight_bytes=size)),)
 
 
 @pytest.mark.parametrize(

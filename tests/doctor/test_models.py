@@ -11,8 +11,8 @@ import pytest
 
 from speclaunch.doctor.check_line import CheckLine, CheckState
 from speclaunch.doctor.checks.models import check_models
-from speclaunch.doctor.hub import read_hub, read_model
-from speclaunch.doctor.machine_facts import Hub, Model, VolumeUse
+from speclaunch.doctor.machine import read_hub, read_model
+from speclaunch.doctor.machine_facts import Hub, LocalModel, VolumeUse
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hub import fetch_checkpoint
@@ -23,7 +23,7 @@ HUB = Hub(Path("/hub"), "HF_TOKEN")
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
 
-def line(model: Model, hub: Hub = HUB, **changes: Any) -> CheckLine:
+def line(model: LocalModel, hub: Hub = HUB, **changes: Any) -> CheckLine:
     changes.setdefault("target", target())
     found = said(check_models, machine(models=(model,), hub=hub, **changes))
     (one,) = [line for line in found if line.check == "model"]
@@ -38,35 +38,35 @@ def known(**facts: Any) -> Checkpoint:
     ("model", "state", "words"),
     [
         (
-            Model("target", LLAMA, present=True, checkpoint=known(weight_bytes=16 * GB)),
+            LocalModel("target", LLAMA, present=True, checkpoint=known(weight_bytes=16 * GB)),
             CheckState.OK,
             "16 GB",
         ),
         (
-            Model("target", "/cpu/models/cycle", is_path=True, generated=True),
+            LocalModel("target", "/cpu/models/cycle", is_path=True, generated=True),
             CheckState.OK,
             "first launched",
         ),
-        (Model("draft", "/models/x", is_path=True), CheckState.ERROR, "does not exist"),
+        (LocalModel("draft", "/models/x", is_path=True), CheckState.ERROR, "does not exist"),
         (
-            Model("target", "/models/x", is_path=True, readable=False),
+            LocalModel("target", "/models/x", is_path=True, readable=False),
             CheckState.ERROR,
             "cannot be read",
         ),
-        (Model("target", "s3://bucket/x", is_url=True), CheckState.NOTE, "s3://"),
-        (Model("target", LLAMA), CheckState.NOTE, "is not downloaded"),
+        (LocalModel("target", "s3://bucket/x", is_url=True), CheckState.NOTE, "s3://"),
+        (LocalModel("target", LLAMA), CheckState.NOTE, "is not downloaded"),
         (
-            Model("target", LLAMA, unfinished=2, unfinished_bytes=3 * GB),
+            LocalModel("target", LLAMA, unfinished=2, unfinished_bytes=3 * GB),
             CheckState.WARNING,
             "2 unfinished downloads (3.0 GB)",
         ),
         (
-            Model("target", "/m", is_path=True, present=True, weight_files=False),
+            LocalModel("target", "/m", is_path=True, present=True, weight_files=False),
             CheckState.ERROR,
             "lacks any weights",
         ),
         (
-            Model(
+            LocalModel(
                 "target",
                 LLAMA,
                 present=True,
@@ -76,13 +76,13 @@ def known(**facts: Any) -> Checkpoint:
             "lacks a, b, c and 2 more",
         ),
         (
-            Model("target", LLAMA, present=True, unfinished=1, checkpoint=known()),
+            LocalModel("target", LLAMA, present=True, unfinished=1, checkpoint=known()),
             CheckState.NOTE,
             "1 unfinished download",
         ),
     ],
 )
-def test_a_checkpoint(model: Model, state: CheckState, words: str) -> None:
+def test_a_checkpoint(model: LocalModel, state: CheckState, words: str) -> None:
     found = line(model)
     assert (found.state, words in found.found) == (state, True), found
     assert found.found.startswith(f"{model.role}: ")
@@ -90,21 +90,21 @@ def test_a_checkpoint(model: Model, state: CheckState, words: str) -> None:
 
 def test_offline_nothing_is_downloaded() -> None:
     offline = replace(HUB, offline="TRANSFORMERS_OFFLINE")
-    found = line(Model("target", LLAMA), offline)
+    found = line(LocalModel("target", LLAMA), offline)
     assert found.state is CheckState.ERROR
     assert "TRANSFORMERS_OFFLINE is set" in found.why
-    half = Model("target", LLAMA, present=True, checkpoint=known(missing_files=("a",)))
+    half = LocalModel("target", LLAMA, present=True, checkpoint=known(missing_files=("a",)))
     assert line(half, offline).state is CheckState.ERROR
-    assert line(Model("target", LLAMA, present=True), offline).state is CheckState.OK
+    assert line(LocalModel("target", LLAMA, present=True), offline).state is CheckState.OK
 
 
 def test_weights_that_are_never_read_may_be_missing() -> None:
-    model = Model("target", "/m", is_path=True, present=True, weight_files=False)
+    model = LocalModel("target", "/m", is_path=True, present=True, weight_files=False)
     assert line(model, target=target(dummy_weights=True)).state is CheckState.OK
 
 
 def test_a_model_that_does_not_fit_on_the_disk() -> None:
-    model = Model("target", LLAMA, checkpoint=known(weight_bytes=690 * GB))
+    model = LocalModel("target", LLAMA, checkpoint=known(weight_bytes=690 * GB))
     assert line(model, volumes=(volume(VolumeUse.MODELS, 300),)).state is CheckState.ERROR
     assert line(model, volumes=(volume(VolumeUse.MODELS, 800),)).state is CheckState.NOTE
     begun = replace(model, unfinished=1, unfinished_bytes=500 * GB)
@@ -112,11 +112,11 @@ def test_a_model_that_does_not_fit_on_the_disk() -> None:
 
 
 def test_another_hub_is_not_looked_at() -> None:
-    assert line(Model("target", LLAMA), replace(HUB, modelscope=True)).state is CheckState.NOTE
+    assert line(LocalModel("target", LLAMA), replace(HUB, modelscope=True)).state is CheckState.NOTE
 
 
 def test_a_copy_that_the_engine_does_not_know_of_is_named() -> None:
-    model = Model("draft", "/gone", is_path=True, checkpoint=known(path=Path("/copies/x")))
+    model = LocalModel("draft", "/gone", is_path=True, checkpoint=known(path=Path("/copies/x")))
     assert "args.speculative_draft_model_path=/copies/x" in (line(model).fix or "")
 
 
@@ -145,7 +145,7 @@ def test_what_the_hub_refuses_stops_the_launch(
     monkeypatch.setenv("HF_TOKEN", ours)
     fact = fetch_checkpoint(LLAMA)
     assert isinstance(fact, UnknownFact)
-    found = line(Model("target", LLAMA, unknown=fact), replace(HUB, token=engines))
+    found = line(LocalModel("target", LLAMA, unknown=fact), replace(HUB, token=engines))
     assert found.state is state
     assert fact.why in found.why
 
@@ -159,11 +159,11 @@ def test_what_the_hub_refuses_stops_the_launch(
     ],
 )
 def test_a_gated_model_needs_a_token(gated: bool, token: str | None, state: CheckState) -> None:
-    model = Model("target", LLAMA, checkpoint=known(gated=gated))
+    model = LocalModel("target", LLAMA, checkpoint=known(gated=gated))
     assert line(model, replace(HUB, token=token)).state is state
 
 
-def token_line(hub: Hub, *found: Model, **changes: Any) -> CheckLine | None:
+def token_line(hub: Hub, *found: LocalModel, **changes: Any) -> CheckLine | None:
     lines = said(check_models, machine(models=found, hub=hub, **changes))
     return next((line for line in lines if line.check == "token"), None)
 
@@ -176,11 +176,11 @@ def test_the_token_is_never_shown() -> None:
 
 def test_a_token_that_is_missing_matters_for_a_download() -> None:
     without = replace(HUB, token=None)
-    wanted = token_line(without, Model("target", LLAMA), target=target())
+    wanted = token_line(without, LocalModel("target", LLAMA), target=target())
     assert wanted is not None
     assert wanted.state is CheckState.NOTE
     assert LLAMA in wanted.why
-    assert token_line(without, Model("target", LLAMA, present=True), target=target()) is None
+    assert token_line(without, LocalModel("target", LLAMA, present=True), target=target()) is None
     assert token_line(without) is not None
 
 
@@ -235,7 +235,7 @@ def cached(tmp_path: Path, *files: str) -> Hub:
     return replace(HUB, cache=tmp_path)
 
 
-def read(name: str, hub: Hub, made: Path = Path("/made")) -> Model:
+def read(name: str, hub: Hub, made: Path = Path("/made")) -> LocalModel:
     return read_model("target", name, hub, made)
 
 

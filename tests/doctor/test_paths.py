@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.checks.models import check_paths
-from speclaunch.doctor.machine_facts import Model
+from speclaunch.doctor.machine_facts import LocalModel
 from speclaunch.facts.missing_paths import MissingPath
 from tests.doctor.helpers import HEALTHY
 
@@ -24,6 +24,6 @@ def test_a_template_that_is_not_there_stops_the_launch() -> None:
 
 def test_a_checkpoint_is_told_once() -> None:
     gone = (missing("model_path", "/nope/model"), missing("tokenizer_path", "/nope/model"))
-    model = Model("target", "/nope/model", is_path=True)
+    model = LocalModel("target", "/nope/model", is_path=True)
     (line,) = check_paths(replace(HEALTHY, missing=gone, models=(model,)))
     assert line.found.startswith("tokenizer_path")

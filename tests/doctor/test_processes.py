@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from speclaunch.doctor.check_line import CheckState
-from speclaunch.doctor.checks.processes import check_engines, check_port
+from speclaunch.doctor.checks.environment import check_engines, check_port
+from speclaunch.doctor.machine import Custody, engines, is_engine
 from speclaunch.doctor.machine_facts import Port, Process
-from speclaunch.doctor.processes import Custody, engines, is_engine
 from tests.doctor.helpers import machine, only, target
 
 SERVER = ("python", "-m", "sglang.launch_server", "--model-path", "m", "--api-key", "hunter2")

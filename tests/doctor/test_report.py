@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from speclaunch.doctor.check_line import CheckLine, CheckState, Section
+from speclaunch.doctor.check_line import CheckLine, CheckSection, CheckState
 from speclaunch.doctor.examine import examine_machine
 from speclaunch.doctor.machine_facts import MachineFacts, Process
 from speclaunch.doctor.target import judge_recipe
@@ -22,7 +22,7 @@ from tests.doctor.helpers import HEALTHY, machine, target
 
 COMMAND = "uv pip install --python /a/very/long/path/to/an/environment/bin/python torch==2.13.0"
 SECTIONS = (
-    Section(
+    CheckSection(
         "Engine",
         (
             CheckLine("engine", CheckState.OK, "SGLang 0.5.18"),
@@ -44,7 +44,7 @@ SECTIONS = (
             CheckLine("token", CheckState.NOTE, "none"),
         ),
     ),
-    Section("Empty", ()),
+    CheckSection("Empty", ()),
 )
 
 
@@ -101,7 +101,7 @@ def shown(diagnosis: DoctorReport, encoding: str = "utf-8") -> str:
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8", "shift-jis"])
 def test_any_output_takes_it(encoding: str) -> None:
     odd = CheckLine("engines", CheckState.OK, "ünï 日本 … ✓ \udcff")
-    said = shown(DoctorReport((Section("S", (odd,)),)), encoding)
+    said = shown(DoctorReport((CheckSection("S", (odd,)),)), encoding)
     assert "engines" in said
     assert said.count("\n") == 4
 

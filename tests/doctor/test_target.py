@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from speclaunch.doctor.target import (
-    Judged,
+    RecipeResults,
     is_cpu,
     is_elsewhere,
     judge_recipe,
@@ -145,7 +145,7 @@ def test_ignores_are_heeded_and_every_version_is_asked(tmp_path: Path) -> None:
     text = "name: r\nargs:\n  model_path: a/b\n  enable_nonsense: true{}\n"
     path.write_text(text.format(""))
     judged = judge_recipe(load(str(path)), ("0.5.7", "0.5.23"), Lookup(), all_rules(), {})
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, RecipeResults)
     assert [(f.code, f.engine) for f in judged.findings if f.severity == "error"] == [
         ("SPL001", "0.5.7"),
         ("SPL001", "0.5.23"),

@@ -21,7 +21,7 @@ ORDINARY = {"model", "ep"}
 """Names that are words of other vocabularies, too (a key of a conf group, a JSON field)."""
 MEANT = {
     # A field of ServerArgs in the engine's own log text, which has its version's name.
-    ("launch/diagnosis/release_wording.py", "cuda_graph_max_bs"),
+    ("launch/diagnosis/launch_log.py", "cuda_graph_max_bs"),
 }
 
 

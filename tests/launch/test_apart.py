@@ -20,11 +20,10 @@ from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import LaunchError
 from speclaunch.facts.hardware import declare
 from speclaunch.launch.apart import ReopenedPlanner
-from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.diagnosis.diagnose import diagnose
 from speclaunch.launch.prepare import prepare
 from speclaunch.launch.session import Session
-from speclaunch.launch.start import GaveUp
+from speclaunch.launch.start import Attempt, LadderEnd
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup
@@ -131,7 +130,7 @@ def test_a_reopened_planner_answers_as_the_session_does() -> None:
 
 def test_a_planner_that_cannot_be_opened_ends_the_ladder() -> None:
     step = ReopenedPlanner(b"no session").next_step([])
-    assert isinstance(step, GaveUp)
+    assert isinstance(step, LadderEnd)
     assert "could not be planned" in step.why
 
 

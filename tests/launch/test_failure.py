@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speclaunch.launch.log.last_error import last_error
+from speclaunch.launch.log.lines import last_error
 
 STAMP = "[2026-11-21 02:16:12]"
 TRACEBACK = """\

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import declare
-from speclaunch.launch.foresight import foresee
+from speclaunch.launch.launch_run import LaunchRun
 from speclaunch.launch.preflight import PreflightError, require_hope
 from speclaunch.launch.prepare import prepare
-from speclaunch.launch.session import Session
+from speclaunch.launch.session import Session, foresee
 from speclaunch.plan.budget import Fit, MemoryBudget, MemoryPhase
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import Plan
@@ -115,9 +115,9 @@ def test_a_launch_says_it_and_writes_it_down(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A whole launch of a stand-in for the engine: the first attempt has the rung."""
-    from speclaunch.launch.supervisor import Ending, EngineOutcome, Order
+    from speclaunch.launch.supervisor import Ending, EngineOrder, EngineOutcome
 
-    orders: list[Order] = []
+    orders: list[EngineOrder] = []
 
     def run(self: Any, changes: Mapping[str, Any], rung: object = None) -> Any:
         from speclaunch.launch.attempts import Conclusion
@@ -130,7 +130,8 @@ def test_a_launch_says_it_and_writes_it_down(
     monkeypatch.setattr("speclaunch.launch.attempts.Launching.run", run)
     said = StringIO()
     one = replace(session(TOO_SMALL, "recovery=default"), directory=tmp_path)
-    one.run(PlainObserver(Console(file=said, width=500), lambda *_: None))
+    observer = PlainObserver(Console(file=said, width=500), lambda *_: None)
+    LaunchRun(one.start(), one).run(observer)
     assert "note: as written it is predicted to fail at 'allocate KV cache'" in said.getvalue()
     assert "starting with" in said.getvalue() and "--force" in said.getvalue()
     journal = json.loads((tmp_path / "journal.json").read_text())

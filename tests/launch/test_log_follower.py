@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speclaunch.launch.guard import Log
-from speclaunch.launch.log.lines import lines_of
-from speclaunch.launch.log_follower import Follower, log_files, read_log
+from speclaunch.launch.log.lines import Follower, lines_of, log_files, read_log
 
 
 def test_a_full_log_is_put_aside_and_only_so_many_are_kept(tmp_path: Path) -> None:

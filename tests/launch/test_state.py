@@ -19,9 +19,18 @@ from speclaunch.facts.hardware import declare
 from speclaunch.launch import last_good
 from speclaunch.launch.atomic_files import write_json
 from speclaunch.launch.journal import FILE, LaunchState
-from speclaunch.launch.locks import Held, Holder, acquire, living, lock_directory
-from speclaunch.launch.notify import Notifier, without_notification
-from speclaunch.launch.runs import find_run, list_runs, prune
+from speclaunch.launch.observer import Notifier
+from speclaunch.launch.prepare import without_notification
+from speclaunch.launch.runs import (
+    Held,
+    Holder,
+    acquire,
+    find_run,
+    list_runs,
+    living,
+    lock_directory,
+    prune,
+)
 from speclaunch.recipe.schema import Deployment
 
 
@@ -37,7 +46,7 @@ def holder(run: Path | str = "/runs/20261121-100400-x", since: float = 1e9) -> H
 _HOLD = textwrap.dedent(
     """
     import os, sys, time
-    from speclaunch.launch.locks import Held, Holder
+    from speclaunch.launch.runs import Held, Holder
     with Held() as held:
         held.take({{name: name for name in {names!r}}},
                   Holder(os.getpid(), "first", time.time(), {run!r}, "http://h:30000"))

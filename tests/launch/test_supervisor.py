@@ -17,11 +17,11 @@ import pytest
 
 from speclaunch.errors import LaunchError
 from speclaunch.launch import guard
-from speclaunch.launch.supervisor import Ending, Order, supervise
+from speclaunch.launch.supervisor import Ending, EngineOrder, supervise
 
 from .conftest import FAKE, Recorder
 
-Make = Callable[..., Order]
+Make = Callable[..., EngineOrder]
 
 
 def alive(pids: list[int]) -> list[int]:
@@ -110,7 +110,7 @@ def test_a_check_that_fails_by_itself_ends_the_launch(
     def fail(*_: object) -> None:
         raise failure
 
-    monkeypatch.setattr("speclaunch.launch.readiness.verify", fail)
+    monkeypatch.setattr("speclaunch.launch.supervisor.verify", fail)
     recorder = Recorder()
     outcome = supervise(order("serve"), recorder)
     assert outcome.ending is Ending.FAILED and not outcome.served
@@ -249,7 +249,7 @@ def test_an_observer_whose_terminal_is_gone_takes_nothing_down(order: Make) -> N
 
 
 def test_a_process_of_the_engine_that_died_is_named(tmp_path: Path) -> None:
-    from speclaunch.launch.log.last_error import dead_process
+    from speclaunch.launch.log.lines import dead_process
 
     lines = [
         "[2026-11-21 02:16:21] Subprocess scheduler_0 (pid=19730) crashed with exit code -9. "
@@ -273,13 +273,13 @@ _LAUNCHER = textwrap.dedent(
     sys.path.insert(0, {tests!r})
     from launch.conftest import Recorder
     from speclaunch.engine.command import Spelling
-    from speclaunch.launch.address import Address
-    from speclaunch.launch.supervisor import Order, supervise
+    from speclaunch.launch.start import Address
+    from speclaunch.launch.supervisor import EngineOrder, supervise
     from speclaunch.recipe.schema import Launch
     port = {port}
     recorder = Recorder(on_ready=lambda: print("ready", flush=True))
     recorder.on_spawn = lambda pid: print(pid, flush=True)
-    supervise(Order([sys.executable, {fake!r}, {behaviour!r}, str(port)], dict(os.environ),
+    supervise(EngineOrder([sys.executable, {fake!r}, {behaviour!r}, str(port)], dict(os.environ),
         pathlib.Path({log!r}), Address("127.0.0.1", port), Spelling("0.5.23", (), {{}}),
         Launch(grace_seconds=1)), recorder)
     """

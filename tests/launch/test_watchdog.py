@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from speclaunch.launch.supervisor import Ending, Order, supervise
-from speclaunch.launch.watchdog import Judge, ProbeAnswer, Watchdog
+from speclaunch.launch.supervisor import Ending, EngineOrder, supervise
+from speclaunch.launch.watchdog import HangDetector, ProbeAnswer, Watchdog
 from speclaunch.recipe.schema import WatchdogSection as Settings
 
 from .conftest import Recorder
@@ -16,8 +16,8 @@ from .conftest import Recorder
 QUICK = {"interval_seconds": 0.2, "timeout_seconds": 0.3, "failures": 3}
 
 
-def judge(**settings: float) -> Judge:
-    return Judge(Settings.model_validate(settings), armed=True)
+def judge(**settings: float) -> HangDetector:
+    return HangDetector(Settings.model_validate(settings), armed=True)
 
 
 def test_so_many_failures_in_a_row_make_a_hang() -> None:
@@ -55,7 +55,7 @@ def test_it_is_only_asked_after_a_time_without_progress() -> None:
 
 @pytest.mark.parametrize("answer", [ProbeAnswer.SILENT, ProbeAnswer.FAILED, ProbeAnswer.UNFIT])
 def test_an_engine_that_never_generated_is_never_hung(answer: ProbeAnswer) -> None:
-    one = Judge(Settings(failures=1), armed=False)
+    one = HangDetector(Settings(failures=1), armed=False)
     assert not any(one.answered(answer, t, t + 20) for t in (100.0, 200.0, 300.0))
     one.answered(ProbeAnswer.GENERATED, 400, 401)
     assert one.answered(ProbeAnswer.SILENT, 500, 520)
@@ -111,7 +111,7 @@ def test_the_log_of_a_stopped_process_is_not_trusted() -> None:
 
 
 @pytest.mark.thorough
-def test_an_engine_that_hangs_while_it_serves_is_ended(order: Callable[..., Order]) -> None:
+def test_an_engine_that_hangs_while_it_serves_is_ended(order: Callable[..., EngineOrder]) -> None:
     outcome = supervise(order("hangs", watchdog=QUICK), Recorder())
     assert outcome.ending is Ending.HUNG
     assert outcome.reason is not None and "no longer generates" in outcome.reason
@@ -119,7 +119,7 @@ def test_an_engine_that_hangs_while_it_serves_is_ended(order: Callable[..., Orde
 
 
 @pytest.mark.thorough
-def test_a_busy_engine_is_left_alone(order: Callable[..., Order]) -> None:
+def test_a_busy_engine_is_left_alone(order: Callable[..., EngineOrder]) -> None:
     import os
     import signal
     import subprocess
@@ -132,7 +132,7 @@ def test_a_busy_engine_is_left_alone(order: Callable[..., Order]) -> None:
 
 
 @pytest.mark.thorough
-def test_a_stopped_scheduler_is_a_hang_that_is_named(order: Callable[..., Order]) -> None:
+def test_a_stopped_scheduler_is_a_hang_that_is_named(order: Callable[..., EngineOrder]) -> None:
     import os
     import signal
 

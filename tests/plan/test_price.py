@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from speclaunch.facts.hardware import declare
-from speclaunch.launch.ladder.forecast import forecast
+from speclaunch.launch.ladder.ladder import forecast
 from speclaunch.launch.prepare import prepare
 from speclaunch.launch.session import Session
 from speclaunch.plan.budget import Fit, MemoryBudget

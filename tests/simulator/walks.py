@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.diagnosis.diagnose import diagnose
-from speclaunch.launch.ladder.ladder import Ladder, Stop
+from speclaunch.launch.ladder.ladder import Ladder
+from speclaunch.launch.start import Attempt, LadderEnd
 from speclaunch.plan.budget import MemoryBudget
 from speclaunch.plan.fit.knobs import steps_down
 from speclaunch.plan.plan import Plan
@@ -25,7 +25,7 @@ class Climb:
     """All starts of the engine."""
     served: Start | None
     changes: Mapping[str, Any]
-    stop: Stop | None = None
+    stop: LadderEnd | None = None
 
     @property
     def restarts(self) -> int:
@@ -48,7 +48,7 @@ def climb(case: Case, settings: Recovery, budget: Callable[[Plan], MemoryBudget]
         served = run.phase in ("serve", "traffic")
         attempts.append(Attempt(number, dict(changes), rung, (), served, diagnosis))
         found = ladder.next(attempts)
-        if isinstance(found, Stop):
+        if isinstance(found, LadderEnd):
             return Climb(number, None, changes, found)
         rung = found
         changes |= found.changes

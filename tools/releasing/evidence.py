@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from releasing.sources import Sources
-from speclaunch.launch.diagnosis.stream import CATALOGUE
+from speclaunch.launch.diagnosis.diagnose import CATALOGUE
 from speclaunch.launch.log.marks import LogMark, mark_of
 
 _CITED = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.doctor.check_line import CheckLine, CheckState
-from speclaunch.doctor.machine_facts import Hub, MachineFacts, Model, Volume, VolumeUse
+from speclaunch.doctor.machine_facts import DiskVolume, Hub, LocalModel, MachineFacts, VolumeUse
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
 
@@ -24,7 +24,7 @@ def check_models(found: MachineFacts) -> Iterator[CheckLine]:
     yield from _token(found, hub)
 
 
-def _model(model: Model, hub: Hub, found: MachineFacts) -> CheckLine:
+def _model(model: LocalModel, hub: Hub, found: MachineFacts) -> CheckLine:
     name = f"{model.role}: {model.name}"
     if model.generated:
         return CheckLine("model", CheckState.OK, f"{name}, made when it is first launched")
@@ -40,7 +40,7 @@ def _model(model: Model, hub: Hub, found: MachineFacts) -> CheckLine:
     return _absent(name, model, hub) or _to_download(name, model, hub, found)
 
 
-def _absent(name: str, model: Model, hub: Hub) -> CheckLine | None:
+def _absent(name: str, model: LocalModel, hub: Hub) -> CheckLine | None:
     """Why it will not be downloaded either; None where it will."""
     if model.is_path:
         return CheckLine(
@@ -62,7 +62,7 @@ def _absent(name: str, model: Model, hub: Hub) -> CheckLine | None:
     return None
 
 
-def _present(name: str, model: Model, hub: Hub, found: MachineFacts) -> CheckLine:
+def _present(name: str, model: LocalModel, hub: Hub, found: MachineFacts) -> CheckLine:
     checkpoint = model.checkpoint
     missing = checkpoint.missing_files if checkpoint is not None else ()
     dummy = found.target is not None and found.target.dummy_weights
@@ -87,7 +87,7 @@ def _present(name: str, model: Model, hub: Hub, found: MachineFacts) -> CheckLin
     return CheckLine("model", CheckState.OK, f"{name}{_size(checkpoint)}")
 
 
-def _to_download(name: str, model: Model, hub: Hub, found: MachineFacts) -> CheckLine:
+def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) -> CheckLine:
     checkpoint = model.checkpoint
     size = checkpoint.weight_bytes if checkpoint is not None else None
     said = f"{name} is not downloaded{_size(checkpoint)}"
@@ -96,7 +96,8 @@ def _to_download(name: str, model: Model, hub: Hub, found: MachineFacts) -> Chec
     refused = _refused(said, model, hub)
     if refused is not None:
         return refused
-    volume = _volume(found)
+    volumes = (one for one in found.volumes if isinstance(one, DiskVolume))
+    volume = next((one for one in volumes if one.use is VolumeUse.MODELS), None)
     left = max(0, size - model.unfinished_bytes) if size is not None else None
     if left is not None and volume is not None and left > volume.free:
         return CheckLine(
@@ -121,7 +122,7 @@ def _to_download(name: str, model: Model, hub: Hub, found: MachineFacts) -> Chec
     )
 
 
-def _refused(said: str, model: Model, hub: Hub) -> CheckLine | None:
+def _refused(said: str, model: LocalModel, hub: Hub) -> CheckLine | None:
     """What the hub does not give to who asks; told with --online only (facts/hub.py)."""
     why, fix = "", "accept its licence on the hub, then: hf auth login"
     if model.unknown is not None and model.unknown.why.startswith(_REFUSALS):
@@ -165,13 +166,7 @@ def _token(found: MachineFacts, hub: Hub) -> Iterator[CheckLine]:
         )
 
 
-def _volume(found: MachineFacts) -> Volume | None:
-    return next(
-        (v for v in found.volumes if isinstance(v, Volume) and v.use is VolumeUse.MODELS), None
-    )
-
-
-def _downloads(model: Model) -> str:
+def _downloads(model: LocalModel) -> str:
     plural = "s" if model.unfinished > 1 else ""
     return f"{model.unfinished} unfinished download{plural} ({_amount(model.unfinished_bytes)})"
 
@@ -188,7 +183,7 @@ def _amount(size: int) -> str:
     return f"{size} bytes"
 
 
-def _elsewhere(model: Model) -> str:
+def _elsewhere(model: LocalModel) -> str:
     """A checkpoint that was found below --models: the rules know it, the engine does not."""
     path = model.checkpoint.path if model.checkpoint is not None else None
     argument = "speculative_draft_model_path" if model.role == "draft" else "model_path"

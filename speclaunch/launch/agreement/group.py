@@ -24,7 +24,7 @@ _JOB_HELP = "name the job, alike on all ranks and new for each run: launch.agree
 
 
 @record
-class Group:
+class RankGroup:
     """The ranks that agree, and this one among them."""
 
     directory: Path
@@ -65,7 +65,7 @@ def is_left_alone(deployment: Deployment) -> bool:
 
 def group_of(
     settings: Agreement, args: Mapping[str, Any], environment: Mapping[str, str]
-) -> Group | None:
+) -> RankGroup | None:
     """The ranks that agree by `launch.agreement`; None where nobody has to. Raises LaunchError."""
     if settings.directory is None:
         return None
@@ -92,7 +92,7 @@ def group_of(
     job = settings.job or job_of(environment, alone=len(parts) == 1)
     if job is None:
         raise LaunchError("launch.agreement: the job is unknown", help=_JOB_HELP)
-    return Group(
+    return RankGroup(
         directory,
         _file_name(job),
         part,

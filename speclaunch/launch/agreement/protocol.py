@@ -14,13 +14,13 @@ from typing import Any
 
 from speclaunch.launch.agreement.records import (
     Decision,
+    DecisionKind,
     Failure,
     Joined,
-    Kind,
     Name,
-    Part,
-    Stage,
-    State,
+    PartSettings,
+    RankStage,
+    RankState,
 )
 from speclaunch.record import record
 
@@ -43,7 +43,7 @@ class Peer:
     """Another life that has come, of this rank or another one."""
 
     joined: Joined
-    state: State | None
+    state: RankState | None
     gone: bool
     """It runs no engine, and starts none: it said so, or its lease has run out."""
     former: bool = False
@@ -129,7 +129,7 @@ class Adopt:
 
 
 @record
-class Run:
+class StartEngine:
     """Start an engine with the settings of this decision."""
 
     decision: Decision
@@ -149,7 +149,7 @@ class Lost:
     why: str
 
 
-Action = Wait | Decide | AskLadder | Adopt | Run | Ended | Lost
+Action = Wait | Decide | AskLadder | Adopt | StartEngine | Ended | Lost
 
 
 def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in their order
@@ -178,7 +178,7 @@ def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in thei
     return _start(mine, view, newest, missing)
 
 
-def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[str, Part]:
+def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[str, PartSettings]:
     """The parts of the next decision, where these changes are those of `part`: what all parts must
     have alike is changed in each of them."""
     epoch = decision.epoch + 1
@@ -187,7 +187,7 @@ def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[st
     for name, one in decision.parts.items():
         wanted = dict(changes) if name == part else {**one.changes, **alike}
         same = name != part and wanted == dict(one.changes)
-        parts[name] = one if same else Part(wanted, epoch)
+        parts[name] = one if same else PartSettings(wanted, epoch)
     return parts
 
 
@@ -212,7 +212,7 @@ def _serves(peer: Peer, newest: Decision) -> bool:
     state, part = peer.state, newest.parts.get(peer.joined.name.part)
     if state is None or part is None or peer.gone or peer.former:
         return False
-    return state.stage is Stage.SERVING and state.engine == part.since
+    return state.stage is RankStage.SERVING and state.engine == part.since
 
 
 def _first(mine: Mine, view: View) -> Action:
@@ -249,23 +249,23 @@ def _begin(
     alike = [{n: v for n, v in one.items() if n in AGREED} for one in first.values()]
     if any(one != alike[0] for one in alike):
         first, why = {part: {} for part in mine.world}, ""
-    parts = {part: Part(first.get(part, {}), 0) for part in mine.world}
-    return Decision(0, Kind.BEGIN, str(mine.name), parts, why)
+    parts = {part: PartSettings(first.get(part, {}), 0) for part in mine.world}
+    return Decision(0, DecisionKind.BEGIN, str(mine.name), parts, why)
 
 
 def _return(mine: Mine, view: View, newest: Decision) -> Action:
     since = [one for one in view.decisions if one.epoch > view.served]
-    count = sum(one.kind is Kind.RETURN for one in since)
+    count = sum(one.kind is DecisionKind.RETURN for one in since)
     if count >= mine.max_returns:
         why = f"ranks were started again {count} times without serving together"
         return Decide(_end(mine, newest, why))
     epoch = newest.epoch + 1
     parts = {
-        name: Part(one.changes, epoch) if name == mine.name.part else one
+        name: PartSettings(one.changes, epoch) if name == mine.name.part else one
         for name, one in newest.parts.items()
     }
     why = f"{mine.name.member} was started again"
-    return Decide(Decision(epoch, Kind.RETURN, str(mine.name), parts, why))
+    return Decide(Decision(epoch, DecisionKind.RETURN, str(mine.name), parts, why))
 
 
 def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
@@ -298,7 +298,7 @@ def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure
             return Decide(_end(mine, newest, f"{memory[0].name.member}: {memory[0].why}"))
         return Wait(f"{memory[0].name.member} ran out of memory: waiting for its next settings")
     after = [one for one in view.decisions if one.epoch > view.served]
-    starts = sum(one.kind in (Kind.BEGIN, Kind.MEMORY) for one in after)
+    starts = sum(one.kind in (DecisionKind.BEGIN, DecisionKind.MEMORY) for one in after)
     if starts >= mine.max_attempts:
         said = (own or abandoned)[0]
         why = f"{starts} attempts were made over all ranks, the limit of recovery.max_attempts"
@@ -324,7 +324,7 @@ def _start(mine: Mine, view: View, newest: Decision, missing: list[str]) -> Acti
     behind = sorted({p.joined.name.member for p in view.peers if not _follows(p, part.since)})
     if behind:
         return Wait(f"waiting for {_and(behind)} to follow")
-    return Run(newest)
+    return StartEngine(newest)
 
 
 def _follows(peer: Peer, since: int) -> bool:
@@ -372,8 +372,10 @@ def _end(
     advice: str = "",
 ) -> Decision:
     epoch = 0 if newest is None else newest.epoch + 1
-    parts = {part: Part({}, 0) for part in mine.world} if newest is None else newest.parts
-    return Decision(epoch, Kind.END, str(mine.name), parts, why, None, ending, explanation, advice)
+    parts = {part: PartSettings({}, 0) for part in mine.world} if newest is None else newest.parts
+    return Decision(
+        epoch, DecisionKind.END, str(mine.name), parts, why, None, ending, explanation, advice
+    )
 
 
 def _and(names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""What ranks tell each other: small JSON documents, validated when they are read.
+"""What ranks tell each other: small JSON documents and the names of their files.
 
 Nothing of a shared directory is trusted to be whole or ours: what is not valid is as good as
 absent.
@@ -7,15 +7,19 @@ absent.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
+from speclaunch.launch.atomic_files import decode
 from speclaunch.reads.safe_json import is_shallow
 from speclaunch.record import record
 
+T = TypeVar("T")
 VERSION = 1
 STATE_BYTES = 256
 """The length of every state that is written."""
@@ -26,7 +30,7 @@ _DEEPEST = 50
 _LONGEST_LEASE = 1e9
 
 
-class Stage(StrEnum):
+class RankStage(StrEnum):
     """Where a rank is."""
 
     WAITING = "waiting"
@@ -39,7 +43,7 @@ class Stage(StrEnum):
     """It runs no engine and starts none any more."""
 
 
-class Kind(StrEnum):
+class DecisionKind(StrEnum):
     """Why there is a decision."""
 
     BEGIN = "begin"
@@ -89,19 +93,19 @@ class Joined:
 
 
 @record
-class State:
+class RankState:
     """What a rank says of itself; in what is written, `beat` grows as long as it lives."""
 
     beat: int = 0
     epoch: int = -1
     """The newest decision that it has adopted: no engine of an older one runs here."""
-    stage: Stage = Stage.WAITING
+    stage: RankStage = RankStage.WAITING
     engine: int = -1
     """The decision that its engine was started for; -1 without an engine."""
 
 
 @record
-class Part:
+class PartSettings:
     """The settings of one server, and the decision since which its engines run with them."""
 
     changes: Mapping[str, Any]
@@ -113,10 +117,10 @@ class Decision:
     """What holds from `epoch` on. There is one for each epoch, and it never changes."""
 
     epoch: int
-    kind: Kind
+    kind: DecisionKind
     by: str
     """The rank whose decision it was (`Name`)."""
-    parts: Mapping[str, Part]
+    parts: Mapping[str, PartSettings]
     why: str = ""
     rung: Mapping[str, Any] | None = None
     """The rung of the ladder, where there is one: name, changes, why, cost."""
@@ -128,7 +132,7 @@ class Decision:
     @property
     def end(self) -> bool:
         """Whether it is the last one."""
-        return self.kind is Kind.END
+        return self.kind is DecisionKind.END
 
 
 @record
@@ -149,102 +153,52 @@ class Failure:
 
 def dump(value: Any) -> bytes:
     """A record as it is written."""
-    return json.dumps({"version": VERSION, **_plain(value)}, sort_keys=True).encode() + b"\n"
+    return _text(value).encode() + b"\n"
 
 
 def load_joined(data: bytes) -> Joined | None:
     """None where it is not valid."""
-    said = _read(data)
-    name = _name(said.get("name"))
-    begin, lease = said.get("begin"), said.get("lease_seconds")
-    if name is None or not _texts(said, "key", "host", "space", "mark"):
-        return None
-    if not isinstance(begin, dict) or not isinstance(lease, int | float):
-        return None
-    if not 0 <= lease < _LONGEST_LEASE:  # NaN neither
-        return None
-    if type(said.get("fresh")) is not bool:
-        return None
+    said = document(data)
     pid = said.get("pid")
-    return Joined(
-        name,
-        said["key"],
-        begin,
-        said["fresh"],
-        float(lease),
-        said["host"],
-        said["space"],
-        pid if type(pid) is int else 0,
-        said["mark"],
-    )
+    found = _loaded(Joined, {**said, "pid": pid if type(pid) is int else 0})
+    return found if found is not None and 0 <= found.lease_seconds < _LONGEST_LEASE else None
 
 
-def dump_state(state: State) -> bytes:
+def dump_state(state: RankState) -> bytes:
     """A state as it is written over the one before: of one length, and with a sum, because a
     reader may see a part of each."""
-    text = json.dumps({"version": VERSION, **_plain(state)}, sort_keys=True)
+    text = _text(state)
     return f"{zlib.crc32(text.encode()):08x} {text}".ljust(STATE_BYTES - 1).encode() + b"\n"
 
 
-def load_state(data: bytes) -> State | None:
+def load_state(data: bytes) -> RankState | None:
     """None where it is not valid."""
     total, _, text = data.strip().partition(b" ")
     if total != f"{zlib.crc32(text):08x}".encode():
         return None
-    said = _read(text)
-    stage = said.get("stage")
-    if not _whole(said, "beat", "epoch", "engine") or stage not in set(Stage):
-        return None
-    return State(said["beat"], said["epoch"], Stage(stage), said["engine"])
+    return _loaded(RankState, document(text))
 
 
 def load_decision(data: bytes) -> Decision | None:
     """None where it is not valid."""
-    said = _read(data)
-    given, rung = said.get("parts"), said.get("rung")
-    texts = _texts(said, "by", "why", "ending", "explanation", "help")
-    if not texts or not _whole(said, "epoch") or not isinstance(given, dict):
+    found = _loaded(Decision, document(data))
+    if found is None or not all(0 <= one.since <= found.epoch for one in found.parts.values()):
         return None
-    if said.get("kind") not in set(Kind) or not (rung is None or isinstance(rung, dict)):
-        return None
-    parts = {}
-    for name, one in given.items():
-        if not isinstance(one, dict) or not isinstance(one.get("changes"), dict):
-            return None
-        if not _whole(one, "since") or not 0 <= one["since"] <= said["epoch"]:
-            return None
-        parts[name] = Part(one["changes"], one["since"])
-    return Decision(
-        said["epoch"],
-        Kind(said["kind"]),
-        said["by"],
-        parts,
-        said["why"],
-        rung,
-        said["ending"],
-        said["explanation"],
-        said["help"],
-    )
+    return found
 
 
 def load_failure(data: bytes) -> Failure | None:
     """None where it is not valid."""
-    said = _read(data)
-    name, attempt = _name(said.get("name")), said.get("attempt")
-    if name is None or not _whole(said, "epoch") or not _texts(said, "why", "cause"):
-        return None
-    if not isinstance(attempt, dict) or type(said.get("memory")) is not bool:
-        return None
-    return Failure(name, said["epoch"], said["memory"], said["why"], said["cause"], attempt)
+    return _loaded(Failure, document(data))
 
 
-def _plain(value: Any) -> Any:
+def _text(value: Any) -> str:
     from speclaunch.launch.journal import plain  # noqa: PLC0415 - what only reads needs none of it
 
-    return plain(value)
+    return json.dumps({"version": VERSION, **plain(value)}, sort_keys=True)
 
 
-def _read(data: bytes) -> dict[str, Any]:
+def document(data: bytes) -> dict[str, Any]:
     """The document; empty where it is none of ours."""
     try:
         said = json.loads(data) if len(data) <= _LONGEST else None
@@ -255,15 +209,73 @@ def _read(data: bytes) -> dict[str, Any]:
     return said if is_shallow(said, _DEEPEST) else {}
 
 
-def _name(said: object) -> Name | None:
-    if not isinstance(said, dict) or not _texts(said, "part") or not _whole(said, "rank", "life"):
+def _loaded(kind: type[T], said: Mapping[str, Any]) -> T | None:
+    try:
+        found: T = decode(kind, said)
+    except ValueError:
         return None
-    return Name(said["part"], said["rank"], said["life"])
+    return found
 
 
-def _texts(said: Mapping[str, Any], *names: str) -> bool:
-    return all(type(said.get(name)) is str for name in names)
+# Which file of the shared directory is what.
+#
+# DIRECTORY/last-good/KEY.json            what served before
+# DIRECTORY/JOB/g0001/epoch-00000.json    a decision
+#                     life-server.1.2.json    the second life of rank 1 has come
+#                     beat-server.1.2.json    its state, again and again
+#                     failed-00003-server.1.2.json   its engine of epoch 3 ended
+#                     gone-server.1.1.json    seen to have ended by the next life on its host
+#                     served-00003.json   all ranks served with the settings of epoch 3
+
+_LIFE = re.compile(r"(life|beat|gone)-([A-Za-z0-9_-]+)\.(\d+)\.(\d+)\.json\Z")
+_EPOCH = re.compile(r"(epoch|served)-(\d{5,})\.json\Z")
+_FAILED = re.compile(r"failed-(\d{5,})-([A-Za-z0-9_-]+)\.(\d+)\.(\d+)\.json\Z")
+_GENERATION = re.compile(r"g(\d{4,})\Z")
+LifeFile = Literal["life", "beat", "gone"]
+EpochFile = Literal["epoch", "served"]
 
 
-def _whole(said: Mapping[str, Any], *names: str) -> bool:
-    return all(type(said.get(name)) is int for name in names)
+def life_file(kind: LifeFile, name: Name) -> str:
+    """The name of a file of one life: that it has come, its state, or that it has ended."""
+    return f"{kind}-{name}.json"
+
+
+def epoch_file(kind: EpochFile, number: int) -> str:
+    """The name of the file of a decision, or of its success with all ranks."""
+    return f"{kind}-{number:05d}.json"
+
+
+def failed_file(number: int, name: Name) -> str:
+    """The name of the file about an engine of that epoch that ended."""
+    return f"failed-{number:05d}-{name}.json"
+
+
+def read_life(file: str) -> tuple[str, Name] | None:
+    """Whether it is a `life`, a `beat` or a `gone`, and whose."""
+    found = _LIFE.match(file)
+    if found is None:
+        return None
+    kind, part, rank, number = found.groups()
+    return kind, Name(part, int(rank), int(number))
+
+
+def read_epoch(file: str) -> tuple[str, int] | None:
+    """Whether it is an `epoch` or a `served`, and which."""
+    found = _EPOCH.match(file)
+    return None if found is None else (found[1], int(found[2]))
+
+
+def is_failure(file: str) -> bool:
+    """Whether it tells of an engine that ended."""
+    return _FAILED.match(file) is not None
+
+
+def generation_directory(job: Path, number: int) -> Path:
+    """The directory of a generation."""
+    return job / f"g{number:04d}"
+
+
+def generations(names: list[str]) -> list[int]:
+    """Their numbers, in their order."""
+    found = (_GENERATION.match(name) for name in names)
+    return sorted(int(one[1]) for one in found if one)

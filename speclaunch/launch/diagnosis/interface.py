@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import field
-from enum import StrEnum
+from enum import Enum, IntEnum, StrEnum, auto
+from functools import partial
+from types import MappingProxyType
 
 from packaging.specifiers import SpecifierSet
 
-from speclaunch.launch.log.marks import Phase
+from speclaunch.launch.log.marks import LogMark, Phase
 from speclaunch.record import record
 
 
@@ -53,7 +56,7 @@ class Cause:
 
 
 @record
-class Candidate:
+class CauseCandidate:
     """A cause that the log may show but does not prove."""
 
     cause: Cause
@@ -103,10 +106,177 @@ class Diagnosis:
     unclear: bool = False
     """The log shows a failure, but its lines contradict each other about the cause: `cause` is
     None and `candidates` has the causes. Lines of several processes in one log do that."""
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[CauseCandidate, ...] = ()
     """Other causes that the log may show, most likely first."""
 
     @property
     def failed(self) -> bool:
         """Whether the log shows a failure, known or not."""
         return self.cause is not None or self.line is not None or self.unclear
+
+
+# How a cause is recognised: a pattern, the kind of line it is looked for in, and the context.
+#
+# A pattern is matched at the beginning of what the engine said, never searched for in it: request
+# texts, model names and messages that merely quote an error stay what they are.
+
+
+class Where(Enum):
+    """What kind of line a pattern is about."""
+
+    EXCEPTION = auto()
+    """The message of an exception that ended a process of the engine."""
+    MESSAGE = auto()
+    """A line that the engine logged."""
+    OUTPUT = auto()
+    """A line without the engine's header: argparse, the C++ runtime, the shell."""
+
+
+class FailureLevel(IntEnum):
+    """Of several errors the highest level is the cause, and of equals the first."""
+
+    END = 0
+    """The engine ends itself; nothing else is known."""
+    AFTERMATH = 1
+    """A process ended or a peer was lost: something else came before, if the log shows it."""
+    UNKNOWN = 2
+    """An exception that no signature knows."""
+    CAUSE = 3
+
+
+@record
+class Frame:
+    """One frame of a traceback."""
+
+    file: str
+    """The file's name without its directory."""
+    function: str
+    path: str
+
+
+@record
+class LogFailure:
+    """An error in the log and all that is known of its circumstances."""
+
+    number: int
+    raw: str
+    """The line as it stands in the log."""
+    kind: str
+    """The exception's class without its module; empty for other lines."""
+    message: str
+    rank: str
+    phase: Phase = Phase.IMPORTS
+    last: LogMark | None = None
+    """The last milestone of its rank before it."""
+    loads: int = 0
+    """How many loads of weights had begun."""
+    pooled_before_load: bool = False
+    served: bool = False
+    cpu: bool = False
+    """The engine runs on the CPU: its pool lies in the machine's memory."""
+    draft_in_pool: bool | None = None
+    """The draft is paid from the pool. None where the version is not known."""
+    head: str = ""
+    """What the engine said in front of the traceback."""
+    frames: tuple[Frame, ...] = ()
+    code: str = ""
+    """The source line that raised it, where the traceback shows it."""
+    contested: bool = False
+    """Its traceback holds another exception: one of the two is of another process."""
+    chain: int = 0
+    """Where its traceback begins: exceptions that followed from each other share it."""
+
+    def within(self, *names: str) -> bool:
+        """Whether the traceback went through a file or a function of one of these names."""
+        return any(frame.file in names or frame.function in names for frame in self.frames)
+
+    @property
+    def ends_process(self) -> bool:
+        """True if nothing catches the exception: the last message of a scheduler, a failed
+        warm-up, or a traceback from the start of a process."""
+        if "hit an exception" in self.head or self.head.startswith("Initialization failed"):
+            return True
+        return self.of_main_process
+
+    @property
+    def of_main_process(self) -> bool:
+        """True if the traceback begins where the main process does."""
+        if not self.frames:
+            return False
+        first = self.frames[0]
+        return first.function == "<module>" or first.path.startswith("<frozen runpy>")
+
+    @property
+    def through_arguments(self) -> bool:
+        """The traceback went through the examination of the engine's arguments."""
+        return any(
+            frame.file in ("server_args.py", "spec_info.py", "arg_parser.py")
+            or "/arg_groups/" in frame.path
+            for frame in self.frames
+        )
+
+    @property
+    def at_arguments(self) -> bool:
+        """It was raised while the engine examined its arguments, before anything was loaded."""
+        early = self.phase in (Phase.IMPORTS, Phase.SCHEDULER)
+        return self.through_arguments and (early or self.of_main_process)
+
+
+Condition = Callable[[LogFailure], bool]
+
+
+@record
+class Signature:
+    """One way in which a cause shows itself.
+
+    Named groups that hold a number become `Diagnosis.numbers`.
+    """
+
+    where: Where
+    pattern: re.Pattern[str]
+    level: FailureLevel = FailureLevel.CAUSE
+    when: Condition | None = None
+    rule: str | None = None
+
+
+@record
+class KnownCause:
+    """A cause with all its signatures: a row of the catalogue."""
+
+    cause: Cause
+    signatures: tuple[Signature, ...]
+
+
+def known(
+    *,
+    name: str,
+    title: str,
+    meaning: str,
+    remedy: str,
+    signatures: tuple[Signature, ...],
+    memory: bool = False,
+    directions: Mapping[str, Direction] = MappingProxyType({}),
+    versions: str = "",
+    sources: tuple[str, ...] = (),
+) -> KnownCause:
+    """Return a row of the catalogue; the values are those of `Cause`."""
+    turned, releases = dict(directions), SpecifierSet(versions)
+    cause = Cause(name, title, meaning, remedy, memory, turned, releases, sources)
+    return KnownCause(cause, signatures)
+
+
+def signature(
+    where: Where,
+    pattern: str,
+    when: Condition | None = None,
+    *,
+    level: FailureLevel = FailureLevel.CAUSE,
+    rule: str | None = None,
+) -> Signature:
+    """Return a signature: what a line, or the message of an exception, begins with."""
+    return Signature(where, re.compile(pattern), level, when, rule)
+
+
+raised = partial(signature, Where.EXCEPTION)
+logged = partial(signature, Where.MESSAGE)
+printed = partial(signature, Where.OUTPUT)

@@ -1,15 +1,178 @@
-"""One start of one engine, as far as its log has been read."""
+"""One start of one engine, as far as its log has been read, and what tells its release."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field, replace
+from functools import lru_cache
 
-from speclaunch.launch.diagnosis.interface import Cause, Milestone
-from speclaunch.launch.diagnosis.release_wording import Wording
-from speclaunch.launch.diagnosis.signature import Level, LogFailure, Where
-from speclaunch.launch.log.marks import PHASES, LogMark, Phase
+from packaging.version import Version
+
+from speclaunch.engine.catalogue import held_versions, history
+from speclaunch.launch.diagnosis.interface import Cause, FailureLevel, LogFailure, Milestone, Where
+from speclaunch.launch.log.marks import BATCH, PHASES, LogMark, Phase, may_be_milestone
+from speclaunch.plan.topics.memory import FIRST_IN_POOL
 from speclaunch.record import record
+
+_WORDINGS: tuple[tuple[re.Pattern[str], str | None, str | None], ...] = (
+    # model_executor/model_runner.py: `elapsed=` from 0.5.9; bootstrap.py replaced it in 0.5.21
+    (re.compile(r"Init torch distributed ends\. mem usage="), None, "0.5.8.post1"),
+    (re.compile(r"Init torch distributed ends\. elapsed="), "0.5.9", "0.5.20"),
+    (re.compile(r"Memory baseline taken\."), "0.5.21", None),
+    (re.compile(r"Load weight end\. elapsed="), "0.5.9", None),
+    (re.compile(r"Load weight end\. type="), None, "0.5.8.post1"),
+    # mem_cache/memory_pool.py
+    (re.compile(r"KV Cache is allocated\. #tokens"), None, "0.5.12.post1"),
+    (re.compile(r"KV Cache is allocated\. dtype: "), "0.5.13", None),
+    # speculative/eagle_worker*.py
+    (re.compile(r"Capture draft (?:extend )?cuda graph (?:begin|end)"), None, "0.5.13.post1"),
+    (re.compile(r"Capture (?:target|draft) [\w ]{1,20} CUDA graph"), "0.5.14", None),
+    # server_args.py resolved_dict
+    (re.compile(r"server_args=ServerArgs\("), None, "0.5.18"),
+    (re.compile(r"server_args=\{"), "0.5.19", None),
+    (re.compile(r"Loaded weights leave no GPU memory"), FIRST_IN_POOL, None),
+)
+_SAYS = tuple(
+    (pattern, Version(first) if first else None, Version(last) if last else None)
+    for pattern, first, last in _WORDINGS
+)
+_ARGUMENT = re.compile(r"[(,{] ?'?(?P<name>[a-z][a-z0-9_]{2,60})'?[=:]")
+_SETTING = (
+    "mem_fraction_static|max_running_requests|max_total_tokens|context_length|chunked_prefill_size"
+    "|cuda_graph_max_bs(?:_decode|_prefill)?|speculative_num_steps|speculative_eagle_topk"
+    "|speculative_num_draft_tokens|tp_size|dp_size|pp_size|port|mamba_full_memory_ratio"
+    "|max_mamba_cache_size|hicache_ratio|hicache_size"
+)
+_SETTINGS = re.compile(
+    rf"[(,{{] ?'?(?P<name>{_SETTING})'?(?:=|: )(?P<value>-?\d{{1,12}}(?:\.\d{{1,12}})?)(?=[,)}}])"
+)
+_ON_CPU = re.compile(r"[(,{] ?'?device'?(?:=|: )'cpu'")
+
+
+@record(frozen=False)
+class Wording:
+    """The narrowest range of releases that all lines so far allow."""
+
+    first: Version | None = None
+    last: Version | None = None
+
+    def hear(self, text: str) -> None:
+        """Take in a line that may tell."""
+        for pattern, first, last in _SAYS:
+            if pattern.match(text):
+                self._narrow(first, last)
+        if text.startswith("server_args="):
+            names = {found["name"] for found in _ARGUMENT.finditer(text)}
+            for name in sorted(names):
+                self._narrow(*_bounds(name))
+            if "cuda_graph_max_bs" in names:  # a flag until 0.5.19, a field until 0.5.13
+                self._narrow(None, Version("0.5.13.post1"))
+
+    def _narrow(self, first: Version | None, last: Version | None) -> None:
+        low = self.first if first is None else max(self.first or first, first)
+        high = self.last if last is None else min(self.last or last, last)
+        if low is None or high is None or low <= high:  # a contradiction tells nothing
+            self.first, self.last = low, high
+
+    def allows(self, version: str) -> bool:
+        """Whether a release may have printed this."""
+        one = Version(version)
+        return (self.first is None or one >= self.first) and (self.last is None or one <= self.last)
+
+    @property
+    def newest(self) -> str | None:
+        """The newest held release that may have; None where nothing tells."""
+        if self.first is None and self.last is None:
+            return None
+        fitting = [version for version in held_versions() if self.allows(version)]
+        return fitting[-1] if fitting else None
+
+    @property
+    def draft_in_pool(self) -> bool | None:
+        """Whether the draft is paid from the pool; None where unknown."""
+        if self.first is not None and self.first >= Version(FIRST_IN_POOL):
+            return True
+        if self.last is not None and self.last < Version(FIRST_IN_POOL):
+            return False
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _bounds(argument: str) -> tuple[Version | None, Version | None]:
+    """The first and the last release with an argument of this name; None for the ends."""
+    known = history(argument)
+    if known is None or len(known.spans) != 1:
+        return None, None
+    oldest = held_versions()[0]
+    return (
+        None if known.first == oldest else Version(known.first),
+        None if known.current else Version(known.last),
+    )
+
+
+def settings(text: str) -> dict[str, float]:
+    """What `server_args=…` says of the arguments that a remedy may turn."""
+    return {found["name"]: float(found["value"]) for found in _SETTINGS.finditer(text)}
+
+
+def on_cpu(text: str) -> bool:
+    """Whether `server_args=…` names the CPU as its device."""
+    return _ON_CPU.search(text) is not None
+
+
+# What the engine's lines begin with, so that nearly all of a long log is passed over quickly.
+#
+# No pattern is asked about a line that none of these lets through. They are held against all
+# patterns by tests/launch/diagnosis/test_catalogue.py.
+
+RETRACTED = re.compile(
+    r"(?:KV cache pool is full\. Retract requests\.|Decode out of memory happened\.) "
+    r"#retracted_reqs: (?P<number>\d{1,9})"
+)
+WARNED = re.compile(
+    r"max_total_tokens=\d{1,15} is larger than the profiled value"
+    r"|max_running_requests (?:was reduced from the requested|is capped to)"
+    r"|KV pool holds \d{1,15} tokens, fewer than"
+    r"|Disable DFLASH draft cuda graph because only"
+    r"|NaN detected in .{1,200}; values were sanitized"
+    r"|Detected errors during sampling! NaN in the logits"
+    r"|Out of memory even after retracting|retract_decode: aborted"
+)
+
+_MESSAGE_STARTS = (
+    "Prefill out of", "Decode out of", "Out of memory", "Port is", "ERROR: ", "Watchdog timeout",
+    "Health check failed", "Subprocess ", "Initialization failed", "KV cache pool is full",
+    "max_total_tokens=", "max_running_requests ", "KV pool holds", "Disable DFLASH", "NaN detected",
+    "Detected errors", "retract_decode",
+)  # fmt: skip
+_OUTPUT_PARTS = (
+    ": error: ", "No module named", "slurmstepd", ".cu:", "NCCL WARN", "what():", "Fatal Python",
+    "Segfault", "Segmentation fault", "Bus error", "Aborted", "Illegal instruction", "[Errno ",
+    "terminate called", "free()", "malloc()", "double free", "UserWarning: 'python -m", "usage: ",
+    "finding module specification",
+)  # fmt: skip
+
+
+def is_batch(text: str) -> bool:
+    """A line about a batch: the engine computes."""
+    return "#running-req" in text and BATCH.match(text) is not None
+
+
+def may_be_message(text: str) -> bool:
+    """Whether a line may be a logged error or warning that a signature knows."""
+    return text.startswith(_MESSAGE_STARTS) or " watchdog timeout (" in text[:100]
+
+
+def may_be_logged(text: str) -> bool:
+    """Whether a line without a header may be one of those that the engine logs."""
+    return is_batch(text) or may_be_milestone(text) or may_be_message(text)
+
+
+def may_be_printed(text: str) -> bool:
+    """Whether a line without a header may be what argparse, a runtime or the shell prints."""
+    return any(part in text for part in _OUTPUT_PARTS)
+
 
 _MOST_SUSPECTS = 200
 _LIFE_OF_OTHERS = 20
@@ -41,7 +204,7 @@ class Suspect:
     """An error that may be the cause."""
 
     failure: LogFailure
-    level: Level
+    level: FailureLevel
     cause: Cause | None
     rule: str | None = None
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -214,7 +377,7 @@ class LaunchLog:
         if (
             before is not None
             and not one.failure.contested
-            and before.level is Level.UNKNOWN
+            and before.level is FailureLevel.UNKNOWN
             and before.failure.chain
             and before.failure.chain == one.failure.chain
         ):  # of exceptions that nobody knows, the last of a traceback is what it came to
@@ -234,9 +397,12 @@ class LaunchLog:
         everything = self._others >= _LIFE_OF_OTHERS
         left = []
         for one in self.suspects:
-            if one.fatal or self.dead or not (everything or _survived(one, rank)):
+            alive = one.failure.rank == rank or (not one.failure.rank and not one.final)
+            if one.fatal or self.dead or not (everything or alive):
                 left.append(one)
-            elif one.level is Level.CAUSE or (one.level is Level.UNKNOWN and one.final):
+            elif one.level is FailureLevel.CAUSE or (
+                one.level is FailureLevel.UNKNOWN and one.final
+            ):
                 name = one.cause.name if one.cause is not None else one.failure.kind
                 if name in self.survived or len(self.survived) < _MOST_SURVIVED:
                     self.survived[name] = one
@@ -262,11 +428,13 @@ class LaunchLog:
             return [
                 one for one in self.suspects if one.failure.chain == chain and one is not verdict
             ]
-        if verdict is not None and verdict.level is Level.CAUSE and verdict.fatal:
+        if verdict is not None and verdict.level is FailureLevel.CAUSE and verdict.fatal:
             return []
         found = [one for one in self.survived.values() if self.life - one.life < _LIFE_AFTER_DEATH]
         if verdict is not None and not verdict.fatal:
-            found += [one for one in self.suspects if one.level >= Level.AFTERMATH and one.fatal]
+            found += [
+                one for one in self.suspects if one.level >= FailureLevel.AFTERMATH and one.fatal
+            ]
         name = verdict.cause.name if verdict is not None and verdict.cause is not None else None
         return [one for one in found if one.cause is None or one.cause.name != name]
 
@@ -276,9 +444,6 @@ class LaunchLog:
 
     def _of_stop(self, one: Suspect) -> bool:
         """True for what breaks while the engine is being stopped."""
-        return self.stopped and one.failure.number > self.stopped_at and one.level < Level.CAUSE
-
-
-def _survived(one: Suspect, alive: str) -> bool:
-    """Whether a sign of life of this rank shows that an error was survived."""
-    return one.failure.rank == alive or (not one.failure.rank and not one.final)
+        return (
+            self.stopped and one.failure.number > self.stopped_at and one.level < FailureLevel.CAUSE
+        )

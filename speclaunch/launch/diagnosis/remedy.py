@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from speclaunch.engine.catalogue import Catalogue, held_versions, load
 from speclaunch.engine.command import spell
 from speclaunch.engine.renames import other_names
-from speclaunch.launch.diagnosis.causes.arguments import REFUSED
+from speclaunch.launch.diagnosis.causes.engine import REFUSED
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.record import record
 from speclaunch.rules.pages import page

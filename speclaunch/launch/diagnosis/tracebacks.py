@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import field, replace
 
-from speclaunch.launch.diagnosis.line_prefilter import may_be_logged, may_be_printed
-from speclaunch.launch.diagnosis.signature import Frame, LogFailure
+from speclaunch.launch.diagnosis.interface import Frame, LogFailure
+from speclaunch.launch.diagnosis.launch_log import may_be_logged, may_be_printed
 from speclaunch.launch.log.lines import LogLine
 from speclaunch.record import record
 

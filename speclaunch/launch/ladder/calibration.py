@@ -1,27 +1,141 @@
-"""The budget's prediction, put right by what failed starts showed.
-
-Two errors are kept apart. Weights and other processes move the lower end of the fractions that
-work: the engine often prints figures that tell it exactly. Graphs and activations, which are only
-estimated, move the upper end: each failure there shows by how much the estimate is short at the
-least, as a share of itself, and that share is carried over to other settings.
-"""
+"""What failed starts showed, and how that corrects the predictions of the memory budget."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from speclaunch.launch.diagnosis.interface import Direction
-from speclaunch.launch.ladder.observations import Observation
+from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.log.marks import Phase
+from speclaunch.launch.start import Attempt
 from speclaunch.plan.budget import MemoryUse
-from speclaunch.plan.fit.knobs import TOKENS
+from speclaunch.plan.fit.knobs import FRACTION, TOKENS
 from speclaunch.plan.fit.predict import Bounds, Predictor, key, memory_at_start, shares
 from speclaunch.plan.memory.phases import EXPECTED
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.memory import draft_in_pool
 from speclaunch.record import record
+
+ABOVE = "mem_fraction_static_above"
+"""`Diagnosis.numbers`: the least fraction that the engine's message names."""
+_TOKENS = re.compile(r"([\d,]+) tokens")
+_POOL_TOO_LARGE = frozenset({"pool-exceeds-machine", "killed-filling-pool"})
+_LOADS = (Phase.WEIGHTS, Phase.DRAFT_WEIGHTS)
+
+
+@record
+class Observation:
+    """A failed start that memory explains."""
+
+    changes: Mapping[str, Any]
+    """All changes against the recipe that it ran with."""
+    fraction: float | None
+    """`mem_fraction_static` that was in effect; None where nobody knows it."""
+    cause: Cause
+    phase: Phase
+    served: bool
+    least: float | None = None
+    """The fraction at which nothing is left for the pool, from figures that the engine printed."""
+    tokens: int | None = None
+    """KV tokens that the engine allocated."""
+    missing_gib: float = 0.0
+    """What an allocation asked for beyond what was free."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The changes without the fraction."""
+        return {name: value for name, value in self.changes.items() if name != FRACTION}
+
+    @property
+    def pool_too_large(self) -> bool:
+        """Whether the machine did not have the memory for the pool itself, and nobody knows how
+        much it has. Smaller graphs or chunks, which come after the pool, do not help."""
+        return self.cause.name in _POOL_TOO_LARGE
+
+    @property
+    def direction(self) -> Direction | None:
+        """Which way the fraction should go; None where that would not help."""
+        return self.cause.directions.get(FRACTION)
+
+
+def observe(attempt: Attempt, plan: Plan) -> Observation | None:
+    """What an attempt showed; None where memory does not explain how it ended. `plan` is what it
+    ran with."""
+    diagnosis = attempt.diagnosis
+    if diagnosis is None or diagnosis.cause is None or not diagnosis.cause.memory:
+        return None
+    return Observation(
+        dict(attempt.changes),
+        _fraction(attempt, plan, diagnosis),
+        diagnosis.cause,
+        diagnosis.phase,
+        attempt.served or diagnosis.served,
+        _least(diagnosis),
+        _tokens(attempt),
+        _missing(diagnosis),
+    )
+
+
+def _fraction(attempt: Attempt, plan: Plan, diagnosis: Diagnosis) -> float | None:
+    found = attempt.changes.get(FRACTION)
+    for value in (
+        found,
+        diagnosis.numbers.get(FRACTION),
+        diagnosis.settings.get(FRACTION),
+        plan.value_or_none(FRACTION),
+    ):
+        if isinstance(value, int | float) and 0 < value < 1:
+            return float(value)
+    return None
+
+
+def _least(diagnosis: Diagnosis) -> float | None:
+    """From the message, else from the free memory before and after the weights were loaded."""
+    named = diagnosis.numbers.get(ABOVE)
+    if named is not None and 0 < named < 1:
+        return float(named)
+    free = [
+        (milestone.phase, milestone.numbers["avail_gb"])
+        for milestone in diagnosis.milestones
+        if "avail_gb" in milestone.numbers
+    ]
+    begin = next((gib for phase, gib in free if phase in _LOADS), None)
+    before_pool: list[float] = []
+    for phase, gib in free:
+        if phase not in _LOADS:
+            break
+        before_pool.append(gib)
+    if not begin or len(before_pool) < 2:
+        return None
+    least = 1 - before_pool[-1] / begin
+    return least if 0 < least < 1 else None
+
+
+def _tokens(attempt: Attempt) -> int | None:
+    if attempt.tokens is not None:
+        return attempt.tokens
+    for step in attempt.steps:
+        found = _TOKENS.search(step.detail) if step.phase is Phase.KV_POOL else None
+        if found is not None:
+            return int(found[1].replace(",", ""))
+    return None
+
+
+def _missing(diagnosis: Diagnosis) -> float:
+    asked, free = diagnosis.numbers.get("asked_gib"), diagnosis.numbers.get("free_gib")
+    if asked is None or free is None:
+        return 0.0
+    return max(0.0, float(asked) - float(free))
+
+
+# The budget's prediction, put right by what failed starts showed.
+#
+# Two errors are kept apart. Weights and other processes move the lower end of the fractions that
+# work: the engine often prints figures that tell it exactly. Graphs and activations, which are only
+# estimated, move the upper end: each failure there shows by how much the estimate is short at the
+# least, as a share of itself, and that share is carried over to other settings.
 
 _RUNNING, _CHUNK = "max_running_requests", "chunked_prefill_size"
 RESERVE = EXPECTED - 1
@@ -124,8 +238,10 @@ class Calibration:
 
     def below(self, changes: Mapping[str, Any]) -> Bounds | None:
         """The same, but not above what the engine asked to be lowered the last time."""
-        bounds = self.bounds(changes)
-        return None if bounds is None else Bounds(bounds.low, min(bounds.high, self._ceiling))
+        bounds, last = self.bounds(changes), self.observations[-1]
+        if bounds is None or last.direction is not Direction.LOWER or last.fraction is None:
+            return bounds
+        return Bounds(bounds.low, min(bounds.high, last.fraction))
 
     def last_chance(self, changes: Mapping[str, Any]) -> Bounds | None:
         """Around the middle of what could work at the very best; nothing where that is hopeless,
@@ -162,12 +278,6 @@ class Calibration:
             return 1.0
         part = _BLINDLY if len(failed) == 1 else _AGAIN
         return low + part * max(0.0, min(failed) - low)
-
-    @property
-    def _ceiling(self) -> float:
-        last = self.observations[-1]
-        lower = last.direction is Direction.LOWER
-        return last.fraction if lower and last.fraction is not None else 1.0
 
     def too_low(self, changes: Mapping[str, Any]) -> float:
         """The largest fraction that was too low for these changes."""

@@ -5,31 +5,36 @@ It is a pure function of the recipe's `recovery` section, the deployment, and th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.launch.attempt import Attempt, Rung
-from speclaunch.launch.diagnosis.interface import Direction
+from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.diagnosis.remedy import value_to_try
 from speclaunch.launch.ladder.calibration import (
     ROOM_FOR_ERROR,
+    Observation,
     calibrate,
     needed_tokens,
+    observe,
+    too_high,
+    too_low,
     without,
 )
-from speclaunch.launch.ladder.observations import Observation, observe
-from speclaunch.launch.ladder.rung_text import rung_of
-from speclaunch.launch.ladder.walk import demanded, walk
-from speclaunch.plan.budget import Fit
-from speclaunch.plan.fit.knobs import FRACTION, arguments
-from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor, key
-from speclaunch.plan.fit.price import say
+from speclaunch.launch.log.marks import Phase
+from speclaunch.launch.start import Attempt, LadderEnd, Rung
+from speclaunch.plan.budget import Fit, MemoryBudget, MemoryPhase
+from speclaunch.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK, arguments, steps_down
+from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor, key, with_fraction
+from speclaunch.plan.fit.price import cost, say
 from speclaunch.plan.fit.search import FitCandidate, Search, best, candidate_of, levels
 from speclaunch.plan.fit.suggestion import Alternative, alternatives, binding
 from speclaunch.plan.memory.budget import budget as work_out
+from speclaunch.plan.plan import Plan
+from speclaunch.plan.request import canonical
+from speclaunch.plan.topics.graphs import MOST, SIZES
 from speclaunch.recipe.values import RecoveryPolicy, Steppable
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Recovery
@@ -41,15 +46,148 @@ _CHANCES = 2
 """So many starts with everything at its floor, and no safe fraction left, are the end."""
 
 
-@record
-class Stop:
-    """There is no further rung: why, and what else would help."""
+# The order of settings, walked one by one: where the budget is not known, or not wanted.
 
-    why: str
-    help: str | None = None
-    infeasible: bool = False
-    """Whether no setting that may be stepped can make it fit."""
-    alternatives: tuple[Alternative, ...] = ()
+_CLOSE = 0.01
+"""Nothing is looked for between fractions that are nearer to each other than this."""
+_POOL = 0.05
+"""Of the memory, for the pool: above the fraction at which nothing is left for it."""
+_PATIENCE = 2
+"""So often the fraction is lowered before another setting is stepped."""
+_UNKNOWN_TOO_HIGH, _UNKNOWN_TOO_LOW = 0.7, 0.9
+"""What to try where nobody knows which fraction it was."""
+
+Step = tuple[Mapping[str, Any], str]
+"""All changes against the recipe, and why these."""
+
+
+def walk(
+    settings: Recovery, predictor: Predictor, seen: Sequence[Observation], tried: set[str]
+) -> Step | None:
+    """The next settings in order that were not tried; None where there are none."""
+    for changes, why in _options(settings, predictor, seen):
+        if key(changes) not in tried and _differs(seen[-1], changes):
+            return changes, why
+    return None
+
+
+def demanded(
+    settings: Recovery, predictor: Predictor, now: Observation
+) -> Mapping[str, Any] | None:
+    """The settings to go on from: as they are, or, where the engine names settings and the
+    fraction is not among them, with the first of those stepped. None where none can be."""
+    if now.direction is not None:
+        return now.settings
+    stepped = next(_named(settings, predictor, now), None)
+    return None if stepped is None else {**now.settings, **stepped}
+
+
+def _named(
+    settings: Recovery, predictor: Predictor, now: Observation
+) -> Iterator[Mapping[str, Any]]:
+    """Steps of what the engine says to lower."""
+    lower = {name for name, way in now.cause.directions.items() if way is Direction.LOWER}
+    plan = predictor.plan(now.changes)
+    for knob in settings.order:
+        if arguments(knob) & lower:
+            yield from steps_down(plan, knob, settings.floors)[:1]
+
+
+def _options(
+    settings: Recovery, predictor: Predictor, seen: Sequence[Observation]
+) -> Iterator[Step]:
+    now = seen[-1]
+    if now.direction is None:
+        for step in _named(settings, predictor, now):
+            yield {**now.changes, **step}, "the engine asks for it"
+        return
+    low, high = too_low(seen, now.changes), too_high(seen, now.changes)
+    raising = now.direction is Direction.RAISE
+    if raising and Steppable.FRACTION in settings.order:
+        yield from _fraction(settings, now, low, high)
+        if high >= 1:
+            return  # graphs and drafts are not what is in the way
+    later = _waits(settings, seen)
+    for knob in settings.order:
+        if knob is Steppable.FRACTION:
+            if not raising and not later:
+                yield from _fraction(settings, now, low, high)
+            continue
+        steps = steps_down(predictor.plan(now.changes), knob, settings.floors)
+        if steps:
+            # The documents name one value each; else by halves, as each costs a restart.
+            named = settings.policy is RecoveryPolicy.ORDER
+            step = steps[-1] if named else steps[len(steps) // 2]
+            changes = {**now.changes, **step}
+            if raising:
+                changes = with_fraction(changes, round(high, 3))
+            yield changes, "the next setting in order"
+    if later and Steppable.FRACTION in settings.order:
+        yield from _fraction(settings, now, low, high)
+    yield from _minimal(settings, now, low)
+
+
+def _waits(settings: Recovery, seen: Sequence[Observation]) -> bool:
+    """Whether the fraction was lowered often enough for these settings, so that others have their
+    turn. The documents go down to their floor first."""
+    if settings.policy is RecoveryPolicy.ORDER or seen[-1].direction is not Direction.LOWER:
+        return False
+    same = key(seen[-1].settings)
+    return sum(key(one.settings) == same for one in seen) > _PATIENCE
+
+
+def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> Iterator[Step]:
+    least = settings.floors.mem_fraction_static
+    most = min(high, settings.limits.mem_fraction_static)
+    if now.direction is Direction.RAISE:
+        base = now.fraction
+        value = _UNKNOWN_TOO_LOW if base is None else base + settings.fraction_step
+        if now.least is not None:
+            value = max(value, now.least + _POOL)
+        found = _between(value, low, most, closed=high >= 1)
+        why = "the engine asks for a higher one"
+    else:
+        base = now.fraction
+        value = _UNKNOWN_TOO_HIGH if base is None else base - settings.fraction_step
+        found = _between(max(value, least), low, most, closed=low <= 0)
+        why = "the engine needs more memory outside the pool"
+    if found is not None and found >= least and (base is None or abs(found - base) > _CLOSE / 2):
+        if low > 0 and high < 1:
+            why = f"between {low:.3f}, too low, and {high:.3f}, too high"
+        yield with_fraction(now.changes, found), why
+
+
+def _between(value: float, low: float, high: float, *, closed: bool) -> float | None:
+    """The value where it lies between the bounds, else their middle; None where they meet.
+    `closed`: the bound on the side of the value may be taken itself."""
+    if high - low < _CLOSE:
+        return None
+    if closed:
+        value = min(value, high)
+        inside = low < value <= high
+    else:
+        inside = low + _CLOSE / 2 < value < high - _CLOSE / 2
+    return round(value if inside else (low + high) / 2, 3)
+
+
+def _minimal(settings: Recovery, now: Observation, low: float) -> Iterator[Step]:
+    if not settings.minimal:
+        return
+    least = {canonical(name): value for name, value in settings.minimal.items()}
+    changes = {**now.changes, **least}
+    fraction = least.get(FRACTION)
+    if isinstance(fraction, int | float) and fraction <= low:
+        most = settings.limits.mem_fraction_static
+        changes[FRACTION] = round(min(most, low + _POOL), 3)
+    yield changes, "the minimal configuration"
+
+
+def _differs(now: Observation, changes: Mapping[str, Any]) -> bool:
+    """Whether a value differs from what was in effect."""
+    fraction = changes.get(FRACTION)
+    if fraction is not None and now.fraction is not None and abs(fraction - now.fraction) > 1e-6:
+        return True
+    return key(without(changes)) != key(now.settings)
 
 
 class Ladder:
@@ -61,7 +199,7 @@ class Ladder:
         self._settings = settings
         self._predictor = Predictor(plan_with, budget)
 
-    def next(self, attempts: Sequence[Attempt]) -> Rung | Stop:
+    def next(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
         """What to start next after these attempts, the last of which failed.
 
         The same attempts give the same answer. Raises ValueError without an attempt.
@@ -69,14 +207,17 @@ class Ladder:
         if not attempts:
             raise ValueError("there is no attempt to continue from")
         if self._settings.policy is RecoveryPolicy.OFF:
-            return Stop("recovery is off", "add `recovery=default` to step the settings")
+            return LadderEnd("recovery is off", "add `recovery=default` to step the settings")
         now = self._observed(attempts[-1])
         if now is None:
             return self._weights(attempts[-1]) or _unexplained(attempts[-1])
         if not now.cause.directions:
             return self._nothing_helps(now)
         if len(attempts) >= self._settings.max_attempts:
-            return self._given_up(len(attempts))
+            return LadderEnd(
+                f"{len(attempts)} attempts failed, the limit of recovery.max_attempts",
+                "raise recovery.max_attempts, or read the diagnosis of the last attempt",
+            )
         named = self._named_first(now, attempts[-1])
         if named is not None:
             return named
@@ -86,7 +227,7 @@ class Ladder:
     def _observed(self, attempt: Attempt) -> Observation | None:
         return observe(attempt, self._predictor.plan(attempt.changes))
 
-    def _named_first(self, now: Observation, last: Attempt) -> Rung | Stop | None:
+    def _named_first(self, now: Observation, last: Attempt) -> Rung | LadderEnd | None:
         """Raise the limit that the diagnosis names first, or stop where recovery may not; None
         where it names the fraction first, or the recipe sets no such limit."""
         name, direction = next(iter(now.cause.directions.items()))
@@ -96,13 +237,13 @@ class Ladder:
         if not isinstance(limit, int) or (now.tokens is not None and now.tokens < limit):
             return None  # the memory limits the pool, not the recipe
         if Steppable.POOL not in self._settings.order:
-            return Stop(f"{now.cause.title}, and recovery may not change {name}", _remedy(now))
+            return LadderEnd(f"{now.cause.title}, and recovery may not change {name}", _remedy(now))
         changes = {**now.changes, name: int(value_to_try(name, direction, limit) or limit * 2)}
         predicted = self._predictor.budget(changes)
         told = None if predicted.fit is Fit.UNKNOWN else predicted
         return rung_of(self._predictor, now, last, changes, "the diagnosis names it first", told)
 
-    def _step(self, attempts: Sequence[Attempt], seen: Sequence[Observation]) -> Rung | Stop:
+    def _step(self, attempts: Sequence[Attempt], seen: Sequence[Observation]) -> Rung | LadderEnd:
         now, last = seen[-1], attempts[-1]
         tried = {key(attempt.changes) for attempt in attempts}
         budgeted = self._settings.policy is RecoveryPolicy.BUDGET
@@ -118,9 +259,10 @@ class Ladder:
         walked = walk(self._settings, self._predictor, seen, tried)
         if walked is None:
             return self._nothing_helps(now)
-        predicted = self._predictor.budget(walked.changes)
+        changes, why = walked
+        predicted = self._predictor.budget(changes)
         told = None if predicted.fit is Fit.UNKNOWN else predicted
-        return rung_of(self._predictor, now, last, walked.changes, walked.why, told)
+        return rung_of(self._predictor, now, last, changes, why, told)
 
     def _by_budget(self, seen: Sequence[Observation], tried: set[str]) -> FitCandidate | None:
         """The least loss that is safe; where nothing is, everything at its floor, which has the
@@ -149,7 +291,7 @@ class Ladder:
         bold = replace(search, bounds_of=calibration.last_chance, least_tokens=0)
         return candidate_of(bold, smallest)
 
-    def _weights(self, last: Attempt) -> Stop | None:
+    def _weights(self, last: Attempt) -> LadderEnd | None:
         """Weights that are larger than the memory: no setting that is stepped makes them less."""
         cause = last.diagnosis.cause if last.diagnosis is not None else None
         if cause is None or cause.name not in _TOO_LARGE:
@@ -159,17 +301,17 @@ class Ladder:
         budget = self._predictor.budget(last.changes)
         why = f": {budget.why}" if budget.fit is Fit.FAILS else ""
         help = _instead(others) or cause.remedy or None  # noqa: A001
-        return Stop(f"{cause.title}{why}", help, True, others)
+        return LadderEnd(f"{cause.title}{why}", help, True, others)
 
-    def _nothing_helps(self, now: Observation) -> Stop:
+    def _nothing_helps(self, now: Observation) -> LadderEnd:
         if now.direction is None and now.cause.directions:
             names = ", ".join(now.cause.directions)
             why = f"{now.cause.title}, and recovery has no further value for {names}"
-            return Stop(why, _remedy(now), infeasible=True)
+            return LadderEnd(why, _remedy(now), infeasible=True)
         budget = self._predictor.budget(now.changes)
         if budget.fit is Fit.UNKNOWN:
             why = f"{now.cause.title}, and no setting is left to try"
-            return Stop(why, _remedy(now), infeasible=True)
+            return LadderEnd(why, _remedy(now), infeasible=True)
         smallest = levels(self._predictor, now.settings, self._settings).smallest()
         others = alternatives(self._predictor, smallest)
         why = (
@@ -177,7 +319,7 @@ class Ladder:
             f"{binding(self._predictor, smallest)}"
         )
         both = self._both(now)
-        return Stop(f"{why}{both}", _instead(others) or _remedy(now), True, others)
+        return LadderEnd(f"{why}{both}", _instead(others) or _remedy(now), True, others)
 
     def _both(self, now: Observation) -> str:
         fraction = now.fraction
@@ -185,12 +327,6 @@ class Ladder:
             return ""
         way = "more" if now.direction is Direction.RAISE else "less"
         return f"; the engine needed {way} than {say(FRACTION, round(fraction, 3))}"
-
-    def _given_up(self, number: int) -> Stop:
-        return Stop(
-            f"{number} attempts failed, the limit of recovery.max_attempts",
-            "raise recovery.max_attempts, or read the diagnosis of the last attempt",
-        )
 
 
 def _moves_named(now: Observation, changes: Mapping[str, Any]) -> bool:
@@ -205,15 +341,15 @@ def _moves_named(now: Observation, changes: Mapping[str, Any]) -> bool:
     return any(changes.get(name) != now.changes.get(name) for name in named - {FRACTION})
 
 
-def _unexplained(last: Attempt) -> Stop:
+def _unexplained(last: Attempt) -> LadderEnd:
     diagnosis = last.diagnosis
     if diagnosis is None or diagnosis.cause is None:
-        return Stop(
+        return LadderEnd(
             "the cause is unknown, so no setting is changed",
             "read the end of the log",
         )
     cause = diagnosis.cause
-    return Stop(f"{cause.title}: not a memory problem, so no setting is changed")
+    return LadderEnd(f"{cause.title}: not a memory problem, so no setting is changed")
 
 
 def _remedy(now: Observation) -> str | None:
@@ -227,3 +363,148 @@ def _instead(found: Sequence[Alternative]) -> str | None:
         return "; or ".join(f"{one.what}: {one.verdict}" for one in good[:3])
     said = [f"{one.what}: {one.verdict}" for one in found if not one.changes]
     return "; ".join(said) or None
+
+
+_NAMES = {
+    MOST: "fewer CUDA graphs",
+    SIZES: "fewer CUDA graphs",
+    STEPS: "smaller draft tree",
+    TOPK: "smaller draft tree",
+    TOKENS: "smaller draft tree",
+    "max_running_requests": "fewer running requests",
+    "chunked_prefill_size": "smaller prefill chunks",
+    "max_total_tokens": "fewer KV tokens",
+}
+
+
+def rung_of(
+    predictor: Predictor,
+    now: Observation,
+    last: Attempt,
+    changes: Mapping[str, Any],
+    why: str,
+    predicted: MemoryBudget | None,
+) -> Rung:
+    """The rung from the last attempt to `changes`, which are all changes against the recipe."""
+    added = {
+        name: value
+        for name, value in changes.items()
+        if name not in last.changes or last.changes[name] != value
+    }
+    before = predictor.plan(last.changes)
+    moved = [_move(before, now, name, value) for name, value in added.items()]
+    moves = "; ".join(text for text in moved if text)
+    recipe = predictor.budget({})
+    after = predictor.plan(changes)
+    total = cost(
+        predictor.plan({}),
+        after,
+        recipe if recipe.fit is not Fit.UNKNOWN else None,
+        predicted,
+    )
+    return Rung(_name(now, added), added, f"{now.cause.title}: {moves}; {why}", total, predicted)
+
+
+def _name(now: Observation, added: Mapping[str, Any]) -> str:
+    found = []
+    if FRACTION in added:
+        up = now.fraction is not None and added[FRACTION] > now.fraction
+        found.append(f"{'raise' if up else 'lower'} {FRACTION}")
+    for name in added:
+        if name != FRACTION:
+            raised = now.cause.directions.get(name) is Direction.RAISE
+            found.append(f"raise {name}" if raised else _NAMES.get(name, f"change {name}"))
+    return ", ".join(dict.fromkeys(found))
+
+
+def _move(before: Plan, now: Observation, name: str, value: Any) -> str | None:
+    """From what to what; None where the engine had chosen the same."""
+    was = now.fraction if name == FRACTION else before.value_or_none(name)
+    if isinstance(was, float):
+        was = round(was, 3)
+    if was == value:
+        return None
+    if was is None or isinstance(was, list):
+        return say(name, value)
+    return f"{name} {was} → {value}"
+
+
+_LOWER = Cause(
+    "forecast-out-of-memory",
+    "out of memory",
+    "A start that runs out of memory outside the KV cache.",
+    "",
+    memory=True,
+    directions=MappingProxyType({FRACTION: Direction.LOWER}),
+)
+_RAISE = Cause(
+    "forecast-no-room-for-the-pool",
+    "no room for the KV cache",
+    "A start whose mem_fraction_static leaves nothing for the KV cache.",
+    "",
+    memory=True,
+    directions=MappingProxyType({FRACTION: Direction.RAISE}),
+)
+_PHASES = {
+    MemoryPhase.DRAFT_WEIGHTS: Phase.DRAFT_WEIGHTS,
+    MemoryPhase.KV_POOL: Phase.KV_POOL,
+    MemoryPhase.GRAPHS: Phase.GRAPHS,
+    MemoryPhase.SERVING: Phase.READY,
+}
+
+
+def forecast(
+    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+) -> tuple[Rung, ...]:
+    """The rungs in order, with what the budget predicts of each.
+
+    Each start is taken to fail as the budget says, and where it says that it fits, for want of
+    room while graphs are captured: so the ladder is as long as it can become.
+    """
+    return tuple(_climb(settings, plan_with, budget)[0])
+
+
+def outlook(
+    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+) -> tuple[tuple[Rung, ...], LadderEnd]:
+    """The rungs, and how the ladder ends after the last."""
+    rungs, stop = _climb(settings, plan_with, budget)
+    return tuple(rungs), stop
+
+
+def _climb(
+    settings: Recovery, plan_with: PlanWith, budget: BudgetOf
+) -> tuple[list[Rung], LadderEnd]:
+    ladder = Ladder(settings, plan_with, budget)
+    predictor = Predictor(plan_with, budget)
+    attempts: list[Attempt] = []
+    rungs: list[Rung] = []
+    changes: Mapping[str, Any] = {}
+    while True:
+        failed = _failure(predictor.budget(changes))
+        rung = rungs[-1] if rungs else None
+        attempts.append(Attempt(len(attempts) + 1, changes, rung, diagnosis=failed))
+        found = ladder.next(attempts)
+        if isinstance(found, LadderEnd):
+            return rungs, found
+        rungs.append(found)
+        changes = {**changes, **found.changes}
+
+
+def _failure(budget: MemoryBudget) -> Diagnosis:
+    fails = budget.fit is Fit.FAILS
+    if fails and budget.phase is MemoryPhase.KV_POOL:
+        return Diagnosis(Phase.KV_POOL, cause=_RAISE)
+    if fails and budget.phase is MemoryPhase.TARGET_WEIGHTS:
+        return Diagnosis(Phase.WEIGHTS, cause=_NOTHING)
+    phase = _PHASES.get(budget.phase, Phase.GRAPHS) if fails and budget.phase else Phase.GRAPHS
+    return Diagnosis(phase, cause=_LOWER)
+
+
+_NOTHING = Cause(
+    "forecast-weights-do-not-fit",
+    "the weights do not fit",
+    "The target's weights are larger than the memory.",
+    "",
+    memory=True,
+)

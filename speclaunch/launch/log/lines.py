@@ -10,9 +10,15 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import os
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from speclaunch.launch.log.marks import CONSEQUENCES, DEAD_PROCESS
+from speclaunch.reads.bounded import open_regular
 
 LONGEST = 32_768
 """Characters of a line that are looked at. `server_args=…` has some 20,000, its memory settings
@@ -158,3 +164,225 @@ def _docker_json(text: str) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         return text
     return said.rstrip("\r\n") if isinstance(said, str) else text
+
+
+_MOST_BYTES = 4 << 20
+_LONGEST_PIECE = 1 << 16
+_HEAD_BYTES = 1 << 20
+_TAIL_BYTES = 4 << 20
+_UNFINISHED_BYTES = 4096
+
+
+class Follower:
+    """Reads what has been added to a growing log file, by whole lines."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._rest = b""
+        self.is_behind = False
+        """More was added than one call returns."""
+
+    def lines(self) -> list[str]:
+        """The lines that were completed since the last call, of 4 MiB at most; `is_behind` shows
+        that there are more. A line longer than 64 KiB comes in pieces."""
+        parts, left = [self._rest], _MOST_BYTES
+        while self._file is not None or self._open():
+            left -= self._read(parts, left)
+            if left <= 0 or not self._rotated():
+                break
+            left -= self._read(parts, left)  # written between the read above and the rotation
+            if left <= 0:
+                break
+            self.close()
+        self.is_behind = left <= 0
+        *lines, self._rest = b"".join(parts).replace(b"\r", b"\n").split(b"\n")
+        if len(self._rest) >= _LONGEST_PIECE:
+            whole = len(self._rest) // _LONGEST_PIECE * _LONGEST_PIECE
+            lines.append(self._rest[:whole])
+            self._rest = self._rest[whole:]
+        return [piece.decode(errors="replace") for line in lines for piece in _pieces(line)]
+
+    @property
+    def unfinished(self) -> str:
+        """What stands after the last whole line: a progress bar that is drawn over, say."""
+        return self._rest[-_UNFINISHED_BYTES:].decode(errors="replace")
+
+    def close(self) -> None:
+        """Let go of the file; the next call begins with the file of that name."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> bool:
+        try:
+            self._file = os.fdopen(open_regular(self._path)[0], "rb")
+        except OSError:
+            return False
+        return True
+
+    def _read(self, parts: list[bytes], most: int) -> int:
+        """Append what was added to the file; its size."""
+        file = self._file
+        assert file is not None  # noqa: S101 - for the type checker
+        try:
+            if os.fstat(file.fileno()).st_size < file.tell():
+                file.seek(0)  # it was emptied
+            parts.append(file.read(most))
+        except OSError:
+            return 0
+        return len(parts[-1])
+
+    def _rotated(self) -> bool:
+        """Whether another file has the name now. A file that is gone altogether is read on."""
+        assert self._file is not None  # noqa: S101 - for the type checker
+        try:
+            now = self._path.stat()
+        except OSError:
+            return False
+        return (now.st_dev, now.st_ino) != _identity(self._file)
+
+
+def _pieces(line: bytes) -> Iterator[bytes]:
+    for start in range(0, len(line), _LONGEST_PIECE):
+        yield line[start : start + _LONGEST_PIECE]
+
+
+def _identity(file: BinaryIO) -> tuple[int, int]:
+    found = os.fstat(file.fileno())
+    return (found.st_dev, found.st_ino)
+
+
+def log_files(log: Path) -> list[Path]:
+    """A log and the files that were put aside for it, the oldest first."""
+    aside: list[tuple[int, Path]] = []
+    try:
+        for path in log.parent.iterdir():
+            number = path.name.removeprefix(f"{log.name}.")
+            if number != path.name and number.isdigit():
+                aside.append((int(number), path))
+    except OSError:
+        return []
+    found = [path for _, path in sorted(aside, reverse=True)]
+    return [*found, log] if log.exists() else found
+
+
+def read_log(log: Path) -> Iterator[str]:
+    """The lines of a log, those put aside included; of a very long one its beginning and end."""
+    files = log_files(log)
+    if not files:
+        return
+    head, skipped = _read_part(files[0], 0, _HEAD_BYTES)
+    data = head
+    if skipped or len(files) > 1:
+        tail = b""
+        for path in reversed(files):
+            offset = len(head) if path == files[0] else 0
+            part, _ = _read_part(path, offset, _TAIL_BYTES - len(tail), from_end=True)
+            tail = part + tail
+            if len(tail) >= _TAIL_BYTES:
+                break
+        data = head + tail
+    for line in data.replace(b"\r", b"\n").split(b"\n"):
+        if line:
+            yield line.decode(errors="replace")
+
+
+def _read_part(path: Path, offset: int, size: int, *, from_end: bool = False) -> tuple[bytes, bool]:
+    """At most `size` bytes of a file after `offset`; whether there is more than that."""
+    try:
+        with os.fdopen(open_regular(path)[0], "rb") as file:
+            length = file.seek(0, 2)
+            file.seek(max(offset, length - size) if from_end else offset)
+            return file.read(size), length > offset + size
+    except OSError:
+        return b"", False
+
+
+TAIL_BYTES = 256 * 1024
+
+_EXCEPTION = re.compile(
+    # one class of characters, bounded: no line, however long, can make it slow
+    r"^(?=[A-Za-z_])[\w.]{0,200}?(?:Error|Exception|Interrupt|Exit|NotFound|Iteration)"
+    r"(?P<text>: .*)?$"
+)
+_ARGPARSE = re.compile(r"^[\w./ -]{1,300}: error: .+")
+_BIND = re.compile(r"\[Errno \d+\] .*")
+_FRAME = re.compile(r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
+
+_DEAD_PROCESS = re.compile(DEAD_PROCESS + r"(?P<code>-?\d{1,9})")
+_FOLLOWS = re.compile(
+    "|".join(
+        (
+            *(rf"\b{kind}\b" for kind in sorted(CONSEQUENCES)),
+            r"Initialization failed\. Please see the error messages above",
+            "scheduler died during initialization",
+            "Ignore import error",  # printed for every model that lacks a package
+        )
+    )
+)
+
+
+def read_tail(log: Path) -> list[str]:
+    """The last lines of a log; none when it cannot be read."""
+    try:
+        with os.fdopen(open_regular(log)[0], "rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - TAIL_BYTES))
+            return file.read(TAIL_BYTES).decode(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def last_error(lines: Sequence[str]) -> str | None:
+    """The line that says why the engine failed, or None when none does.
+
+    An exception without a message (`AssertionError`) gets the source line that raised it.
+    """
+    texts = [line.text for line in read(lines)]
+    for index in range(len(texts) - 1, -1, -1):
+        line = texts[index]
+        if _FOLLOWS.search(line):
+            continue
+        match = _EXCEPTION.match(line)
+        if match:
+            return line if match["text"] else _with_source(line, texts, index)
+        if _ARGPARSE.match(line):
+            return line
+        bind = _BIND.search(line)
+        if bind and "rror" in line:
+            return bind[0]
+    return None
+
+
+def dead_process(lines: Sequence[str]) -> str | None:
+    """Which process of the engine ended first, when its watchdog says so (utils/watchdog.py)."""
+    for line in lines:
+        found = _DEAD_PROCESS.search(line)
+        if found:
+            code = int(found["code"])
+            how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+            return f"its {found['name']} (process {found['pid']}) ended: {how}"
+    return None
+
+
+def describe_exit(code: int | None) -> str:
+    """An exit code in words, when the engine printed no error."""
+    if code is None:
+        return "the engine ended"
+    if code < 0:
+        name = signal.Signals(-code).name if -code in signal.valid_signals() else str(-code)
+        hint = " (often: the machine ran out of memory)" if -code == signal.SIGKILL else ""
+        return f"the engine was ended by {name}{hint} and printed no error"
+    return f"the engine ended with exit code {code} and printed no error"
+
+
+def _with_source(line: str, lines: Sequence[str], index: int) -> str:
+    """`AssertionError` becomes `AssertionError: assert x (file.py:12)`."""
+    for above in range(index - 1, max(-1, index - 8), -1):
+        frame = _FRAME.match(lines[above])
+        if frame:
+            source = lines[above + 1].strip() if above + 1 < index else ""
+            place = f"{Path(frame['file']).name}:{frame['line']}"
+            return f"{line}: {source} ({place})" if source else f"{line} ({place})"
+    return line

@@ -1,7 +1,7 @@
 """What the engine logs about the course of a start, over all releases 0.4.6.post5 to 0.5.23.
 
 The one table of it: the phases that a launch shows (phases.py), the engine's last word
-(last_error.py) and the diagnosis read the same marks. At `--log-level warning` the engine prints
+(lines.py) and the diagnosis read the same marks. At `--log-level warning` the engine prints
 none of them; readiness is therefore never read off the log but asked over HTTP.
 
 Sources: the log statements of the released wheels. Which release says it how:

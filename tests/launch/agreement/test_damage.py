@@ -10,24 +10,26 @@ from typing import Any
 
 import pytest
 
-from speclaunch.launch.agreement import layout
-from speclaunch.launch.agreement.group import Group
+from speclaunch.launch.agreement.group import RankGroup
 from speclaunch.launch.agreement.membership import Membership
 from speclaunch.launch.agreement.protocol import Lost, Mine, View, Wait, act
 from speclaunch.launch.agreement.ranks import RankLaunching
 from speclaunch.launch.agreement.records import (
     Decision,
+    DecisionKind,
     Failure,
     Joined,
-    Kind,
     Name,
-    Part,
-    Stage,
-    State,
+    PartSettings,
+    RankStage,
+    RankState,
     dump,
     dump_state,
+    epoch_file,
+    failed_file,
+    life_file,
 )
-from speclaunch.launch.interrupts import Interrupts
+from speclaunch.launch.process import Interrupts
 from speclaunch.launch.supervisor import Ending
 
 GENERATION = "job/g0001"
@@ -75,7 +77,9 @@ def member(path: Path, rank: int, clock: Callable[[], float] = lambda: 0.0) -> M
 
 
 def decision(epoch: int = 0, **changes: Any) -> dict[str, Any]:
-    said = json.loads(dump(Decision(epoch, Kind.BEGIN, "server.0.1", {"server": Part({}, 0)})))
+    said = json.loads(
+        dump(Decision(epoch, DecisionKind.BEGIN, "server.0.1", {"server": PartSettings({}, 0)}))
+    )
     return {**said, **changes}
 
 
@@ -86,7 +90,7 @@ def put(path: Path, file: str, said: object) -> None:
 
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_decision_is_reported_and_refused(tmp_path: Path, name: str) -> None:
-    path = tmp_path / GENERATION / layout.epoch(0)
+    path = tmp_path / GENERATION / epoch_file("epoch", 0)
     path.parent.mkdir(parents=True)
     DAMAGE[name](path)
     one = member(tmp_path, 0)
@@ -110,14 +114,14 @@ def test_a_damaged_decision_is_reported_and_refused(tmp_path: Path, name: str) -
     ],
 )
 def test_a_decision_of_another_launch_is_damage(tmp_path: Path, said: object) -> None:
-    put(tmp_path, layout.epoch(0), said)
+    put(tmp_path, epoch_file("epoch", 0), said)
     assert "is not a valid record" in member(tmp_path, 0).join().damaged
 
 
 def test_a_decision_from_the_future_is_damage(tmp_path: Path) -> None:
-    put(tmp_path, layout.epoch(0), decision())
-    put(tmp_path, layout.epoch(99_999), decision(99_999))
-    put(tmp_path, layout.served(99_999), {})
+    put(tmp_path, epoch_file("epoch", 0), decision())
+    put(tmp_path, epoch_file("epoch", 99_999), decision(99_999))
+    put(tmp_path, epoch_file("served", 99_999), {})
     view = member(tmp_path, 0).join()
     assert "epoch-00001.json is missing" in view.damaged
     assert len(view.decisions) == 1 and view.served == -1
@@ -128,7 +132,7 @@ def test_a_damaged_life_is_reported_and_waited_for_no_longer_than_a_lease(
     tmp_path: Path, name: str
 ) -> None:
     now = [0.0]
-    path = tmp_path / GENERATION / layout.life(Name("server", 1, 1))
+    path = tmp_path / GENERATION / life_file("life", Name("server", 1, 1))
     path.parent.mkdir(parents=True)
     DAMAGE[name](path)
     one = member(tmp_path, 0, lambda: now[0])
@@ -144,7 +148,7 @@ def test_no_record_holds_a_lease_for_ever(tmp_path: Path, lease: float) -> None:
     now = [0.0]
     name = Name("server", 1, 1)
     joined = json.loads(dump(Joined(name, "k", lease_seconds=1.0)))
-    put(tmp_path, layout.life(name), {**joined, "lease_seconds": lease})
+    put(tmp_path, life_file("life", name), {**joined, "lease_seconds": lease})
     one = member(tmp_path, 0, lambda: now[0])
     assert "is not a valid record" in "".join(one.join().unreadable)
     now[0] = 4.0
@@ -154,9 +158,9 @@ def test_no_record_holds_a_lease_for_ever(tmp_path: Path, lease: float) -> None:
 def test_no_time_of_a_file_holds_a_lease(tmp_path: Path) -> None:
     now = [0.0]
     name = Name("server", 1, 1)
-    put(tmp_path, layout.life(name), json.loads(dump(Joined(name, "k", lease_seconds=1.0))))
-    beat = tmp_path / GENERATION / layout.beat(name)
-    beat.write_bytes(dump_state(State(10**12, 0, Stage.SERVING, 0)))
+    put(tmp_path, life_file("life", name), json.loads(dump(Joined(name, "k", lease_seconds=1.0))))
+    beat = tmp_path / GENERATION / life_file("beat", name)
+    beat.write_bytes(dump_state(RankState(10**12, 0, RankStage.SERVING, 0)))
     os.utime(beat, (1e11, 1e11))
     one = member(tmp_path, 0, lambda: now[0])
     assert not one.join().peers[0].gone
@@ -168,8 +172,8 @@ def test_no_time_of_a_file_holds_a_lease(tmp_path: Path) -> None:
 def test_a_damaged_state_is_silence(tmp_path: Path, name: str) -> None:
     now = [0.0]
     life = Name("server", 1, 1)
-    put(tmp_path, layout.life(life), json.loads(dump(Joined(life, "k", lease_seconds=1.0))))
-    path = tmp_path / GENERATION / layout.beat(life)
+    put(tmp_path, life_file("life", life), json.loads(dump(Joined(life, "k", lease_seconds=1.0))))
+    path = tmp_path / GENERATION / life_file("beat", life)
     DAMAGE[name](path)
     one = member(tmp_path, 0, lambda: now[0])
     assert not one.join().peers[0].gone
@@ -183,26 +187,26 @@ def test_a_damaged_state_is_silence(tmp_path: Path, name: str) -> None:
 def test_a_damaged_failure_is_reported_and_blocks_its_own_rank(tmp_path: Path, name: str) -> None:
     one = member(tmp_path, 0)
     one.join()
-    put(tmp_path, layout.epoch(0), decision())
-    other = tmp_path / GENERATION / layout.failed(0, Name("server", 1, 1))
+    put(tmp_path, epoch_file("epoch", 0), decision())
+    other = tmp_path / GENERATION / failed_file(0, Name("server", 1, 1))
     DAMAGE[name](other)
     view = one.look()
     assert not view.damaged and str(other) in view.unreadable[0]
-    own = tmp_path / GENERATION / layout.failed(0, one.joined.name)
+    own = tmp_path / GENERATION / failed_file(0, one.joined.name)
     DAMAGE[name](own)
     assert str(own) in one.look().damaged
 
 
 def test_a_record_that_is_mended_counts_again(tmp_path: Path) -> None:
-    path = tmp_path / GENERATION / layout.epoch(0)
+    path = tmp_path / GENERATION / epoch_file("epoch", 0)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"")
     one = member(tmp_path, 0)
     assert one.join().damaged
-    put(tmp_path, layout.epoch(0), decision())
+    put(tmp_path, epoch_file("epoch", 0), decision())
     put(
         tmp_path,
-        layout.failed(0, one.joined.name),
+        failed_file(0, one.joined.name),
         json.loads(dump(Failure(one.joined.name, 0, memory=False, why="x"))),
     )
     view = one.look()
@@ -220,13 +224,13 @@ def test_damage_of_the_memory_is_as_good_as_none(tmp_path: Path, name: str) -> N
 def test_a_state_is_not_written_through_a_link_or_into_a_pipe(tmp_path: Path) -> None:
     one = member(tmp_path, 0)
     one.join()
-    path = tmp_path / GENERATION / layout.beat(one.joined.name)
+    path = tmp_path / GENERATION / life_file("beat", one.joined.name)
     precious = tmp_path / "precious"
     precious.write_text("x")
     for make in (lambda: path.symlink_to(precious), lambda: os.mkfifo(path)):
         make()
         with pytest.raises(Exception, match="cannot write to"):
-            one.beat(State(1))
+            one.beat(RankState(1))
         path.unlink()
     assert precious.read_text() == "x"
 
@@ -246,13 +250,13 @@ class Observer:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["nested", "a FIFO", "a device"])
 def test_a_launch_ends_within_its_lease(tmp_path: Path, name: str) -> None:
-    path = tmp_path / GENERATION / layout.epoch(0)
+    path = tmp_path / GENERATION / epoch_file("epoch", 0)
     path.parent.mkdir(parents=True)
     DAMAGE[name](path)
     observer: Any = Observer()
     with Interrupts() as interrupts:
         launching = RankLaunching(
-            Group(tmp_path, "job", "server", 0, {"server": 1}, 1.0, 600.0, "k"),
+            group=RankGroup(tmp_path, "job", "server", 0, {"server": 1}, 1.0, 600.0, "k"),
             order=lambda *_: pytest.fail("no engine may start"),
             diagnose=lambda *_, **__: pytest.fail("no engine has ended"),
             version="0.5.23",

@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from speclaunch.launch.agreement.keeper import Keeper
-from speclaunch.launch.agreement.membership import Membership
-from speclaunch.launch.agreement.records import Joined, Name, Stage, State
-from speclaunch.launch.agreement.store import DirectoryStore, Store, StoreError
+from speclaunch.launch.agreement.membership import DirectoryStore, Membership, StoreError
+from speclaunch.launch.agreement.ranks import AgreementKeeper
+from speclaunch.launch.agreement.records import Joined, Name, RankStage, RankState
 from speclaunch.launch.guard import boot_seconds
 from speclaunch.launch.process import EngineProcess
 
@@ -93,17 +92,17 @@ class BadStore(DirectoryStore):
 
 
 def member(path: Path, rank: int, *, space: str = "") -> Membership:
-    def store(place: Path, owner: str) -> Store:
+    def store(place: Path, owner: str) -> DirectoryStore:
         return BadStore(place, owner)
 
     joined = Joined(Name("server", rank), "k", lease_seconds=1.0, space=space, mark=f"m{rank}")
     return Membership(path / "job", joined, ["server"], boot_seconds, store)
 
 
-def keeper(path: Path, rank: int) -> Keeper:
-    found = Keeper(member(path, rank), 1.0)
+def keeper(path: Path, rank: int) -> AgreementKeeper:
+    found = AgreementKeeper(member(path, rank), 1.0)
     found.start()
-    wait(lambda: found.seen)
+    wait(lambda: found.view)
     return found
 
 
@@ -153,12 +152,15 @@ def test_a_slow_directory_costs_no_lease(tmp_path: Path) -> None:
 
 def test_what_is_told_is_on_the_disk_when_its_cycle_is_done(tmp_path: Path) -> None:
     one = keeper(tmp_path, 0)
-    cycle = one.tell(State(0, 3, Stage.STARTING, 3), {"epoch-00000.json": b"{}"})
+    cycle = one.tell(RankState(0, 3, RankStage.STARTING, 3), {"epoch-00000.json": b"{}"})
     wait(lambda: one.has_done(cycle))
     assert (tmp_path / "job" / "g0001" / "epoch-00000.json").read_bytes() == b"{}"
     other = member(tmp_path, 1)
     (peer,) = other.join().peers
-    assert peer.state is not None and (peer.state.epoch, peer.state.stage) == (3, Stage.STARTING)
+    assert peer.state is not None and (peer.state.epoch, peer.state.stage) == (
+        3,
+        RankStage.STARTING,
+    )
     one.stop(1)
 
 
@@ -167,11 +169,11 @@ def test_a_life_that_is_silent_for_longer_than_its_lease_is_gone(tmp_path: Path)
     first, second = member(tmp_path, 0), member(tmp_path, 1)
     second._clock = lambda: now[0]
     first.join()
-    first.beat(State(1))
+    first.beat(RankState(1))
     assert not second.join().peers[0].gone
     for now[0] in (1.0, 3.0):
         assert not second.look().peers[0].gone
-    first.beat(State(2))
+    first.beat(RankState(2))
     now[0] = 4.0
     assert not second.look().peers[0].gone
     now[0] = 8.0
@@ -187,7 +189,7 @@ def test_a_later_life_fences_the_one_before(tmp_path: Path) -> None:
 
 
 def test_a_life_that_left_no_process_on_this_host_is_gone_at_once(tmp_path: Path) -> None:
-    from speclaunch.launch.agreement.presence import is_gone, process_space
+    from speclaunch.launch.agreement.membership import is_gone, process_space
 
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -204,17 +206,22 @@ def test_a_life_that_left_no_process_on_this_host_is_gone_at_once(tmp_path: Path
 
 
 def test_a_new_generation_waits_for_the_lives_of_the_one_that_ended(tmp_path: Path) -> None:
-    from speclaunch.launch.agreement import layout
-    from speclaunch.launch.agreement.records import Decision, Kind, Part, dump
+    from speclaunch.launch.agreement.records import (
+        Decision,
+        DecisionKind,
+        PartSettings,
+        dump,
+        epoch_file,
+    )
 
     old = member(tmp_path, 1)
     old.join()
-    old.beat(State(1, 0, Stage.SERVING, 0))
-    end = Decision(0, Kind.END, "server.0.1", {"server": Part({}, 0)})
-    old.create(layout.epoch(0), dump(end))
+    old.beat(RankState(1, 0, RankStage.SERVING, 0))
+    end = Decision(0, DecisionKind.END, "server.0.1", {"server": PartSettings({}, 0)})
+    old.create(epoch_file("epoch", 0), dump(end))
     new = member(tmp_path, 0)
     (peer,) = new.join().peers
     assert new.generation == 2 and peer.former and not peer.gone
-    old.beat(State(2, 0, Stage.LEFT))
+    old.beat(RankState(2, 0, RankStage.LEFT))
     assert new.look().peers in ((), (peer,)) or all(one.gone for one in new.look().peers)
     assert new.look().peers == ()

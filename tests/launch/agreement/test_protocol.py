@@ -26,7 +26,7 @@ from speclaunch.launch.agreement.protocol import (
     Lost,
     Mine,
     Peer,
-    Run,
+    StartEngine,
     View,
     Wait,
     absent,
@@ -37,13 +37,13 @@ from speclaunch.launch.agreement.protocol import (
 )
 from speclaunch.launch.agreement.records import (
     Decision,
+    DecisionKind,
     Failure,
     Joined,
-    Kind,
     Name,
-    Part,
-    Stage,
-    State,
+    PartSettings,
+    RankStage,
+    RankState,
 )
 
 WORLD = {"server": 2}
@@ -70,7 +70,7 @@ class Cluster:
     """The directory, the processes, and what may still happen to them."""
 
     decisions: tuple[Decision, ...] = ()
-    states: tuple[tuple[Name, State], ...] = ()
+    states: tuple[tuple[Name, RankState], ...] = ()
     failures: tuple[Failure, ...] = ()
     lives: tuple[Life, ...] = ()
     kills: int = 1
@@ -91,7 +91,7 @@ def view_of(cluster: Cluster, me: Life) -> View:
         Peer(
             one.mine.joined,
             states.get(one.mine.name),
-            one.gone or states.get(one.mine.name, State()).stage is Stage.LEFT,
+            one.gone or states.get(one.mine.name, RankState()).stage is RankStage.LEFT,
         )
         for one in cluster.lives
         if one.mine.name != me.mine.name
@@ -108,8 +108,10 @@ def with_life(cluster: Cluster, index: int, life: Life, **changes: Any) -> Clust
     return replace(cluster, lives=lives, **changes)
 
 
-def with_state(cluster: Cluster, life: Life, stage: Stage) -> tuple[tuple[Name, State], ...]:
-    state = State(0, life.mine.epoch, stage, life.mine.engine)
+def with_state(
+    cluster: Cluster, life: Life, stage: RankStage
+) -> tuple[tuple[Name, RankState], ...]:
+    state = RankState(0, life.mine.epoch, stage, life.mine.engine)
     others = [one for one in cluster.states if one[0] != life.mine.name]
     return tuple(sorted([*others, (life.mine.name, state)], key=lambda one: str(one[0])))
 
@@ -170,7 +172,7 @@ def came_back(cluster: Cluster, before: Life) -> Cluster:
     life = Life(Mine(Joined(name, "k"), WORLD, at, max_returns=2, max_attempts=3), View())
     life = replace(life, seen=view_of(cluster, life))
     grown = replace(cluster, lives=(*cluster.lives, life))
-    return replace(grown, states=with_state(grown, life, Stage.WAITING))
+    return replace(grown, states=with_state(grown, life, RankStage.WAITING))
 
 
 def done(cluster: Cluster, index: int, life: Life, action: Action) -> Iterator[tuple[str, Cluster]]:
@@ -182,8 +184,8 @@ def done(cluster: Cluster, index: int, life: Life, action: Action) -> Iterator[t
         mine = replace(life.mine, epoch=action.decision.epoch, engine=engine)
         adopted = replace(life, mine=mine)
         after = with_life(cluster, index, adopted)
-        yield "adopts", replace(after, states=with_state(after, adopted, Stage.WAITING))
-    elif isinstance(action, Run) and life.engine is None:
+        yield "adopts", replace(after, states=with_state(after, adopted, RankStage.WAITING))
+    elif isinstance(action, StartEngine) and life.engine is None:
         part = action.decision.parts[life.mine.name.part]
         mine = replace(life.mine, engine=part.since)
         runs = replace(life, mine=mine, engine=setting(action.decision, life.mine.name.part))
@@ -201,7 +203,7 @@ def done(cluster: Cluster, index: int, life: Life, action: Action) -> Iterator[t
         else:
             left = replace(life, left=True)
             after = with_life(cluster, index, left)
-            yield "leaves", replace(after, states=with_state(after, left, Stage.LEFT))
+            yield "leaves", replace(after, states=with_state(after, left, RankStage.LEFT))
 
 
 def step(mine: Mine, action: AskLadder) -> Decision:
@@ -211,7 +213,7 @@ def step(mine: Mine, action: AskLadder) -> Decision:
         return ended(mine, after, "no further rung")
     changes = {"mem_fraction_static": (after.epoch, str(mine.name))}
     parts = merged(after, mine.name.part, changes)
-    return Decision(after.epoch + 1, Kind.MEMORY, str(mine.name), parts)
+    return Decision(after.epoch + 1, DecisionKind.MEMORY, str(mine.name), parts)
 
 
 def ends(cluster: Cluster, index: int, life: Life) -> Iterator[tuple[str, Cluster]]:
@@ -235,7 +237,7 @@ def begin(**limits: int) -> Cluster:
     )
     cluster = Cluster(lives=lives, **limits)
     for life in lives:
-        cluster = replace(cluster, states=with_state(cluster, life, Stage.WAITING))
+        cluster = replace(cluster, states=with_state(cluster, life, RankStage.WAITING))
     return cluster
 
 
@@ -290,7 +292,7 @@ def test_many_orders_of_two_ranks(limits: dict[str, int]) -> None:
 def broken_start(mine: Mine, view: View, newest: Decision, missing: list[str]) -> Action:
     """A rank that does not wait for the others."""
     del mine, view, missing
-    return Run(newest)
+    return StartEngine(newest)
 
 
 def test_without_waiting_for_each_other_it_splits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,10 +340,10 @@ def test_by_chance_it_serves_together_or_ends(block: int) -> None:
     assert ends == {0, 2} if block == 0 else ends <= {0, 2}
 
 
-def a_view(*, failures: tuple[Failure, ...] = (), state: State | None = None) -> View:
-    part = Part({"mem_fraction_static": 0.5}, 0)
-    begun = Decision(0, Kind.BEGIN, "server.0.1", {"server": part})
-    peer = Peer(Joined(Name("server", 1, 1), "k"), state or State(1, 0), gone=False)
+def a_view(*, failures: tuple[Failure, ...] = (), state: RankState | None = None) -> View:
+    part = PartSettings({"mem_fraction_static": 0.5}, 0)
+    begun = Decision(0, DecisionKind.BEGIN, "server.0.1", {"server": part})
+    peer = Peer(Joined(Name("server", 1, 1), "k"), state or RankState(1, 0), gone=False)
     return View((begun,), (peer,), failures)
 
 
@@ -349,7 +351,7 @@ MINE = Mine(Joined(Name("server", 0, 1), "k"), WORLD, epoch=0, engine=0)
 
 
 def test_ranks_of_different_recipes_do_not_begin() -> None:
-    peer = Peer(Joined(Name("server", 1, 1), "other"), State(1), gone=False)
+    peer = Peer(Joined(Name("server", 1, 1), "other"), RankState(1), gone=False)
     action = act(replace(MINE, epoch=-1, engine=-1), View(peers=(peer,)))
     assert isinstance(action, Decide) and action.decision.end
     assert "differ in recipe" in action.decision.why
@@ -367,7 +369,7 @@ def test_what_served_before_is_begun_with_unless_a_rank_shall_not() -> None:
     known = {"server": {"mem_fraction_static": 0.4}}
     mine = replace(MINE, epoch=-1, engine=-1)
     for fresh, expected in ((False, {"mem_fraction_static": 0.4}), (True, {})):
-        peer = Peer(Joined(Name("server", 1, 1), "k", fresh=fresh), State(1), gone=False)
+        peer = Peer(Joined(Name("server", 1, 1), "k", fresh=fresh), RankState(1), gone=False)
         action = act(mine, View(peers=(peer,), known_good=known))
         assert isinstance(action, Decide)
         assert action.decision.parts["server"].changes == expected
@@ -389,9 +391,9 @@ def test_a_rank_that_lost_another_waits_for_what_that_one_says() -> None:
 
 
 def test_attempts_are_counted_over_all_ranks() -> None:
-    part = Part({}, 1)
-    begun = Decision(0, Kind.BEGIN, "server.0.1", {"server": Part({}, 0)})
-    stepped = Decision(1, Kind.MEMORY, "server.1.1", {"server": part})
+    part = PartSettings({}, 1)
+    begun = Decision(0, DecisionKind.BEGIN, "server.0.1", {"server": PartSettings({}, 0)})
+    stepped = Decision(1, DecisionKind.MEMORY, "server.1.1", {"server": part})
     failure = Failure(MINE.name, 1, True, "out of memory")
     view = replace(a_view(failures=(failure,)), decisions=(begun, stepped))
     mine = replace(MINE, epoch=1, engine=-1, max_attempts=2)
@@ -402,17 +404,20 @@ def test_attempts_are_counted_over_all_ranks() -> None:
 
 
 def test_prefill_and_decode_change_together_what_they_must_have_alike() -> None:
-    parts = {"prefill": Part({"mem_fraction_static": 0.8}, 0), "decode": Part({}, 0)}
-    begun = Decision(0, Kind.BEGIN, "prefill.0.1", parts)
+    parts = {
+        "prefill": PartSettings({"mem_fraction_static": 0.8}, 0),
+        "decode": PartSettings({}, 0),
+    }
+    begun = Decision(0, DecisionKind.BEGIN, "prefill.0.1", parts)
     tree = {"speculative_num_steps": 1, "speculative_num_draft_tokens": 2}
     found = merged(begun, "decode", {**tree, "max_running_requests": 4})
-    assert found["decode"] == Part({**tree, "max_running_requests": 4}, 1)
-    assert found["prefill"] == Part({"mem_fraction_static": 0.8, **tree}, 1)
+    assert found["decode"] == PartSettings({**tree, "max_running_requests": 4}, 1)
+    assert found["prefill"] == PartSettings({"mem_fraction_static": 0.8, **tree}, 1)
     alone = merged(begun, "decode", {"mem_fraction_static": 0.5})
     assert alone["prefill"] == parts["prefill"], "an engine whose settings stay is not stopped"
     assert alone["decode"].since == 1
 
 
 def test_they_serve_when_the_engines_of_all_do() -> None:
-    for stage, expected in ((Stage.SERVING, True), (Stage.STARTING, False)):
-        assert others_serve(a_view(state=State(1, 0, stage, 0)), MINE) is expected
+    for stage, expected in ((RankStage.SERVING, True), (RankStage.STARTING, False)):
+        assert others_serve(a_view(state=RankState(1, 0, stage, 0)), MINE) is expected

@@ -15,15 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speclaunch.launch.agreement import records
+from speclaunch.launch.agreement.membership import DirectoryStore, StoreError, make_directory
 from speclaunch.launch.agreement.records import (
     Decision,
+    DecisionKind,
     Failure,
     Joined,
-    Kind,
     Name,
-    Part,
-    Stage,
-    State,
+    PartSettings,
+    RankStage,
+    RankState,
     dump,
     dump_state,
     load_decision,
@@ -31,7 +32,6 @@ from speclaunch.launch.agreement.records import (
     load_joined,
     load_state,
 )
-from speclaunch.launch.agreement.store import DirectoryStore, StoreError, make_directory
 
 NAME = Name("server", 1, 2)
 
@@ -84,7 +84,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_is_named_and_the_heartbeat_goes_on(small_disk: Path) -> None:
     store = DirectoryStore(small_disk, "rank")
-    store.overwrite("beat", dump_state(State(1)))
+    store.overwrite("beat", dump_state(RankState(1)))
     with pytest.raises(OSError, match="No space"), (small_disk / "filler").open("wb") as filler:
         while True:
             filler.write(b"x" * 4096)
@@ -92,8 +92,8 @@ def test_a_full_disk_is_named_and_the_heartbeat_goes_on(small_disk: Path) -> Non
     with pytest.raises(StoreError, match="No space left on device") as failed:
         store.create("epoch", b"x" * 8192)
     assert failed.value.help == "free space on it"
-    store.overwrite("beat", dump_state(State(2)))
-    assert load_state(store.read("beat") or b"") == State(2)
+    store.overwrite("beat", dump_state(RankState(2)))
+    assert load_state(store.read("beat") or b"") == RankState(2)
     assert sorted(store.names()) == ["beat", "filler"]
     assert not list(small_disk.glob(".tmp-*"))
 
@@ -145,12 +145,12 @@ CHANGES = st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=
 def test_what_is_written_is_read(changes: dict[str, Any], epoch: int, text: str) -> None:
     joined = Joined(NAME, text, changes, True, 3.5, text, text, 7, text)
     assert load_joined(dump(joined)) == joined
-    parts = {"server": Part(changes, epoch)}
-    decision = Decision(epoch, Kind.MEMORY, text, parts, text, changes, text, text, text)
+    parts = {"server": PartSettings(changes, epoch)}
+    decision = Decision(epoch, DecisionKind.MEMORY, text, parts, text, changes, text, text, text)
     assert load_decision(dump(decision)) == decision
     failure = Failure(NAME, epoch, True, text, text, changes)
     assert load_failure(dump(failure)) == failure
-    state = State(epoch, epoch - 1, Stage.SERVING, epoch)
+    state = RankState(epoch, epoch - 1, RankStage.SERVING, epoch)
     assert load_state(dump_state(state)) == state and len(dump_state(state)) == records.STATE_BYTES
 
 
@@ -164,6 +164,6 @@ def test_what_is_not_valid_is_as_good_as_absent(data: bytes) -> None:
 def test_a_state_that_is_read_while_it_is_written_is_one_of_both(
     cut: int, before: int, after: int
 ) -> None:
-    old, new = State(before, 1, Stage.WAITING), State(after, 2, Stage.STARTING, 2)
+    old, new = RankState(before, 1, RankStage.WAITING), RankState(after, 2, RankStage.STARTING, 2)
     torn = dump_state(new)[:cut] + dump_state(old)[cut:]
     assert load_state(torn) in (old, new, None)

@@ -11,13 +11,12 @@ from packaging.version import Version
 
 from speclaunch.engine.catalogue import held_versions, history, load
 from speclaunch.engine.renames import other_names
-from speclaunch.launch.diagnosis import line_prefilter
+from speclaunch.launch.diagnosis import launch_log
 from speclaunch.launch.diagnosis.causes import BY_NAME, CATALOGUE
 from speclaunch.launch.diagnosis.diagnose import diagnose
-from speclaunch.launch.diagnosis.interface import Cause, Diagnosis
-from speclaunch.launch.diagnosis.release_wording import Wording
+from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Signature, Where
+from speclaunch.launch.diagnosis.launch_log import Wording
 from speclaunch.launch.diagnosis.remedy import meaning, steps, turns
-from speclaunch.launch.diagnosis.signature import Signature, Where
 from speclaunch.launch.log.marks import Phase
 from speclaunch.rules.messages import rule_of
 from speclaunch.rules.pages import page
@@ -152,12 +151,10 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("where", EXAMPLES)
 def test_every_shortcut_lets_through_what_its_patterns_match(where: Where) -> None:
-    passes = (
-        line_prefilter.may_be_logged if where is Where.MESSAGE else line_prefilter.may_be_printed
-    )
+    passes = launch_log.may_be_logged if where is Where.MESSAGE else launch_log.may_be_printed
     examples = EXAMPLES[where]
     for example in examples:
-        assert passes(example) or line_prefilter.may_be_logged(example), example
+        assert passes(example) or launch_log.may_be_logged(example), example
     for one in SIGNATURES:
         if one.where is where:
             assert any(one.pattern.match(example) for example in examples), one.pattern.pattern

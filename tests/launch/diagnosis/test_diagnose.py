@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from speclaunch.launch.diagnosis.diagnose import diagnose, proof
 from speclaunch.launch.diagnosis.interface import Diagnosis, Direction
 from speclaunch.launch.diagnosis.remedy import steps, turns
-from speclaunch.launch.log.last_error import dead_process, describe_exit, last_error
+from speclaunch.launch.log.lines import dead_process, describe_exit, last_error
 from speclaunch.launch.log.marks import Phase
 from tests.launch.diagnosis.healthy import HOSTILE, texts
 

@@ -13,9 +13,9 @@ from speclaunch.engine.catalogue import load
 from speclaunch.engine.command import spell
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import declare
-from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.log.marks import Phase
+from speclaunch.launch.start import Attempt
 from speclaunch.plan.budget import (
     Fit,
     MemoryBudget,

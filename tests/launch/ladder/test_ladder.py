@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.diagnosis.causes import BY_NAME
 from speclaunch.launch.diagnosis.interface import Cause
-from speclaunch.launch.ladder.forecast import forecast, outlook
-from speclaunch.launch.ladder.ladder import Ladder, Stop
+from speclaunch.launch.ladder.ladder import Ladder, forecast, outlook
 from speclaunch.launch.log.marks import Phase
+from speclaunch.launch.start import Attempt, LadderEnd, Rung
 from speclaunch.plan.budget import MemoryUse
 from speclaunch.recipe.schema import Floors, Recovery, RecoveryLimits, Steppable
 from tests.launch.ladder.deployments import (
@@ -43,13 +42,13 @@ def ladder(args: dict[str, Any], settings: Recovery = SETTINGS, **budget: Any) -
     return Ladder(settings, planner(args), Arithmetic(**budget))
 
 
-def rung(found: Rung | Stop) -> Rung:
+def rung(found: Rung | LadderEnd) -> Rung:
     assert isinstance(found, Rung), found
     return found
 
 
-def stop(found: Rung | Stop) -> Stop:
-    assert isinstance(found, Stop), found
+def stop(found: Rung | LadderEnd) -> LadderEnd:
+    assert isinstance(found, LadderEnd), found
     return found
 
 

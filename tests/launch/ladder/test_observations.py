@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.launch.attempt import Attempt
 from speclaunch.launch.diagnosis.diagnose import diagnose
 from speclaunch.launch.diagnosis.interface import Direction
-from speclaunch.launch.ladder.observations import Observation, observe
+from speclaunch.launch.ladder.calibration import Observation, observe
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseStep
+from speclaunch.launch.start import Attempt
 from tests.launch.ladder.deployments import DTYPE, TREE, failed, planner
 
 PLAN = planner({**TREE, "mem_fraction_static": 0.9})({})

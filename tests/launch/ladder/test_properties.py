@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speclaunch.launch.attempt import Attempt
-from speclaunch.launch.ladder.ladder import Ladder, Stop
+from speclaunch.launch.ladder.ladder import Ladder
+from speclaunch.launch.start import Attempt, LadderEnd
 from speclaunch.plan.fit.predict import key
 from speclaunch.recipe.schema import Recovery, Steppable
 from tests.launch.ladder.deployments import (
@@ -67,7 +67,7 @@ def test_it_ends_never_repeats_and_always_changes_something(
         attempts.append(failed(number, why, dict(changes)))
         found = ladder.next(attempts)
         assert found == ladder.next(attempts)  # pure
-        if isinstance(found, Stop):
+        if isinstance(found, LadderEnd):
             assert found.why
             return
         before, after = plan_with(changes), plan_with({**changes, **found.changes})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from speclaunch.launch.attempt import Attempt, Rung
 from speclaunch.launch.diagnosis.interface import Cause
-from speclaunch.launch.ladder.ladder import Ladder, Stop
+from speclaunch.launch.ladder.ladder import Ladder
+from speclaunch.launch.start import Attempt, LadderEnd, Rung
 from speclaunch.recipe.schema import Floors, Recovery, Steppable
 from tests.launch.ladder.deployments import CAPTURE, NO_POOL, TREE, Arithmetic, failed, planner
 
@@ -33,7 +33,7 @@ DOCUMENTS = Recovery(
 
 def climb(
     settings: Recovery, args: dict[str, Any], causes: list[Cause] | Cause
-) -> tuple[list[Rung], Stop | None]:
+) -> tuple[list[Rung], LadderEnd | None]:
     """The rungs when each start fails with the next cause, or all with the same."""
     ladder = Ladder(settings, planner(args), Arithmetic(known=False))
     attempts: list[Attempt] = []
@@ -43,7 +43,7 @@ def climb(
     for number, why in enumerate(listed, 1):
         attempts.append(failed(number, why, dict(changes)))
         found = ladder.next(attempts)
-        if isinstance(found, Stop):
+        if isinstance(found, LadderEnd):
             return rungs, found
         rungs.append(found)
         changes |= found.changes

@@ -6,31 +6,22 @@ comes before the general.
 
 from __future__ import annotations
 
-from speclaunch.launch.diagnosis.causes import (
-    arguments,
-    capture,
-    drafts,
-    files,
-    kernels,
-    network,
-    pool,
-    processes,
-    serving,
-    weights,
-)
-from speclaunch.launch.diagnosis.interface import Cause
-from speclaunch.launch.diagnosis.signature import Known
+from speclaunch.launch.diagnosis.causes.engine import ARGUMENTS, SERVING
+from speclaunch.launch.diagnosis.causes.machine import KERNELS, NETWORK, PROCESSES
+from speclaunch.launch.diagnosis.causes.memory import GRAPHS, POOL, WEIGHTS
+from speclaunch.launch.diagnosis.causes.models import DRAFTS, FILES
+from speclaunch.launch.diagnosis.interface import Cause, KnownCause
 
-CATALOGUE: tuple[Known, ...] = (
-    *network.CAUSES,
-    *pool.CAUSES,
-    *drafts.CAUSES,
-    *files.CAUSES,
-    *kernels.CAUSES,
-    *weights.CAUSES,
-    *capture.CAUSES,
-    *serving.CAUSES,
-    *processes.CAUSES,
-    *arguments.CAUSES,
+CATALOGUE: tuple[KnownCause, ...] = (
+    *NETWORK,
+    *POOL,
+    *DRAFTS,
+    *FILES,
+    *KERNELS,
+    *WEIGHTS,
+    *GRAPHS,
+    *SERVING,
+    *PROCESSES,
+    *ARGUMENTS,
 )
 BY_NAME: dict[str, Cause] = {known.cause.name: known.cause for known in CATALOGUE}

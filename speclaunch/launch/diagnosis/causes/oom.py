@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from enum import Enum, auto
 
-from speclaunch.launch.diagnosis.signature import Condition, LogFailure
+from speclaunch.launch.diagnosis.interface import Condition, LogFailure
 from speclaunch.launch.log.marks import LogMark, Phase
 
 TEXT = (
@@ -55,7 +55,7 @@ _FORWARD_FUNCTIONS = {
 }
 
 
-class Stage(Enum):
+class StartStage(Enum):
     """What the engine was doing."""
 
     DEVICE = auto()
@@ -101,57 +101,59 @@ def allocation(message: str) -> dict[str, float]:
     return {"asked_gib": round(asked, 4), "free_gib": round(free, 4)}
 
 
-def stage(failure: LogFailure) -> Stage:  # noqa: PLR0911 - one line a stage
+def stage(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one line a stage
     """During what it happened: the traceback says best, the milestones otherwise."""
     if failure.message.startswith("Capture prefill CUDA graph failed"):
-        return Stage.PREFILL_CAPTURE
+        return StartStage.PREFILL_CAPTURE
     if _CAPTURE_PREFIX.match(failure.message):
-        return Stage.CAPTURE
+        return StartStage.CAPTURE
     files = [frame.file for frame in failure.frames]
     functions = {frame.function for frame in failure.frames}
     capturing = functions & {"capture", "capture_one_batch_size", "_capture_graph", "capture_one"}
     if capturing and any(_CAPTURE_FILES.search(file) for file in files):
         prefill = any("prefill" in file or "piecewise" in file for file in files)
-        return Stage.PREFILL_CAPTURE if prefill else Stage.CAPTURE
+        return StartStage.PREFILL_CAPTURE if prefill else StartStage.CAPTURE
     if functions & _FORWARD_FUNCTIONS:
-        return Stage.FORWARD
+        return StartStage.FORWARD
     if functions & _LOAD_FUNCTIONS:
         return _loading(failure)
     if functions & _POOL_FUNCTIONS or set(files) & _POOL_FILES:
-        return Stage.POOL
+        return StartStage.POOL
     return _by_milestones(failure)
 
 
-def _loading(failure: LogFailure) -> Stage:
+def _loading(failure: LogFailure) -> StartStage:
     if failure.pooled_before_load:
-        return Stage.DRAFT_IN_SLACK
+        return StartStage.DRAFT_IN_SLACK
     draft = any("eagle_worker" in f.file or "standalone_worker" in f.file for f in failure.frames)
     if draft and failure.draft_in_pool is False:
-        return Stage.DRAFT_IN_SLACK
-    return Stage.WEIGHTS
+        return StartStage.DRAFT_IN_SLACK
+    return StartStage.WEIGHTS
 
 
-def _by_milestones(failure: LogFailure) -> Stage:  # noqa: PLR0911 - one line a stage
+def _by_milestones(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one line a stage
     if failure.served or failure.phase in (Phase.WARM_UP, Phase.READY):
-        return Stage.FORWARD
+        return StartStage.FORWARD
     match failure.last:
         case LogMark.LOAD_BEGIN:
             return _loading(failure)
         case LogMark.LOAD_END | LogMark.POOL | LogMark.POOL_END:
-            return Stage.POOL
+            return StartStage.POOL
         case LogMark.CAPTURE_BEGIN | LogMark.CAPTURE_END:
-            return Stage.CAPTURE
+            return StartStage.CAPTURE
         case LogMark.BASELINE | LogMark.ARGUMENTS:
-            return Stage.DEVICE
+            return StartStage.DEVICE
         case LogMark.BATCH | LogMark.SUMMARY | LogMark.SERVING | LogMark.READY:
-            return Stage.FORWARD
+            return StartStage.FORWARD
         case _:
-            return Stage.UNKNOWN
+            return StartStage.UNKNOWN
 
 
-def during(*stages: Stage) -> Condition:
-    """Out of memory, in one of these stages."""
-    return lambda failure: out_of_memory(failure) and stage(failure) in stages
+def during(*stages: StartStage, cpu: bool | None = None) -> Condition:
+    """Out of memory, in one of these stages; `cpu`: of an engine on a CPU alone, or on a GPU."""
+    return lambda failure: (
+        cpu in (None, failure.cpu) and out_of_memory(failure) and stage(failure) in stages
+    )
 
 
 def not_memory(failure: LogFailure) -> bool:
