@@ -25,7 +25,7 @@ from speclaunch.launch.client import EngineClient, EngineError
 from speclaunch.launch.engine_probe import EngineProbe
 from speclaunch.launch.verify import verify
 from speclaunch.launch.watchdog import ProbeAnswer
-from speclaunch.proving.answers import Question, Server
+from speclaunch.proving.answers import ProofPrompt, ProofServer
 from speclaunch.recipe.schema import VerificationSection
 
 from .scripted_server import HOSTILE, OK, body, redirect, scripted, sends
@@ -152,7 +152,9 @@ def of_the_watchdog(url: str) -> None:
 
 def of_a_proof(url: str) -> None:
     with pytest.raises((LaunchError, EngineError)):
-        Server(lambda: EngineClient(address(url)), 1).answers([Question("a", 2)], logprobs=False)
+        ProofServer(lambda: EngineClient(address(url)), 1).answers(
+            [ProofPrompt("a", 2)], logprobs=False
+        )
 
 
 def of_readiness(url: str) -> None:

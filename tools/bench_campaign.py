@@ -123,10 +123,10 @@ def _cell(
     (cell,) = found.cells
     return {
         "objections": kinds,
-        "ratio": cell.throughput.ratio,
-        "low": cell.throughput.low,
-        "high": cell.throughput.high,
-        "claim": cell.claim.value,
+        "ratio": cell.speed_up.ratio,
+        "low": cell.speed_up.low,
+        "high": cell.speed_up.high,
+        "claim": cell.claim,
     }
 
 

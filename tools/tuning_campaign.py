@@ -45,15 +45,14 @@ from speclaunch.bench.comparison import Schedule, measure  # noqa: E402
 from speclaunch.bench.engines import Engine, Order, end_on_signals, next_log  # noqa: E402
 from speclaunch.bench.generator import Generator  # noqa: E402
 from speclaunch.bench.measurement import Round  # noqa: E402
-from speclaunch.bench.sides import Asked, Side, candidate  # noqa: E402
+from speclaunch.bench.sides import Side, SideOptions, candidate  # noqa: E402
 from speclaunch.bench.statistics import interval  # noqa: E402
 from speclaunch.bench.workload import workload  # noqa: E402
 from speclaunch.cli.check_options import lookup  # noqa: E402
 from speclaunch.errors import LaunchError  # noqa: E402
 from speclaunch.launch.atomic_files import write_json  # noqa: E402
 from speclaunch.tuning.model import Trial  # noqa: E402
-from speclaunch.tuning.setting import NGRAM, Setting  # noqa: E402
-from speclaunch.tuning.space import algorithm_of, order_of, own_setting, possible  # noqa: E402
+from speclaunch.tuning.space import NGRAM, Setting, algorithm_of, order_of, own_setting, possible  # noqa: E402  # noqa: E402
 from speclaunch.tuning.trials import Protocol, measure_started  # noqa: E402
 
 STORE = ROOT / "tests" / "tuning" / "campaign"
@@ -104,7 +103,7 @@ class Campaign:
 
 
 def campaign(recipe: str, store: Path) -> Campaign:
-    asked = Asked((), None, lookup((), None))
+    asked = SideOptions((), None, lookup((), None))
     side = candidate([f"recipe={recipe}"], asked)
     algorithm = algorithm_of(side)
     space = possible(side, algorithm, most_of(algorithm))
@@ -248,7 +247,7 @@ def _halted(
         began = time.monotonic()
         pair: Halted = []
         for setting, repeat in wanted[number : number + 2]:
-            order = order_of(asked.side, setting, asked.algorithm)
+            order = order_of(asked.side, setting)
             engine = Engine(order, folder / f"{order.port}.log")
             stack.callback(engine.stop)
             pair.append((setting, repeat, order, engine))
@@ -329,8 +328,7 @@ def regret(asked: Campaign) -> None:
         asked.keep({**document, "regret": {**found, "ratio": 1.0}})
         return
     orders = tuple(
-        order_of(asked.side, one, asked.algorithm, name)
-        for one, name in ((chosen, "chosen"), (top, "best"))
+        order_of(asked.side, one, name) for one, name in ((chosen, "chosen"), (top, "best"))
     )
     schedule = Schedule(
         orders,

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch import children
-from speclaunch.bench.generator import Generator, Load
-from speclaunch.bench.interpreter import Interpreter
+from speclaunch.bench.generator import EnginePython, Generator, Load
 from speclaunch.bench.measurement import Request, Round, request_from
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
@@ -86,7 +85,7 @@ class Aiperf:
         folder: Path,
         tokenizer: str | None,
         models: Mapping[str, str],
-        interpreter: Interpreter | None,
+        interpreter: EnginePython | None,
     ) -> None:
         """`models`: by side, the name that its model is served by. `interpreter`: one with SGLang,
         for prompts of a length."""

@@ -19,7 +19,7 @@ from speclaunch.record import record
 
 
 @record
-class Pace:
+class RoundPace:
     """What the rounds so far took beside their own seconds: `between` rounds, and for `starts`."""
 
     between: tuple[float, ...] = ()
@@ -42,7 +42,7 @@ def _engine(step: Step) -> tuple[int, str]:
 
 
 def seconds_left(
-    schedule: Schedule, done: Sequence[Round], due: Sequence[Step], starts: int, pace: Pace
+    schedule: Schedule, done: Sequence[Round], due: Sequence[Step], starts: int, pace: RoundPace
 ) -> float | None:
     """For all rounds that are due, by those of their kind; None before any was measured.
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from speclaunch.bench.measurement import Measured, Round
+from speclaunch.bench.measurement import Round
 from speclaunch.record import record
 
 _CACHED = 0.9
@@ -45,17 +45,17 @@ class Objection:
 
 
 def objections(
-    measured: Measured, sides: Sequence[Expected], requests: int
+    rounds: Sequence[Round], sides: Sequence[Expected], requests: int
 ) -> tuple[Objection, ...]:
     """All that is wrong; `requests`: how many a round was to have."""
     found: list[Objection] = []
     for side in sides:
-        rounds = [one for one in measured.rounds if one.side == side.name]
-        for each in rounds:
+        own = [one for one in rounds if one.side == side.name]
+        for each in own:
             found += _of_round(each, side, requests)
-        found += _repeated(rounds, side.name)
-        found += _drift(rounds, side.name)
-    found += _prompts(measured, sides)
+        found += _repeated(own, side.name)
+        found += _drift(own, side.name)
+    found += _prompts(rounds, sides)
     told: dict[tuple[str, str], Objection] = {}
     for one in found:  # the same of many rounds is said once
         told.setdefault((one.kind, one.message.partition(":")[0]), one)
@@ -153,10 +153,10 @@ def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
             )
 
 
-def _prompts(measured: Measured, sides: Sequence[Expected]) -> Iterator[Objection]:
+def _prompts(rounds: Sequence[Round], sides: Sequence[Expected]) -> Iterator[Objection]:
     """Both sides must have been asked the same."""
     asked: dict[tuple[str, int, int], dict[str, list[int]]] = {}
-    for one in measured.rounds:
+    for one in rounds:
         key = one.workload, one.concurrency, one.number
         asked.setdefault(key, {})[one.side] = sorted(each.prompt for each in one.requests)
     for (_, concurrency, number), by_side in asked.items():

@@ -17,8 +17,13 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 from statistics import fmean, stdev
+from typing import Annotated
+
+from pydantic import Field
 
 from speclaunch.record import record
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 LEAST_PAIRS = 3
 """Of rounds, or of starts: with fewer nothing can be said about the spread."""
@@ -37,11 +42,11 @@ class Claim(StrEnum):
 
 @record
 class Interval:
-    """A ratio, and the interval that holds the true one at the confidence asked for."""
+    """A ratio, the interval of its true value, and the number of pairs of rounds."""
 
-    ratio: float
-    low: float
-    high: float
+    ratio: Positive
+    low: Positive
+    high: Positive
     pairs: int
 
     @property

@@ -21,7 +21,7 @@ from speclaunch import children
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.tuning.objective import Known
-from speclaunch.tuning.setting import Setting
+from speclaunch.tuning.space import Setting
 
 OPTION = "speculative_adaptive_config"
 _ALGORITHMS = ("EAGLE", "EAGLE3")

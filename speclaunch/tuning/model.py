@@ -21,7 +21,7 @@ from itertools import combinations
 from operator import mul
 
 from speclaunch.record import record
-from speclaunch.tuning.setting import Setting
+from speclaunch.tuning.space import Setting
 
 _GAMMA = 0.6
 _MOST = 0.999

@@ -16,7 +16,7 @@ from speclaunch.bench.measurement import Request
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.record import record
 from speclaunch.tuning.model import Model, Pace, Trial, fitted
-from speclaunch.tuning.setting import Setting
+from speclaunch.tuning.space import Setting
 
 _MOST = 4096
 _FORM = re.compile(r"(latency|throughput|goodput)(?:@(\d{1,6}(?:,\d{1,6})*))?(?::(.+))?\Z")

@@ -1,17 +1,76 @@
-"""What can be tuned of a deployment: its algorithm, its own setting, and those it may take."""
+"""The settings of speculation that can be tuned, and what can be tuned of a deployment: its
+algorithm, its own setting, and those it may take."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
 from speclaunch.bench.engines import Order
 from speclaunch.bench.sides import Side, with_overrides
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.launch.free_port import free_port
 from speclaunch.plan.plan import UnknownValueError
+from speclaunch.record import record
 from speclaunch.rules.examine import examine
 from speclaunch.rules.registry import all_rules
-from speclaunch.tuning.setting import NGRAM, Setting, settings
+from speclaunch.rules.values import tree_capacity
+
+_STEPS = (1, 2, 3, 4, 5, 6, 7, 8)
+_TOPK = (1, 2, 4, 8)
+_TREES = (4, 6, 8, 12, 16, 24, 32, 48, 64)
+_NGRAM = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
+NGRAM = "NGRAM"
+TREES = ("EAGLE", "EAGLE3", "STANDALONE")
+"""NEXTN is EAGLE to the engine. DFLASH and others have a width that is their draft's own."""
+
+
+@record
+class Setting:
+    """How speculation drafts: `steps` 0 for NGRAM, which looks up a whole tree at once."""
+
+    steps: int
+    topk: int
+    tokens: int
+    """Tokens that a verify step judges, the root included."""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """As server arguments."""
+        if not self.steps:
+            return {"speculative_num_draft_tokens": self.tokens}
+        return {
+            "speculative_num_steps": self.steps,
+            "speculative_eagle_topk": self.topk,
+            "speculative_num_draft_tokens": self.tokens,
+        }
+
+    def __str__(self) -> str:
+        if not self.steps:
+            return f"{self.tokens} draft tokens"
+        return f"steps {self.steps}, topk {self.topk}, {self.tokens} draft tokens"
+
+
+def settings(algorithm: str, most: int | None = None) -> tuple[Setting, ...]:
+    """All that are worth a thought, with at most so many draft tokens; a release and a memory may
+    refuse some of them."""
+    return tuple(one for one in _settings(algorithm) if most is None or one.tokens <= most)
+
+
+def _settings(algorithm: str) -> Iterator[Setting]:
+    if algorithm == NGRAM:
+        for tokens in _NGRAM:
+            yield Setting(0, 1, tokens)
+    elif algorithm in TREES:
+        for steps in _STEPS:
+            for topk in _TOPK:
+                if topk == 1:
+                    yield Setting(steps, 1, steps + 1)
+                    continue
+                for tokens in _TREES:
+                    if steps < tokens <= tree_capacity(steps, topk):
+                        yield Setting(steps, topk, tokens)
 
 
 def algorithm_of(side: Side) -> str:
@@ -50,7 +109,7 @@ def possible(side: Side, algorithm: str, most: int | None = None) -> tuple[Setti
     found = []
     for one in settings(algorithm, most):
         try:
-            changed = side.prepared.changed(one.arguments(algorithm))
+            changed = side.prepared.changed(one.arguments)
         except LaunchError:
             continue
         judged = examine(changed.request(os.environ), side.lookup, all_rules()).judgement
@@ -76,13 +135,13 @@ def own_setting(side: Side, algorithm: str) -> Setting | None:
         return None
 
 
-def order_of(side: Side, setting: Setting, algorithm: str, name: str | None = None) -> Order:
+def order_of(side: Side, setting: Setting, name: str | None = None) -> Order:
     """How the deployment is launched with a setting, on a port of its own."""
     order = side.order(free_port())
-    words = with_overrides(order.words, override_words(setting, algorithm))
+    words = with_overrides(order.words, override_words(setting))
     return Order(name or order.name, words, order.port)
 
 
-def override_words(setting: Setting, algorithm: str) -> tuple[str, ...]:
+def override_words(setting: Setting) -> tuple[str, ...]:
     """The setting as words of a command line."""
-    return tuple(f"args.{name}={value}" for name, value in setting.arguments(algorithm).items())
+    return tuple(f"args.{name}={value}" for name, value in setting.arguments.items())

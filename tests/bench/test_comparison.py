@@ -10,8 +10,8 @@ import pytest
 from speclaunch.bench.comparison import Schedule, measure, steps
 from speclaunch.bench.engines import Order
 from speclaunch.bench.generator import Load
-from speclaunch.bench.keeping import key_of
 from speclaunch.bench.measurement import Round
+from speclaunch.bench.stored import key_of
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import LaunchError
 from tests.bench.making import a_round

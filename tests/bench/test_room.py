@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from speclaunch.bench.gate import Expected
-from speclaunch.bench.room import longest, with_room
 from speclaunch.bench.running import RunningSide
+from speclaunch.bench.sides import longest, with_room
 from speclaunch.bench.workload import workload
 from speclaunch.errors import InputError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.bench.sides import NONE, Asked, Side, baseline, candidate, server
+from speclaunch.bench.sides import NONE, Side, SideOptions, baseline, candidate, server
 from speclaunch.cli.bench_sides import memory_warnings
 from speclaunch.errors import InputError
 from speclaunch.facts.declared_gpus import declare
@@ -12,7 +12,7 @@ from speclaunch.recipe.load import load
 from speclaunch.recipe.recipe_words import split_recipe
 from speclaunch.rules.examine import Lookup
 
-ASKED = Asked((), "0.5.23", Lookup(), dry_run=True)
+ASKED = SideOptions((), "0.5.23", Lookup(), dry_run=True)
 
 
 def test_the_baseline_is_the_same_without_speculation() -> None:
@@ -117,7 +117,7 @@ def test_another_recipe_and_the_same_on_another_engine() -> None:
 
 def test_a_side_that_is_tight_or_does_not_fit_is_a_warning_beforehand() -> None:
     words = ["recipe=ngram_qwen7b", "args.mem_fraction_static=0.93"]
-    asked = Asked((), None, Lookup(hardware=declare("rtx4090")), dry_run=True)
+    asked = SideOptions((), None, Lookup(hardware=declare("rtx4090")), dry_run=True)
     one = candidate(words, asked)
     said = list(memory_warnings([one]))
     assert len(said) == 1 and said[0].startswith("ngram_qwen7b is tight: ")

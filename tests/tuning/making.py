@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from speclaunch.bench.measurement import Request, Round
 from speclaunch.tuning.model import Pace, Trial
-from speclaunch.tuning.setting import Setting
+from speclaunch.tuning.space import Setting
 
 OWN, DEEP, TREE = Setting(3, 1, 4), Setting(5, 1, 6), Setting(3, 4, 12)
 

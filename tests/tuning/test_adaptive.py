@@ -11,7 +11,7 @@ import pytest
 from speclaunch.errors import InputError, LaunchError
 from speclaunch.tuning.adaptive import adaptive_words, checked, configuration, require_adaptive
 from speclaunch.tuning.objective import known, objective
-from speclaunch.tuning.setting import Setting, settings
+from speclaunch.tuning.space import Setting, settings
 from tests.program import run
 from tests.tuning.making import trial
 

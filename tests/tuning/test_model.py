@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.tuning.model import Trial, fitted
-from speclaunch.tuning.setting import NGRAM, Setting, settings
+from speclaunch.tuning.space import NGRAM, Setting, settings
 
 
 def chain(steps: int, accepted: tuple[float, ...], seconds: float = 0.01) -> Trial:

@@ -10,7 +10,7 @@ import pytest
 from speclaunch.tuning.model import Trial
 from speclaunch.tuning.objective import objective
 from speclaunch.tuning.search import next_trial, ranked
-from speclaunch.tuning.setting import NGRAM, Setting, settings
+from speclaunch.tuning.space import NGRAM, Setting, settings
 
 LATENCY = objective("latency")
 Measure = Callable[[Setting], Trial]
@@ -49,10 +49,10 @@ def machine(seed: int, noise: float = 0.02) -> tuple[Measure, Callable[[Setting]
 def tuned(space: tuple[Setting, ...], measure: Measure, most: int) -> list[Trial]:
     trials: list[Trial] = []
     while True:
-        step = next_trial(LATENCY, space, None, trials, most)
-        if step.setting is None:
+        setting, _ = next_trial(LATENCY, space, None, trials, most)
+        if setting is None:
             return trials
-        trials.append(measure(step.setting))
+        trials.append(measure(setting))
 
 
 @pytest.mark.thorough
@@ -80,8 +80,8 @@ def test_there_are_many_settings_and_each_once() -> None:
 
 
 def test_arguments_are_the_algorithms() -> None:
-    assert Setting(0, 1, 8).arguments(NGRAM) == {"speculative_num_draft_tokens": 8}
-    assert Setting(3, 4, 16).arguments("EAGLE") == {
+    assert Setting(0, 1, 8).arguments == {"speculative_num_draft_tokens": 8}
+    assert Setting(3, 4, 16).arguments == {
         "speculative_num_steps": 3,
         "speculative_eagle_topk": 4,
         "speculative_num_draft_tokens": 16,
@@ -91,7 +91,7 @@ def test_arguments_are_the_algorithms() -> None:
 def test_the_recipes_own_setting_is_tried_first() -> None:
     space = settings("EAGLE")
     own = Setting(3, 1, 4)
-    assert next_trial(LATENCY, space, own, [], 10).setting == own
+    assert next_trial(LATENCY, space, own, [], 10)[0] == own
 
 
 def test_it_ends_at_the_budget_and_where_nothing_is_left() -> None:
@@ -100,7 +100,7 @@ def test_it_ends_at_the_budget_and_where_nothing_is_left() -> None:
     assert len(tuned(space, measure, 2)) == 2
     assert len(tuned(space, measure, 100)) <= 3
     all_tried = [measure(one) for one in space]
-    assert next_trial(LATENCY, space, None, all_tried, 100).why == "all settings were tried"
+    assert next_trial(LATENCY, space, None, all_tried, 100)[1] == "all settings were tried"
 
 
 def test_of_ngram_the_neighbours_of_the_best_are_tried() -> None:

@@ -12,8 +12,8 @@ from speclaunch.bench.comparison import Schedule, Serving, measure
 from speclaunch.bench.engines import Engine, Order
 from speclaunch.bench.gate import Objection, objections
 from speclaunch.bench.generator import Generator
-from speclaunch.bench.measurement import Measured
-from speclaunch.bench.sides import Asked, Side, baseline, candidate
+from speclaunch.bench.measurement import Round
+from speclaunch.bench.sides import Side, SideOptions, baseline, candidate
 from speclaunch.bench.workload import workload
 from speclaunch.cli.check_options import lookup
 from speclaunch.launch.free_port import free_port
@@ -73,7 +73,7 @@ class Pair:
         """`against`: as `--against`; None: the deployment alone, for both sides. `changes`: of the
         recipe, as on a command line."""
         self._stack = ExitStack()
-        asked = Asked((), None, lookup((), None))
+        asked = SideOptions((), None, lookup((), None))
         words = [f"recipe={recipe}", *changes]
         first = candidate(words, asked)
         self.sides: dict[str, Side] = {OURS: first}
@@ -111,7 +111,7 @@ class Pair:
         requests: int = REQUESTS,
         output_tokens: int = 16,
         prompts: str = "code",
-    ) -> Measured:
+    ) -> list[Round]:
         """A comparison of two sides: of each its engine and what it passes through."""
 
         def start(order: Order) -> Serving:
@@ -127,11 +127,11 @@ class Pair:
             rounds,
             requests,
         )
-        return Measured(tuple(measure(schedule, start, self._generator, _quiet)))
+        return list(measure(schedule, start, self._generator, _quiet))
 
     def judged(
         self, through: Mapping[str, tuple[str, Make]], rounds: int, **words: Any
-    ) -> tuple[Measured, tuple[Objection, ...]]:
+    ) -> tuple[list[Round], tuple[Objection, ...]]:
         """A comparison, and what the gate says to it: each side is to be what its name says."""
         sides = {name: self.sides.get(name, self.sides[OURS]) for name in through}
         expected = [replace(side.expected, name=name) for name, side in sides.items()]
