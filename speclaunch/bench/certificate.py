@@ -24,7 +24,7 @@ from speclaunch.bench.schema import (
     SingleDocument,
     StopRecord,
 )
-from speclaunch.bench.statistics import LEAST_PAIRS, Claim, Interval, interval
+from speclaunch.bench.statistics import LEAST_PAIRS, Interval, SpeedClaim, interval
 from speclaunch.redaction import masked
 
 Ratio = Callable[[Sequence[float], Sequence[float]], Interval]
@@ -87,7 +87,7 @@ def certificate(
             "objections": [Objection(one.kind, masked(one.message)) for one in objections],
             "claim": None
             if objections
-            else (claims.pop() if len(claims) == 1 else Claim.NOT_SHOWN.value),
+            else (claims.pop() if len(claims) == 1 else SpeedClaim.NOT_SHOWN.value),
             "sentence": "The measurement does not count." if objections else sentence(cells),
             "error_rate": ERROR_RATE,
             "measured": measured,
@@ -148,11 +148,11 @@ def _caveats(sides: Iterable[str], simulated: Mapping[str, str]) -> tuple[str, .
     )
 
 
-def _withheld(candidate: bool, baseline: bool) -> tuple[Claim, ...]:
+def _withheld(candidate: bool, baseline: bool) -> tuple[SpeedClaim, ...]:
     """What is never claimed, because a side's acceptance is made up."""
     if baseline:
-        return (Claim.PAYS, Claim.DOES_NOT_PAY)
-    return (Claim.PAYS,) if candidate else ()
+        return (SpeedClaim.PAYS, SpeedClaim.DOES_NOT_PAY)
+    return (SpeedClaim.PAYS,) if candidate else ()
 
 
 def _cell(
@@ -161,11 +161,11 @@ def _cell(
     theirs: Sequence[Round],
     ratio: Ratio,
     within: Sequence[Bound],
-    withheld: tuple[Claim, ...],
+    withheld: tuple[SpeedClaim, ...],
 ) -> CellRecord:
     """The claim is made by the throughput, which at one concurrency is the latency's other side."""
     speed_up = ratio([one.throughput for one in ours], [one.throughput for one in theirs])
-    claim = Claim.NOT_SHOWN if speed_up.claim in withheld else speed_up.claim
+    claim = SpeedClaim.NOT_SHOWN if speed_up.claim in withheld else speed_up.claim
     rates = _goodput(ours, theirs, ratio, within) if within else None
     return CellRecord(
         workload=at.workload,

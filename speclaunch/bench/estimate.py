@@ -81,7 +81,7 @@ def _work(one: Round) -> int:
 
 
 @record
-class Estimate:
+class TimeEstimate:
     """How long a comparison is likely to take, in seconds; None where that is unknown."""
 
     starts: float | None
@@ -104,7 +104,7 @@ def estimate(
     plans: Mapping[str, Plan],
     commands: Mapping[str, Sequence[str]],
     earlier: Sequence[Mapping[str, Any]],
-) -> Estimate:
+) -> TimeEstimate:
     """Beforehand: starts by what the plans say, rounds by `earlier` comparisons (their documents,
     the oldest first) in which the same commands answered at the same concurrency."""
     work: dict[tuple[str, At], int] = {}
@@ -118,7 +118,7 @@ def estimate(
     if len(found) == len(work):
         rounds = sum(tokens / found[key][0] for key, tokens in work.items())
     sources = dict.fromkeys(source for _, source in found.values())
-    return Estimate(
+    return TimeEstimate(
         _starts(schedule, plans), rounds, sum(work.values()), ", ".join(sources) if rounds else ""
     )
 

@@ -24,7 +24,7 @@ _SHOWN = 200
 
 
 @record
-class Expected:
+class ExpectedSide:
     """What a side was to do. `speculates`: whether a draft proposes; `drafts`: at most so many
     tokens a verify step (None: not known)."""
 
@@ -45,7 +45,7 @@ class Objection:
 
 
 def objections(
-    rounds: Sequence[Round], sides: Sequence[Expected], requests: int
+    rounds: Sequence[Round], sides: Sequence[ExpectedSide], requests: int
 ) -> tuple[Objection, ...]:
     """All that is wrong; `requests`: how many a round was to have."""
     found: list[Objection] = []
@@ -62,7 +62,7 @@ def objections(
     return tuple(told.values())
 
 
-def _of_round(each: Round, side: Expected, requests: int) -> Iterator[Objection]:
+def _of_round(each: Round, side: ExpectedSide, requests: int) -> Iterator[Objection]:
     where = f"{side.name}: round {each.number + 1} at concurrency {each.concurrency}"
     failed = [one for one in each.requests if not one.ok]
     if failed:
@@ -114,7 +114,7 @@ def _repeated(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
         yield Objection("cache", f"{name}: {again} answers were given before, not generated again")
 
 
-def _speculation(each: Round, side: Expected, where: str) -> Iterator[Objection]:
+def _speculation(each: Round, side: ExpectedSide, where: str) -> Iterator[Objection]:
     steps = [one for one in each.requests if one.verify_steps]
     if not side.speculates:
         if steps:
@@ -153,7 +153,7 @@ def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
             )
 
 
-def _prompts(rounds: Sequence[Round], sides: Sequence[Expected]) -> Iterator[Objection]:
+def _prompts(rounds: Sequence[Round], sides: Sequence[ExpectedSide]) -> Iterator[Objection]:
     """Both sides must have been asked the same."""
     asked: dict[tuple[str, int, int], dict[str, list[int]]] = {}
     for one in rounds:

@@ -27,7 +27,7 @@ _LOADING_S = 300.0
 
 
 @record
-class Load:
+class RoundLoad:
     """One round to be measured."""
 
     side: str
@@ -41,7 +41,7 @@ class Load:
     """What the server asks for."""
 
 
-class Generator:
+class SglangGenerator:
     """Runs in the engine's interpreter, for all rounds of a comparison."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Generator:
             begun.replace(path)
         return replace(prompts, texts=tuple(json.loads(path.read_text(encoding="utf-8"))))
 
-    def measure(self, load: Load, seconds: float) -> Round:
+    def measure(self, load: RoundLoad, seconds: float) -> Round:
         """One round. Raises LaunchError where the generator fails."""
         prompts = self.lengthened(load.prompts)
         words = [

@@ -11,7 +11,7 @@ from speclaunch.record import record
 
 
 @record
-class Request:
+class MeasuredRequest:
     """One request of the generator. Times are in seconds.
 
     `tokens` is what the engine says that it generated, None where it said nothing; `prompt` and
@@ -68,7 +68,7 @@ class Round:
     number: int
     """Counts from 0; rounds of both sides with the same number are a pair."""
     seconds: float
-    requests: tuple[Request, ...]
+    requests: tuple[MeasuredRequest, ...]
     context: int = 0
     """Tokens of each prompt, as was asked for; 0: the prompts are as they are."""
 
@@ -93,7 +93,7 @@ class Round:
         return fmean(one.latency for one in self.requests) if self.requests else 0.0
 
 
-def accepted_by_position(requests: Iterable[Request]) -> tuple[float, ...]:
+def accepted_by_position(requests: Iterable[MeasuredRequest]) -> tuple[float, ...]:
     """The share of verify steps that accepted at least so many drafts: 1, 2, …"""
     counts: list[int] = []
     for one in requests:
@@ -106,11 +106,11 @@ def accepted_by_position(requests: Iterable[Request]) -> tuple[float, ...]:
     return tuple(sum(counts[index:]) / total for index in range(1, len(counts)))
 
 
-def request_from(said: Mapping[str, Any]) -> Request:
+def request_from(said: Mapping[str, Any]) -> MeasuredRequest:
     """A request as the engine's generator reports it (`worker/generate.py`). Counters of the
     server that are no numbers count as absent."""
     meta = said.get("meta") or {}
-    return Request(
+    return MeasuredRequest(
         ok=bool(said["success"]),
         error=str(said["error"]),
         latency=float(said["latency"]),

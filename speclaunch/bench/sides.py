@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal, TypeVar, overload
 
-from speclaunch.bench.engines import Order
-from speclaunch.bench.gate import Expected
+from speclaunch.bench.engines import EngineOrder
+from speclaunch.bench.gate import ExpectedSide
 from speclaunch.bench.running import (
     SIMULATED,
     RunningSide,
@@ -57,7 +57,7 @@ def _key(word: str) -> str:
 
 
 @record
-class Side:
+class LaunchedSide:
     """One deployment of a comparison."""
 
     name: str
@@ -67,13 +67,13 @@ class Side:
     plan: Plan
     lookup: Lookup
     """With the hardware that it runs on."""
-    expected: Expected
+    expected: ExpectedSide
 
-    def order(self, port: int) -> Order:
+    def order(self, port: int) -> EngineOrder:
         """How it is launched on a port."""
         key = self.prepared.address.api_key
         words = with_overrides(self.words, (f"{_PORT}={port}", *_OF_BENCH))
-        return Order(self.name, words, port, key=key or "")
+        return EngineOrder(self.name, words, port, key=key or "")
 
     @property
     def replaced(self) -> tuple[str, ...]:
@@ -126,10 +126,10 @@ class SideOptions:
     """Whether nothing will be started: no engine need be here."""
 
 
-AnySide = Side | RunningSide
+AnySide = LaunchedSide | RunningSide
 
 
-def candidate(words: Sequence[str], options: SideOptions) -> Side:
+def candidate(words: Sequence[str], options: SideOptions) -> LaunchedSide:
     """The deployment in question."""
     return _side(list(words), options)
 
@@ -163,14 +163,14 @@ def require_baseline(against: str, *, is_server: bool = False) -> None:
 
 @overload
 def baseline(
-    against: Literal["none"], words: Sequence[str], one: Side, options: SideOptions
-) -> Side: ...
+    against: Literal["none"], words: Sequence[str], one: LaunchedSide, options: SideOptions
+) -> LaunchedSide: ...
 @overload
 def baseline(against: str, words: Sequence[str], one: AnySide, options: SideOptions) -> AnySide: ...
 def baseline(against: str, words: Sequence[str], one: AnySide, options: SideOptions) -> AnySide:
     """What `--against` names, for the candidate that `words` say. Raises InputError."""
     require_baseline(against, is_server=isinstance(one, RunningSide))
-    if isinstance(one, Side) and against == NONE:
+    if isinstance(one, LaunchedSide) and against == NONE:
         return _plain(words, one, options)
     key, _, value = against.partition("=")
     if key == URL:
@@ -180,7 +180,7 @@ def baseline(against: str, words: Sequence[str], one: AnySide, options: SideOpti
     return _apart(_side(against.split(), options), one, against)
 
 
-def _plain(words: Sequence[str], one: Side, options: SideOptions) -> Side:
+def _plain(words: Sequence[str], one: LaunchedSide, options: SideOptions) -> LaunchedSide:
     """The same without speculation."""
     if not one.expected.speculates:
         raise InputError(
@@ -199,7 +199,7 @@ def _plain(words: Sequence[str], one: Side, options: SideOptions) -> Side:
     return _named(side, f"{side.prepared.recipe.deployment.name} without speculation")
 
 
-T = TypeVar("T", Side, RunningSide)
+T = TypeVar("T", LaunchedSide, RunningSide)
 
 
 def _apart(side: T, one: AnySide, against: str) -> T:
@@ -213,7 +213,7 @@ def _named(side: T, name: str) -> T:
     return replace(side, name=name, expected=replace(side.expected, name=name))
 
 
-def _side(words: list[str], options: SideOptions) -> Side:
+def _side(words: list[str], options: SideOptions) -> LaunchedSide:
     name, overrides = split_recipe(words)
     recipe = load(name, overrides, options.config_dirs)
     if len(recipe.roles) > 1:
@@ -244,14 +244,14 @@ def _side(words: list[str], options: SideOptions) -> Side:
     env = {**os.environ, **prepared.overlay}
     label = recipe.deployment.name
     speculates = plan.value_or_none("speculative_algorithm") is not None
-    expected = Expected(
+    expected = ExpectedSide(
         label,
         speculates,
         plan.value_or_none("speculative_num_draft_tokens"),
         simulated_in(env) if speculates else None,
     )
     launched = (f"recipe={name}", *overrides, *given)
-    return Side(label, launched, prepared, plan, lookup, expected)
+    return LaunchedSide(label, launched, prepared, plan, lookup, expected)
 
 
 def longest(side: AnySide, answer: int) -> int | None:

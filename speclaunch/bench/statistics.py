@@ -29,7 +29,7 @@ LEAST_PAIRS = 3
 """Of rounds, or of starts: with fewer nothing can be said about the spread."""
 
 
-class Claim(StrEnum):
+class SpeedClaim(StrEnum):
     """What the data say."""
 
     PAYS = "pays"
@@ -50,11 +50,11 @@ class Interval:
     pairs: int
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> SpeedClaim:
         """What it says about the ratio being more than 1."""
         if self.low > 1:
-            return Claim.PAYS
-        return Claim.DOES_NOT_PAY if self.high < 1 else Claim.NOT_SHOWN
+            return SpeedClaim.PAYS
+        return SpeedClaim.DOES_NOT_PAY if self.high < 1 else SpeedClaim.NOT_SHOWN
 
 
 def interval(

@@ -13,10 +13,10 @@ from speclaunch.bench.comparison import Schedule, Serving, measure, steps
 from speclaunch.bench.cost import cost_of
 from speclaunch.bench.cost import read as read_costs
 from speclaunch.bench.cost import write as write_costs
-from speclaunch.bench.engines import Engine, Order, end_on_signals, next_log
+from speclaunch.bench.engines import EngineOrder, MeasuredEngine, end_on_signals, next_log
 from speclaunch.bench.estimate import estimate
 from speclaunch.bench.gate import Objection, objections
-from speclaunch.bench.generator import EnginePython, Generator, generator_interpreter
+from speclaunch.bench.generator import EnginePython, SglangGenerator, generator_interpreter
 from speclaunch.bench.goodput import bounds
 from speclaunch.bench.load import Generators, LoadGenerator
 from speclaunch.bench.measurement import Round
@@ -25,7 +25,7 @@ from speclaunch.bench.schema import CertificateDocument, SingleDocument
 from speclaunch.bench.sides import (
     NONE,
     AnySide,
-    Side,
+    LaunchedSide,
     baseline,
     candidate,
     require_baseline,
@@ -67,7 +67,7 @@ def bench(options: BenchOptions) -> ExitCode:
         err_lines().print(f"warning: {warning}", markup=False, style="yellow")
     if options.dry_run:
         _require_load(schedule, options.generator)
-        plans = {side.name: side.plan for side in sides if isinstance(side, Side)}
+        plans = {side.name: side.plan for side in sides if isinstance(side, LaunchedSide)}
         commands = {side.name: side.identity for side in sides}
         show_schedule(out(), schedule, estimate(schedule, plans, commands, kept_documents()))
         return ExitCode.CLEAN
@@ -172,7 +172,7 @@ def _schedule(options: BenchOptions, sides: Sequence[AnySide]) -> Schedule:
         for context in contexts
     )
     schedule = Schedule(
-        tuple(s.order(free_port()) if isinstance(s, Side) else s.order() for s in sides),
+        tuple(s.order(free_port()) if isinstance(s, LaunchedSide) else s.order() for s in sides),
         prompts,
         concurrencies,
         options.rounds,
@@ -196,7 +196,7 @@ def _blocks(options: BenchOptions, sides: Sequence[AnySide]) -> int:
         )
     if options.blocks is not None or running:
         return options.blocks or 0
-    on_cpu = all(isinstance(side, Side) and side.prepared.cpu is not None for side in sides)
+    on_cpu = all(isinstance(side, LaunchedSide) and side.prepared.cpu is not None for side in sides)
     return 0 if on_cpu else default_blocks(options.starts)
 
 
@@ -240,12 +240,12 @@ def _measured(
     end_on_signals()
     running = {side.name: side for side in sides if isinstance(side, RunningSide)}
 
-    def start(order: Order) -> Serving:
+    def start(order: EngineOrder) -> Serving:
         if order.name in running:
             return Running(running[order.name])
-        return Engine(order, next_log(kept.directory))
+        return MeasuredEngine(order, next_log(kept.directory))
 
-    def keep_cost(order: Order, engine: Any) -> None:
+    def keep_cost(order: EngineOrder, engine: Any) -> None:
         try:
             info = server_info(engine.url, order.key or None)
         except LaunchError as error:
@@ -269,10 +269,10 @@ def _chosen(options: BenchOptions, sides: Sequence[AnySide]) -> tuple[Generators
     """What `--generator` means on this machine: `sglang` in an interpreter of the engine, or the
     program `aiperf`. Raises LaunchError where it is not there."""
     # a tokenizer that only a running server names is not trusted
-    trusted = options.tokenizer is not None or isinstance(sides[0], Side)
+    trusted = options.tokenizer is not None or isinstance(sides[0], LaunchedSide)
     tokenizer = options.tokenizer or sides[0].tokenizer
     wanted, own, why = options.generator, None, None
-    launched = next((side for side in sides if isinstance(side, Side)), None)
+    launched = next((side for side in sides if isinstance(side, LaunchedSide)), None)
     try:
         own = (
             EnginePython(launched.prepared.python, launched.environment)
@@ -291,6 +291,6 @@ def _chosen(options: BenchOptions, sides: Sequence[AnySide]) -> tuple[Generators
 
     def begin_sglang(folder: Path) -> LoadGenerator:
         err_lines().print("loading the engine's load generator")
-        return Generator(own.python, own.environment, folder, tokenizer, trusted=trusted)
+        return SglangGenerator(own.python, own.environment, folder, tokenizer, trusted=trusted)
 
     return wanted, begin_sglang

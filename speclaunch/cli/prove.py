@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from speclaunch.bench.engines import Engine, end_on_signals, next_log
-from speclaunch.bench.sides import NONE, Side, baseline, candidate
+from speclaunch.bench.engines import MeasuredEngine, end_on_signals, next_log
+from speclaunch.bench.sides import NONE, LaunchedSide, baseline, candidate
 from speclaunch.bench.workload import RANDOM, shipped, workload
 from speclaunch.cli.bench_sides import numbers, side_options, tell_replaced
 from speclaunch.cli.measure_options import ProveOptions
@@ -141,8 +141,8 @@ Say = Callable[[str], None]
 class Served:
     """An engine that serves. `requests`: how many it will be asked."""
 
-    side: Side
-    engine: Engine
+    side: LaunchedSide
+    engine: MeasuredEngine
     address: Address
     say: Say
 
@@ -184,7 +184,7 @@ class Engines:
         """`folder` gets their logs; `say` is told of the way."""
         self._folder, self._say = folder, say
         self._stack = ExitStack()
-        self._begun: dict[str, Engine] = {}
+        self._begun: dict[str, MeasuredEngine] = {}
 
     def __enter__(self) -> Engines:
         return self
@@ -192,17 +192,17 @@ class Engines:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def begin(self, side: Side) -> Engine:
+    def begin(self, side: LaunchedSide) -> MeasuredEngine:
         """Begin to start it, unless that was done."""
         if side.name not in self._begun:
             self._say(f"starting {side.name}")
-            engine = Engine(side.order(free_port()), next_log(self._folder))
+            engine = MeasuredEngine(side.order(free_port()), next_log(self._folder))
             self._stack.callback(engine.stop)
             self._begun[side.name] = engine
         return self._begun[side.name]
 
     @contextmanager
-    def serving(self, side: Side) -> Iterator[Served]:
+    def serving(self, side: LaunchedSide) -> Iterator[Served]:
         """It serves in the block, and is stopped at its end. Raises LaunchError."""
         engine = self.begin(side)
         with beating(self._say, lambda seconds: f"{side.name}: starting for {duration(seconds)}"):
@@ -241,8 +241,8 @@ _SAMPLING_AT_ONCE = 8
 class Task:
     """What is to be proven: `samples` answers are drawn for each of a few questions."""
 
-    ours: Side
-    plain: Side
+    ours: LaunchedSide
+    plain: LaunchedSide
     questions: tuple[ProofPrompt, ...]
     levels: tuple[int, ...]
     samples: int
@@ -352,7 +352,7 @@ def judge(task: Task, engines: Engines, heard: Heard, dtype: str) -> Proof:
     return Proof(answers, plain.tolerance, samples_agree(heard.samples, theirs))
 
 
-def served_dtype(side: Side) -> str:
+def served_dtype(side: LaunchedSide) -> str:
     """The data type that it computes in; empty where that is not known."""
     try:
         given = side.plan.value("dtype")

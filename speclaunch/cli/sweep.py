@@ -20,7 +20,7 @@ from speclaunch.report.console import err_lines, out
 from speclaunch.report.sweep import Result, row_line, show_jobs, show_table, sweep_json
 from speclaunch.sweep.course import refused_row, require_launcher, run_sweep
 from speclaunch.sweep.folder import Folder
-from speclaunch.sweep.jobs import LOCAL, Job, JobOptions, Planned, Row, Verdict
+from speclaunch.sweep.jobs import LOCAL, Job, JobOptions, JobVerdict, Planned, Row
 from speclaunch.sweep.judging import judged_jobs
 
 
@@ -123,7 +123,7 @@ def _results(folder: Folder, planned: Planned) -> list[Result]:
 def _forget(folder: Folder, planned: Planned) -> None:
     for job in planned.jobs:
         row = folder.row(job.key)
-        if row is not None and (row.verdict.bad or row.verdict is Verdict.REFUSED):
+        if row is not None and (row.verdict.bad or row.verdict is JobVerdict.REFUSED):
             folder.forget(job.key)
 
 
@@ -150,5 +150,5 @@ def _code(results: list[Result], finished: bool) -> ExitCode:
     if not finished:
         return ExitCode.INTERRUPTED
     bad = any(row is None or row.verdict.bad for _, row in results)
-    all_refused = all(row is not None and row.verdict is Verdict.REFUSED for _, row in results)
+    all_refused = all(row is not None and row.verdict is JobVerdict.REFUSED for _, row in results)
     return ExitCode.FAILED if bad or all_refused else ExitCode.CLEAN

@@ -15,10 +15,10 @@ from typing import Any
 
 from speclaunch import reads
 from speclaunch.bench.comparison import Schedule, measure, steps
-from speclaunch.bench.engines import Engine, Order, end_on_signals
-from speclaunch.bench.generator import Generator
+from speclaunch.bench.engines import EngineOrder, MeasuredEngine, end_on_signals
+from speclaunch.bench.generator import SglangGenerator
 from speclaunch.bench.measurement import Round
-from speclaunch.bench.sides import Side, candidate, with_room
+from speclaunch.bench.sides import LaunchedSide, candidate, with_room
 from speclaunch.bench.stored import begin, key_of
 from speclaunch.bench.workload import workload
 from speclaunch.cli.bench_sides import (
@@ -54,7 +54,7 @@ from speclaunch.tuning.search import (
     ranked,
 )
 from speclaunch.tuning.space import (
-    Setting,
+    DraftSetting,
     algorithm_of,
     order_of,
     override_words,
@@ -65,7 +65,7 @@ from speclaunch.tuning.trials import (
     OWN,
     KeptStarts,
     Protocol,
-    Start,
+    TrialStart,
     TuningVerdict,
     Verified,
     kept,
@@ -100,12 +100,12 @@ class TuningTask:
     """What is tuned, for what, and how much that may cost."""
 
     options: TuneOptions
-    side: Side
+    side: LaunchedSide
     algorithm: str
     path: Path
     """The recipe's file."""
-    space: tuple[Setting, ...]
-    own: Setting | None
+    space: tuple[DraftSetting, ...]
+    own: DraftSetting | None
     aim: Objective
     protocol: Protocol
     budget: TuningBudget
@@ -202,7 +202,7 @@ def _show_starts(question: TuningTask) -> None:
     told.print(f"minutes:    {most / 60:.0f} at the slowest{least}", highlight=False)
 
 
-def _best(question: TuningTask, memory: KeptStarts) -> tuple[Setting, ...]:
+def _best(question: TuningTask, memory: KeptStarts) -> tuple[DraftSetting, ...]:
     """Those that are compared with the recipe's own: the best, as long as they are above it."""
     trials = [one for start in memory.starts for one in start.trials]
     order = ranked(question.aim, trials)
@@ -311,7 +311,7 @@ def tried(question: TuningTask, memory: KeptStarts) -> tuple[KeptStarts, str]:
     end_on_signals()
     with tempfile.TemporaryDirectory(prefix="speclaunch-tune-") as text, ExitStack() as stack:
         folder = Path(text)
-        generator: Generator | None = None
+        generator: SglangGenerator | None = None
         while True:
             setting, why = _next(question, memory)
             if setting is None:
@@ -337,7 +337,7 @@ def tried(question: TuningTask, memory: KeptStarts) -> tuple[KeptStarts, str]:
                 lines.print(line)
 
 
-def _next(question: TuningTask, memory: KeptStarts) -> tuple[Setting | None, str]:
+def _next(question: TuningTask, memory: KeptStarts) -> tuple[DraftSetting | None, str]:
     left = tuple(one for one in question.space if str(one) not in memory.failed)
     trials = [one for start in memory.starts for one in start.trials]
     most = question.budget.tried - len(memory.failed)
@@ -369,7 +369,7 @@ def _left(question: TuningTask, memory: KeptStarts) -> str:
     return f", at most {math.ceil(left / _MINUTE)} min left"
 
 
-def _lines_of(start: Start) -> list[str]:
+def _lines_of(start: TrialStart) -> list[str]:
     several = len(start.trials) > 1
     return [
         f"   {one.speed:.1f} tokens/s a request{f' at {one.concurrency}' if several else ''}, "
@@ -378,16 +378,16 @@ def _lines_of(start: Start) -> list[str]:
     ]
 
 
-def _generator(side: Side, folder: Path) -> Generator:
-    return Generator(side.prepared.python, side.environment, folder, side.tokenizer)
+def _generator(side: LaunchedSide, folder: Path) -> SglangGenerator:
+    return SglangGenerator(side.prepared.python, side.environment, folder, side.tokenizer)
 
 
-def _starter(folder: Path) -> Callable[[Order], Any]:
-    return lambda order: Engine(order, folder / f"{order.port}.log")
+def _starter(folder: Path) -> Callable[[EngineOrder], Any]:
+    return lambda order: MeasuredEngine(order, folder / f"{order.port}.log")
 
 
 def verified(
-    question: TuningTask, memory: KeptStarts, best: Sequence[Setting]
+    question: TuningTask, memory: KeptStarts, best: Sequence[DraftSetting]
 ) -> tuple[KeptStarts, TuningVerdict | None]:
     """The best against the recipe's own in rounds that take turns; None: there is nothing to
     compare, or no time. Raises LaunchError."""
@@ -413,7 +413,7 @@ def verified(
     return memory, found
 
 
-def _schedule(question: TuningTask, best: Sequence[Setting]) -> Schedule:
+def _schedule(question: TuningTask, best: Sequence[DraftSetting]) -> Schedule:
     side, protocol = question.side, question.protocol
     own = replace(side.order(free_port()), name=OWN)
     return Schedule(
@@ -427,7 +427,9 @@ def _schedule(question: TuningTask, best: Sequence[Setting]) -> Schedule:
     )
 
 
-def _compared(question: TuningTask, schedule: Schedule, best: Sequence[Setting]) -> list[Round]:
+def _compared(
+    question: TuningTask, schedule: Schedule, best: Sequence[DraftSetting]
+) -> list[Round]:
     side = question.side
     changed = [side.prepared.changed(one.arguments) for one in best]
     commands = [command(side.prepared), *map(command, changed)]

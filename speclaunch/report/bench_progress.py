@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from speclaunch.bench.comparison import WARM_UP, Schedule, Step, steps
-from speclaunch.bench.estimate import Estimate, RoundPace, seconds_left, starts_due
+from speclaunch.bench.estimate import RoundPace, TimeEstimate, seconds_left, starts_due
 from speclaunch.bench.measurement import Round
 from speclaunch.bench.workload import Prompts
 from speclaunch.heartbeat import Heartbeat, beating, duration
@@ -214,13 +214,13 @@ def progress(
         yield found
 
 
-def show_schedule(console: Console, schedule: Schedule, expected: Estimate) -> None:
+def show_schedule(console: Console, schedule: Schedule, expected: TimeEstimate) -> None:
     """Nothing is started."""
     for line in lines(schedule, expected):
         console.print(line, markup=False, highlight=False)
 
 
-def lines(schedule: Schedule, expected: Estimate) -> list[str]:
+def lines(schedule: Schedule, expected: TimeEstimate) -> list[str]:
     """Starts, rounds, tokens, time."""
     due = steps(schedule)
     how = "one engine at a time" if schedule.blocks else "all up at once, those that wait halted"
@@ -243,7 +243,7 @@ def _length(prompts: Prompts) -> str:
     return f" with prompts of {prompts.context:,} tokens" if prompts.context else ""
 
 
-def time_line(expected: Estimate) -> str:
+def time_line(expected: TimeEstimate) -> str:
     """An estimate, and what it rests on; what is unknown is said to be."""
     starts = (
         "starts: unknown, as is the size of the weights"

@@ -10,16 +10,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from speclaunch.sweep.jobs import Job, Row, Verdict
+from speclaunch.sweep.jobs import Job, JobVerdict, Row
 
 _COLORS = {
-    Verdict.SERVED: "green",
-    Verdict.FITS: "green",
-    Verdict.TIGHT: "yellow",
-    Verdict.FAILED: "bold red",
-    Verdict.FAILS: "bold red",
-    Verdict.REFUSED: "yellow",
-    Verdict.UNKNOWN: "dim",
+    JobVerdict.SERVED: "green",
+    JobVerdict.FITS: "green",
+    JobVerdict.TIGHT: "yellow",
+    JobVerdict.FAILED: "bold red",
+    JobVerdict.FAILS: "bold red",
+    JobVerdict.REFUSED: "yellow",
+    JobVerdict.UNKNOWN: "dim",
 }
 Result = tuple[Job, Row | None]
 """A job, and what came of it; None where it is not done."""
@@ -74,7 +74,7 @@ def sweep_json(folder: str, launcher: str, results: Sequence[Result]) -> Mapping
             "jobs": len(results),
             **{
                 verdict.value: sum(row is not None and row.verdict is verdict for _, row in results)
-                for verdict in Verdict
+                for verdict in JobVerdict
             },
             "not run": sum(row is None for _, row in results),
         },

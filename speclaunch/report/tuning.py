@@ -19,13 +19,13 @@ from speclaunch.report.tables import plain_table
 from speclaunch.tuning.adaptive import adaptive_words
 from speclaunch.tuning.model import Trial
 from speclaunch.tuning.objective import Aim, Objective
-from speclaunch.tuning.space import Setting
+from speclaunch.tuning.space import DraftSetting
 from speclaunch.tuning.trials import Compared, LoadRatio, TuningVerdict
 
 _COLUMNS = ("setting", "tokens/s a request", "against own", "accept length", "ms a step")
 Arguments = Annotated[
     dict[str, int],
-    BeforeValidator(lambda one: one.arguments if isinstance(one, Setting) else one),
+    BeforeValidator(lambda one: one.arguments if isinstance(one, DraftSetting) else one),
 ]
 """A setting as server arguments."""
 
@@ -110,8 +110,8 @@ class TuningOutcome:
     engine: str
     algorithm: str
     objective: str
-    own: Setting | None
-    order: tuple[Setting, ...]
+    own: DraftSetting | None
+    order: tuple[DraftSetting, ...]
     """Those that were tried, the best first."""
     trials: tuple[Trial, ...]
     failed: Mapping[str, str]
@@ -129,7 +129,7 @@ class TuningOutcome:
     adaptive_file: Path | None
 
     @property
-    def best(self) -> Setting | None:
+    def best(self) -> DraftSetting | None:
         """The setting to use."""
         winner = self.verdict.winner if self.verdict is not None else None
         return winner.setting if winner is not None else self.own

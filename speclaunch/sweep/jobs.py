@@ -14,7 +14,7 @@ LOCAL = ("basic", "joblib", "submitit_local")
 """Launchers that run their jobs on this machine."""
 
 
-class Verdict(StrEnum):
+class JobVerdict(StrEnum):
     """How a job ended."""
 
     SERVED = "served"
@@ -31,7 +31,7 @@ class Verdict(StrEnum):
     @property
     def bad(self) -> bool:
         """Whether the exit code tells of it."""
-        return self in (Verdict.FAILED, Verdict.FAILS)
+        return self in (JobVerdict.FAILED, JobVerdict.FAILS)
 
 
 @record
@@ -96,7 +96,7 @@ class Row:
     """What came of a job."""
 
     key: str
-    verdict: Verdict
+    verdict: JobVerdict
     reason: str | None = None
     """Why it was refused or failed; of a plan, the budget in words."""
     acceptance_length: float | None = None
@@ -113,7 +113,7 @@ class Row:
         """The row of a file; None where that is none."""
         known = {field.name for field in dataclasses.fields(cls)}
         try:
-            verdict = Verdict(document["verdict"])
+            verdict = JobVerdict(document["verdict"])
             return cls(**{k: v for k, v in {**document, "verdict": verdict}.items() if k in known})
         except (KeyError, ValueError, TypeError):
             return None

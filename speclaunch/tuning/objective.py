@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from speclaunch.bench.goodput import Bound, bounds
-from speclaunch.bench.measurement import Request
+from speclaunch.bench.measurement import MeasuredRequest
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.record import record
-from speclaunch.tuning.model import Model, Pace, Trial, fitted
-from speclaunch.tuning.space import Setting
+from speclaunch.tuning.model import RequestPace, SpeedModel, Trial, fitted
+from speclaunch.tuning.space import DraftSetting
 
 _MOST = 4096
 _FORM = re.compile(r"(latency|throughput|goodput)(?:@(\d{1,6}(?:,\d{1,6})*))?(?::(.+))?\Z")
@@ -87,10 +87,10 @@ def worth(trial: Trial, within: Sequence[Bound], slower: float = 1.0) -> float:
     return share * trial.requests_per_second / slower + _NEXT_TO_NOTHING * nearer
 
 
-def _slowed(pace: Pace, slower: float) -> Request:
+def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
     """A request whose tokens after the first take so many times as long."""
     latency = pace.first_token + slower * (pace.latency - pace.first_token)
-    return Request(
+    return MeasuredRequest(
         ok=True,
         error="",
         latency=latency,
@@ -106,13 +106,13 @@ def _slowed(pace: Pace, slower: float) -> Request:
 
 
 @record
-class Known:
+class TrialModels:
     """All trials, and the models of each load that was tried."""
 
     objective: Objective
-    models: Mapping[int, Model]
+    models: Mapping[int, SpeedModel]
 
-    def score(self, setting: Setting) -> float:
+    def score(self, setting: DraftSetting) -> float:
         """The logarithm of how good a setting is: measured where it was tried, else predicted."""
         within = self.objective.within
         found = []
@@ -127,10 +127,10 @@ class Known:
         return sum(found) / len(found)
 
 
-def known(aim: Objective, trials: Sequence[Trial]) -> Known:
+def known(aim: Objective, trials: Sequence[Trial]) -> TrialModels:
     """What is known of at least one trial at each load."""
     models = {
         load: fitted([one for one in trials if one.concurrency == load])
         for load in aim.concurrencies
     }
-    return Known(aim, models)
+    return TrialModels(aim, models)

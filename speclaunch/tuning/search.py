@@ -7,15 +7,15 @@ import math
 from collections.abc import Collection, Sequence
 from statistics import fmean
 
-from speclaunch.bench.sides import Side
+from speclaunch.bench.sides import LaunchedSide
 from speclaunch.errors import InputError, Problem
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.start_time import start_time
 from speclaunch.record import record
 from speclaunch.tuning.model import Trial
 from speclaunch.tuning.objective import Objective, known
-from speclaunch.tuning.space import Setting
-from speclaunch.tuning.trials import Protocol, Start
+from speclaunch.tuning.space import DraftSetting
+from speclaunch.tuning.trials import Protocol, TrialStart
 
 _WORTH = 1.02
 """A setting is tried where it is predicted to be so many times as good as the best that was."""
@@ -26,12 +26,14 @@ _SECONDS_A_ROUND = 10.0
 """Until the first start says it better."""
 
 
-def first_settings(space: Sequence[Setting], given: Setting | None) -> tuple[Setting, ...]:
+def first_settings(
+    space: Sequence[DraftSetting], given: DraftSetting | None
+) -> tuple[DraftSetting, ...]:
     """What the model needs: the recipe's own, a short and a long chain, and a tree; of NGRAM, which
     spreads a longer draft over more branches, one between."""
     chains = sorted((one for one in space if one.topk == 1), key=lambda one: one.tokens)
     trees = sorted((one for one in space if one.topk > 1), key=lambda one: one.tokens)
-    found: list[Setting] = [given] if given is not None and given in space else []
+    found: list[DraftSetting] = [given] if given is not None and given in space else []
     found += chains[-1:] + chains[:1]
     found += trees[len(trees) // 2 :][:1]
     if not any(one.steps for one in space):
@@ -41,11 +43,11 @@ def first_settings(space: Sequence[Setting], given: Setting | None) -> tuple[Set
 
 def next_trial(
     aim: Objective,
-    space: Sequence[Setting],
-    given: Setting | None,
+    space: Sequence[DraftSetting],
+    given: DraftSetting | None,
     trials: Sequence[Trial],
     most: int,
-) -> tuple[Setting | None, str]:
+) -> tuple[DraftSetting | None, str]:
     """Return the next setting, or None to stop, and why. `most`: settings in all."""
     tried = {one.setting for one in trials}
     for one in first_settings(space, given):
@@ -67,7 +69,9 @@ def next_trial(
     return (found, f"predicted to be {gain:.2f} times as good as the best so far")
 
 
-def _beside(space: Sequence[Setting], tried: Collection[Setting], best: Setting) -> Setting | None:
+def _beside(
+    space: Sequence[DraftSetting], tried: Collection[DraftSetting], best: DraftSetting
+) -> DraftSetting | None:
     """Of NGRAM, whose acceptance no model tells: a neighbour of the best that was not tried."""
     if any(one.steps for one in space):
         return None
@@ -77,7 +81,7 @@ def _beside(space: Sequence[Setting], tried: Collection[Setting], best: Setting)
     return next((one for one in near if one not in tried), None)
 
 
-def ranked(aim: Objective, trials: Sequence[Trial]) -> tuple[Setting, ...]:
+def ranked(aim: Objective, trials: Sequence[Trial]) -> tuple[DraftSetting, ...]:
     """The settings that were tried, the best first."""
     if not trials:
         return ()
@@ -128,7 +132,11 @@ class Expectation:
 
 
 def expectation(
-    side: Side, protocol: Protocol, limit: TuningBudget, rounds: int, done: Sequence[Start]
+    side: LaunchedSide,
+    protocol: Protocol,
+    limit: TuningBudget,
+    rounds: int,
+    done: Sequence[TrialStart],
 ) -> Expectation:
     """From the starts that were made; before the first one, at the slowest. `rounds`: those of each
     side of the comparison."""
@@ -140,7 +148,7 @@ def expectation(
     return Expectation(start, compared)
 
 
-def _slowest(side: Side) -> float:
+def _slowest(side: LaunchedSide) -> float:
     try:
         return float(start_time(side.plan).seconds)
     except UnknownValueError:

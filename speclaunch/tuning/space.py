@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from speclaunch.bench.engines import Order
-from speclaunch.bench.sides import Side, with_overrides
+from speclaunch.bench.engines import EngineOrder
+from speclaunch.bench.sides import LaunchedSide, with_overrides
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.launch.free_port import free_port
 from speclaunch.plan.plan import UnknownValueError
@@ -27,7 +27,7 @@ TREES = ("EAGLE", "EAGLE3", "STANDALONE")
 
 
 @record
-class Setting:
+class DraftSetting:
     """How speculation drafts: `steps` 0 for NGRAM, which looks up a whole tree at once."""
 
     steps: int
@@ -52,28 +52,28 @@ class Setting:
         return f"steps {self.steps}, topk {self.topk}, {self.tokens} draft tokens"
 
 
-def settings(algorithm: str, most: int | None = None) -> tuple[Setting, ...]:
+def settings(algorithm: str, most: int | None = None) -> tuple[DraftSetting, ...]:
     """All that are worth a thought, with at most so many draft tokens; a release and a memory may
     refuse some of them."""
     return tuple(one for one in _settings(algorithm) if most is None or one.tokens <= most)
 
 
-def _settings(algorithm: str) -> Iterator[Setting]:
+def _settings(algorithm: str) -> Iterator[DraftSetting]:
     if algorithm == NGRAM:
         for tokens in _NGRAM:
-            yield Setting(0, 1, tokens)
+            yield DraftSetting(0, 1, tokens)
     elif algorithm in TREES:
         for steps in _STEPS:
             for topk in _TOPK:
                 if topk == 1:
-                    yield Setting(steps, 1, steps + 1)
+                    yield DraftSetting(steps, 1, steps + 1)
                     continue
                 for tokens in _TREES:
                     if steps < tokens <= tree_capacity(steps, topk):
-                        yield Setting(steps, topk, tokens)
+                        yield DraftSetting(steps, topk, tokens)
 
 
-def algorithm_of(side: Side) -> str:
+def algorithm_of(side: LaunchedSide) -> str:
     """As the engine resolves it. Raises InputError where there is nothing to tune."""
     try:
         found = side.plan.algorithm
@@ -101,7 +101,9 @@ def algorithm_of(side: Side) -> str:
     return found
 
 
-def possible(side: Side, algorithm: str, most: int | None = None) -> tuple[Setting, ...]:
+def possible(
+    side: LaunchedSide, algorithm: str, most: int | None = None
+) -> tuple[DraftSetting, ...]:
     """The settings that this release takes on this hardware: no rule has an error for them.
 
     `most`: draft tokens at most. Raises InputError where there is none.
@@ -120,7 +122,7 @@ def possible(side: Side, algorithm: str, most: int | None = None) -> tuple[Setti
     return tuple(found)
 
 
-def own_setting(side: Side, algorithm: str) -> Setting | None:
+def own_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
     """The recipe's own setting, as the engine resolves it; None where that is not known."""
 
     def number(name: str) -> int:
@@ -129,19 +131,21 @@ def own_setting(side: Side, algorithm: str) -> Setting | None:
     try:
         tokens = number("speculative_num_draft_tokens")
         if algorithm == NGRAM:
-            return Setting(0, 1, tokens)
-        return Setting(number("speculative_num_steps"), number("speculative_eagle_topk"), tokens)
+            return DraftSetting(0, 1, tokens)
+        return DraftSetting(
+            number("speculative_num_steps"), number("speculative_eagle_topk"), tokens
+        )
     except UnknownValueError:
         return None
 
 
-def order_of(side: Side, setting: Setting, name: str | None = None) -> Order:
+def order_of(side: LaunchedSide, setting: DraftSetting, name: str | None = None) -> EngineOrder:
     """How the deployment is launched with a setting, on a port of its own."""
     order = side.order(free_port())
     words = with_overrides(order.words, override_words(setting))
-    return Order(name or order.name, words, order.port)
+    return EngineOrder(name or order.name, words, order.port)
 
 
-def override_words(setting: Setting) -> tuple[str, ...]:
+def override_words(setting: DraftSetting) -> tuple[str, ...]:
     """The setting as words of a command line."""
     return tuple(f"args.{name}={value}" for name, value in setting.arguments.items())

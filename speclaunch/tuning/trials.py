@@ -18,21 +18,21 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from speclaunch.bench.comparison import Measuring, Serving
-from speclaunch.bench.engines import Order
-from speclaunch.bench.gate import Expected, objections
-from speclaunch.bench.generator import Load
+from speclaunch.bench.engines import EngineOrder
+from speclaunch.bench.gate import ExpectedSide, objections
+from speclaunch.bench.generator import RoundLoad
 from speclaunch.bench.goodput import goodput
 from speclaunch.bench.measurement import Round, accepted_by_position
-from speclaunch.bench.statistics import LEAST_PAIRS, Claim, Interval, interval
+from speclaunch.bench.statistics import LEAST_PAIRS, Interval, SpeedClaim, interval
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.home import make_private, speclaunch_home
 from speclaunch.launch import kept_work
 from speclaunch.launch.atomic_files import read_json
 from speclaunch.record import record
-from speclaunch.tuning.model import Pace, Trial
+from speclaunch.tuning.model import RequestPace, Trial
 from speclaunch.tuning.objective import Objective
-from speclaunch.tuning.space import Setting
+from speclaunch.tuning.space import DraftSetting
 
 _FILE = "tune.json"
 _VERSION = 3
@@ -59,21 +59,21 @@ class Protocol:
 
 
 @record
-class Start:
+class TrialStart:
     """One start of an engine: its trials, one a load, and how long it took."""
 
-    setting: Setting
+    setting: DraftSetting
     trials: tuple[Trial, ...]
     seconds: float
 
 
 def measure(
-    setting: Setting,
-    order: Order,
-    start: Callable[[Order], Serving],
+    setting: DraftSetting,
+    order: EngineOrder,
+    start: Callable[[EngineOrder], Serving],
     generator: Measuring,
     protocol: Protocol,
-) -> Start:
+) -> TrialStart:
     """One start, and its rounds; no engine is left. Raises LaunchError."""
     began = time.monotonic()
     engine = start(order)
@@ -82,11 +82,15 @@ def measure(
         found = measure_started(setting, order, engine, generator, protocol)
     finally:
         engine.stop()
-    return Start(setting, found, time.monotonic() - began)
+    return TrialStart(setting, found, time.monotonic() - began)
 
 
 def measure_started(
-    setting: Setting, order: Order, engine: Serving, generator: Measuring, protocol: Protocol
+    setting: DraftSetting,
+    order: EngineOrder,
+    engine: Serving,
+    generator: Measuring,
+    protocol: Protocol,
 ) -> tuple[Trial, ...]:
     """At each load a round that warms up, then the rounds that count. Raises LaunchError."""
     found = []
@@ -94,7 +98,7 @@ def measure_started(
         requests = protocol.requests_at(concurrency)
         rounds = [
             generator.measure(
-                Load(
+                RoundLoad(
                     order.name,
                     engine.url,
                     protocol.prompts,
@@ -107,7 +111,7 @@ def measure_started(
             )
             for number in range(-1, protocol.rounds)
         ][1:]
-        expected = Expected(order.name, speculates=True, drafts=setting.tokens)
+        expected = ExpectedSide(order.name, speculates=True, drafts=setting.tokens)
         wrong = objections(rounds, (expected,), requests)
         if wrong:
             raise LaunchError(f"{setting}: the measurement does not count: {wrong[0].message}")
@@ -115,7 +119,7 @@ def measure_started(
     return tuple(found)
 
 
-def trial_of(setting: Setting, rounds: Sequence[Round]) -> Trial:
+def trial_of(setting: DraftSetting, rounds: Sequence[Round]) -> Trial:
     """What rounds of one load say of a setting. Times are the median round's: one that was
     disturbed does not count; the acceptance is that of all requests."""
     requests = [one for each in rounds for one in each.requests]
@@ -129,7 +133,7 @@ def trial_of(setting: Setting, rounds: Sequence[Round]) -> Trial:
         rounds[0].concurrency,
         median(one.throughput for one in rounds),
         median(len(one.requests) / one.seconds for one in rounds),
-        tuple(Pace(one.first_token, one.latency, one.tokens or 0) for one in requests),
+        tuple(RequestPace(one.first_token, one.latency, one.tokens or 0) for one in requests),
     )
 
 
@@ -150,7 +154,7 @@ class LoadRatio:
 class Compared:
     """A setting against the recipe's own."""
 
-    setting: Setting
+    setting: DraftSetting
     ratio: Interval
     """Of the objective; of several loads by the geometric mean."""
     by_load: tuple[LoadRatio, ...]
@@ -158,9 +162,9 @@ class Compared:
     @property
     def claim(self) -> Literal["faster", "slower", "not shown"]:
         """What is shown of it."""
-        if self.ratio.claim is Claim.NOT_SHOWN:
+        if self.ratio.claim is SpeedClaim.NOT_SHOWN:
             return "not shown"
-        return "faster" if self.ratio.claim is Claim.PAYS else "slower"
+        return "faster" if self.ratio.claim is SpeedClaim.PAYS else "slower"
 
 
 @record
@@ -180,13 +184,13 @@ class TuningVerdict:
 def verdict(
     aim: Objective,
     protocol: Protocol,
-    settings: Sequence[Setting],
+    settings: Sequence[DraftSetting],
     rounds: Sequence[Round],
     starts: int = 1,
 ) -> TuningVerdict:
     """What the rounds show; sides are named by their settings, and were started so often."""
-    sides = [Expected(OWN, speculates=True)]
-    sides += [Expected(str(one), speculates=True, drafts=one.tokens) for one in settings]
+    sides = [ExpectedSide(OWN, speculates=True)]
+    sides += [ExpectedSide(str(one), speculates=True, drafts=one.tokens) for one in settings]
     refused: list[str] = []
     for load in aim.concurrencies:
         there = [one for one in rounds if one.concurrency == load]
@@ -235,7 +239,7 @@ class Verified:
     verdict: TuningVerdict
 
 
-_STARTS = TypeAdapter(tuple[Start, ...])
+_STARTS = TypeAdapter(tuple[TrialStart, ...])
 _VERIFIED = TypeAdapter(Verified | None)
 
 
@@ -244,7 +248,7 @@ class KeptStarts:
     """The starts of one question on disk."""
 
     path: Path
-    starts: tuple[Start, ...] = ()
+    starts: tuple[TrialStart, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
     """Settings that could not be measured, and why."""
     verified: Verified | None = None
@@ -311,7 +315,7 @@ def _by_name(verified: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
     found = [
         {
-            "setting": named(Setting, one["setting"]),
+            "setting": named(DraftSetting, one["setting"]),
             "ratio": named(Interval, one["ratio"]),
             "by_load": [named(LoadRatio, load) for load in one["by_load"]],
         }

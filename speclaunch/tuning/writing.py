@@ -22,7 +22,7 @@ from speclaunch.recipe.recipe_words import split_recipe
 from speclaunch.record import record
 from speclaunch.resources import recipes_dir
 from speclaunch.rules.finding import Fix
-from speclaunch.tuning.space import Setting
+from speclaunch.tuning.space import DraftSetting
 
 _OURS = re.compile(r"\s*# tuned \d{4}-\d\d-\d\d: ")
 """A comment of ours, of an earlier tuning."""
@@ -51,7 +51,7 @@ def require_own(path: Path, words: Sequence[str]) -> None:
 
 def tuned(
     path: Path,
-    setting: Setting,
+    setting: DraftSetting,
     version: str,
     evidence: str,
     config_dirs: Sequence[Path] = (),

@@ -10,7 +10,7 @@ from speclaunch.bench.certificate import SINGLE_SENTENCE, certificate, single
 from speclaunch.bench.goodput import bounds
 from speclaunch.bench.measurement import Round
 from speclaunch.bench.schema import CertificateDocument, SideMemory
-from speclaunch.bench.statistics import Claim
+from speclaunch.bench.statistics import SpeedClaim
 from speclaunch.report.bench_markdown import certificate_markdown, single_markdown
 from tests.bench.making import PLAIN, a_round
 
@@ -91,17 +91,17 @@ def test_prompts_as_they_are_stand_where_their_length_is() -> None:
 @pytest.mark.parametrize(
     ("factor", "sides", "claim"),
     [
-        (PAYS, ["R"], Claim.NOT_SHOWN),
-        (LOSES, ["R"], Claim.DOES_NOT_PAY),
-        (UNCLEAR, ["R"], Claim.NOT_SHOWN),
-        (PAYS, ["plain"], Claim.NOT_SHOWN),
-        (LOSES, ["plain"], Claim.NOT_SHOWN),
-        (LOSES, ["R", "plain"], Claim.NOT_SHOWN),
-        (PAYS, [], Claim.PAYS),
+        (PAYS, ["R"], SpeedClaim.NOT_SHOWN),
+        (LOSES, ["R"], SpeedClaim.DOES_NOT_PAY),
+        (UNCLEAR, ["R"], SpeedClaim.NOT_SHOWN),
+        (PAYS, ["plain"], SpeedClaim.NOT_SHOWN),
+        (LOSES, ["plain"], SpeedClaim.NOT_SHOWN),
+        (LOSES, ["R", "plain"], SpeedClaim.NOT_SHOWN),
+        (PAYS, [], SpeedClaim.PAYS),
     ],
 )
 def test_made_up_acceptance_is_never_claimed_to_pay(
-    factor: float, sides: list[str], claim: Claim
+    factor: float, sides: list[str], claim: SpeedClaim
 ) -> None:
     found = certified(cell(factor, 1), simulated=dict.fromkeys(sides, VARIABLE))
     assert (found.claim, found.cells[0].claim) == (claim, claim)

@@ -11,7 +11,7 @@ import pytest
 from speclaunch.bench.certificate import certificate
 from speclaunch.bench.measurement import Round
 from speclaunch.bench.schema import CertificateDocument
-from speclaunch.bench.statistics import Claim
+from speclaunch.bench.statistics import SpeedClaim
 from tests.bench.making import PLAIN, a_round
 
 ROUNDS = 6
@@ -56,11 +56,11 @@ def test_a_deployment_against_itself_is_seldom_claimed_to_differ(cells: int) -> 
     wrong = 0
     for seed in range(200):
         found = simulated(Random(seed), 1.0, cells=cells)
-        wrong += any(cell.claim != Claim.NOT_SHOWN for cell in found.cells)
+        wrong += any(cell.claim != SpeedClaim.NOT_SHOWN for cell in found.cells)
     assert wrong <= 20  # 10 are to be expected
 
 
 def test_a_difference_that_is_there_is_found() -> None:
     claims = [simulated(Random(seed), 1.3).claim for seed in range(100)]
-    assert claims.count(Claim.PAYS) >= 80
-    assert claims.count(Claim.DOES_NOT_PAY) == 0
+    assert claims.count(SpeedClaim.PAYS) >= 80
+    assert claims.count(SpeedClaim.DOES_NOT_PAY) == 0

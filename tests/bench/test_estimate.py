@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from speclaunch.bench.comparison import Schedule, Step, steps
-from speclaunch.bench.engines import Order
+from speclaunch.bench.engines import EngineOrder
 from speclaunch.bench.estimate import RoundPace, estimate, seconds_left, starts_due
 from speclaunch.bench.measurement import Round
 from speclaunch.bench.sides import NONE, SideOptions, baseline, candidate
@@ -20,7 +20,11 @@ from speclaunch.rules.examine import Lookup
 from tests.bench.making import a_round
 
 SCHEDULE = Schedule(
-    (Order("R", (), 1), Order("plain", (), 2)), (Prompts("chat", 32, ("a", "b")),), (1, 8), 4, 4
+    (EngineOrder("R", (), 1), EngineOrder("plain", (), 2)),
+    (Prompts("chat", 32, ("a", "b")),),
+    (1, 8),
+    4,
+    4,
 )
 
 

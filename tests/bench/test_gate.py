@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from speclaunch.bench.gate import Expected, objections
+from speclaunch.bench.gate import ExpectedSide, objections
 from speclaunch.bench.measurement import Round
 from tests.bench.making import PLAIN, a_round
 
-SIDES = (Expected("R", speculates=True, drafts=4), Expected("plain", speculates=False))
+SIDES = (ExpectedSide("R", speculates=True, drafts=4), ExpectedSide("plain", speculates=False))
 
 
 def measured(*more: Round, **changes: Any) -> list[Round]:

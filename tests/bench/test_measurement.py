@@ -8,7 +8,7 @@ from speclaunch.bench.certificate import certificate, single
 from speclaunch.bench.gate import Objection
 from speclaunch.bench.measurement import Round, accepted_by_position, request_from
 from speclaunch.bench.schema import MeasuredRecord
-from speclaunch.bench.statistics import Claim
+from speclaunch.bench.statistics import SpeedClaim
 from speclaunch.bench.stored import FILE, begin
 from tests.bench.making import PLAIN, a_round
 
@@ -70,9 +70,10 @@ def measured(factor: float) -> list[Round]:
 
 
 @pytest.mark.parametrize(
-    ("factor", "claim"), [(2.0, Claim.PAYS), (0.5, Claim.DOES_NOT_PAY), (1.0, Claim.NOT_SHOWN)]
+    ("factor", "claim"),
+    [(2.0, SpeedClaim.PAYS), (0.5, SpeedClaim.DOES_NOT_PAY), (1.0, SpeedClaim.NOT_SHOWN)],
 )
-def test_a_certificate_says_what_the_rounds_say(factor: float, claim: Claim) -> None:
+def test_a_certificate_says_what_the_rounds_say(factor: float, claim: SpeedClaim) -> None:
     found = certificate("R", "plain", measured(factor), ())
     (cell,) = found.cells
     assert (found.claim, cell.candidate.accept_length) == (claim, 3.2)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.bench.gate import Expected
+from speclaunch.bench.gate import ExpectedSide
 from speclaunch.bench.running import RunningSide
 from speclaunch.bench.sides import longest, with_room
 from speclaunch.bench.workload import workload
@@ -14,7 +14,7 @@ from speclaunch.errors import InputError
 
 
 def server(**info: Any) -> RunningSide:
-    return RunningSide("s", "http://127.0.0.1:1", None, info, Expected("s", speculates=False))
+    return RunningSide("s", "http://127.0.0.1:1", None, info, ExpectedSide("s", speculates=False))
 
 
 @pytest.mark.parametrize(

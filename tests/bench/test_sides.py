@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.bench.sides import NONE, Side, SideOptions, baseline, candidate, server
+from speclaunch.bench.sides import NONE, LaunchedSide, SideOptions, baseline, candidate, server
 from speclaunch.cli.bench_sides import memory_warnings
 from speclaunch.errors import InputError
 from speclaunch.facts.declared_gpus import declare
@@ -88,7 +88,7 @@ def test_a_server_against_itself_has_two_names() -> None:
     one = server("http://127.0.0.1:1", ASKED)
     other = baseline("url=http://127.0.0.1:1", [], one, ASKED)
     assert other.name == other.expected.name == "127.0.0.1:1 (url=http://127.0.0.1:1)"
-    assert isinstance(baseline("recipe=eagle3_llama8b", [], one, ASKED), Side)
+    assert isinstance(baseline("recipe=eagle3_llama8b", [], one, ASKED), LaunchedSide)
 
 
 @pytest.mark.thorough

@@ -10,7 +10,7 @@ import pytest
 
 from speclaunch.bench.statistics import Interval
 from speclaunch.launch import atomic_files
-from speclaunch.tuning.trials import Compared, LoadRatio, Start, TuningVerdict, Verified, kept
+from speclaunch.tuning.trials import Compared, LoadRatio, TrialStart, TuningVerdict, Verified, kept
 from tests.tuning.making import DEEP, trial
 
 
@@ -51,7 +51,7 @@ FOUND = TuningVerdict((Compared(DEEP, Interval(1.5, 1.25, 1.75, 6), (LoadRatio(8
 def test_what_was_measured_is_there_again() -> None:
     memory = replace(
         kept("k", fresh=False),
-        starts=(Start(DEEP, (trial(DEEP, 0.01, 3),), 20.0),),
+        starts=(TrialStart(DEEP, (trial(DEEP, 0.01, 3),), 20.0),),
         failed={"8 steps": "no room"},
         verified=Verified((str(DEEP),), 3, FOUND),
         compared=4,

@@ -9,7 +9,7 @@ import pytest
 from speclaunch.errors import InputError
 from speclaunch.tuning.objective import Aim, known, objective, worth
 from speclaunch.tuning.search import next_trial, ranked
-from speclaunch.tuning.space import Setting
+from speclaunch.tuning.space import DraftSetting
 from tests.tuning.making import DEEP, OWN, TREE, trial
 
 
@@ -80,6 +80,6 @@ def test_a_setting_that_failed_is_not_tried_again() -> None:
 
 
 def test_without_bounds_it_is_the_speed() -> None:
-    one = trial(Setting(0, 1, 8), 0.01, 3)
+    one = trial(DraftSetting(0, 1, 8), 0.01, 3)
     assert worth(one, ()) == pytest.approx(300)
     assert worth(one, (), slower=2) == pytest.approx(150)

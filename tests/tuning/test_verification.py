@@ -10,7 +10,7 @@ import pytest
 from speclaunch.bench.measurement import Round
 from speclaunch.bench.workload import Prompts
 from speclaunch.tuning.objective import objective
-from speclaunch.tuning.space import Setting
+from speclaunch.tuning.space import DraftSetting
 from speclaunch.tuning.trials import OWN as NAME
 from speclaunch.tuning.trials import Protocol, verdict
 from tests.tuning.making import DEEP, TREE, a_round
@@ -95,7 +95,7 @@ def test_what_does_not_count_has_no_winner() -> None:
     protocol = Protocol(PROTOCOL.prompts, (1,), 5, 3)
     refused = verdict(objective("latency"), protocol, [DEEP], measured)
     assert refused.refused and refused.winner is None
-    wide = Setting(1, 1, 2)  # an acceptance length of 3.2 is not possible with 2 draft tokens
+    wide = DraftSetting(1, 1, 2)  # an acceptance length of 3.2 is not possible with 2 draft tokens
     named = [one if one.side == NAME else a_round(str(wide), one.number, 90) for one in measured]
     assert verdict(objective("latency"), PROTOCOL, [wide], named).refused
 

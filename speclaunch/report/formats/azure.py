@@ -6,7 +6,7 @@ warnings only, so what the engine changes by itself stays a line of the log.
 
 from __future__ import annotations
 
-from speclaunch.report.formats.interface import Format, Told, from_root, one_line, readable
+from speclaunch.report.formats.interface import Format, FormatInput, from_root, one_line, readable
 from speclaunch.rules.finding import Finding, Severity
 
 _MESSAGE = str.maketrans({"%": "%AZP25", "\r": "%0D", "\n": "%0A"})
@@ -16,12 +16,12 @@ _PROPERTY = str.maketrans({"%": "%AZP25", "\r": "%0D", "\n": "%0A", ";": "%3B", 
 class Azure(Format):
     """Errors first."""
 
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """The commands, a line each."""
         return "".join(f"{_line(told, one)}\n" for one in told.findings)
 
 
-def _line(told: Told, finding: Finding) -> str:
+def _line(told: FormatInput, finding: Finding) -> str:
     place = finding.place
     if finding.severity is Severity.INFO:
         # `##[` and `##vso[` begin a command wherever they stand in a line

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from speclaunch.report.formats.interface import Format, Told, one_line
+from speclaunch.report.formats.interface import Format, FormatInput, one_line
 
 
 class Concise(Format):
     """A line each, in the order of the files, and nothing else."""
 
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """The lines."""
         return "".join(
             f"{one_line(f'{one.place}: {one.severity}[{one.code}] {told.message(one)}')}\n"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from speclaunch.errors import COMMAND_LINE
-from speclaunch.report.formats.interface import Format, Told, from_root, one_line, readable
+from speclaunch.report.formats.interface import Format, FormatInput, from_root, one_line, readable
 from speclaunch.rules.finding import Finding, Severity
 
 SHOWN = 10
@@ -31,7 +31,7 @@ _LONGEST_CELL = 500
 class Github(Format):
     """Errors first; before the notices one that says what is not shown."""
 
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """The commands, a line each."""
         findings = told.findings
         lines = [_command(told, one) for one in findings]
@@ -43,7 +43,7 @@ class Github(Format):
         return "".join(f"{line}\n" for line in lines)
 
 
-def _command(told: Told, finding: Finding) -> str:
+def _command(told: FormatInput, finding: Finding) -> str:
     place = finding.place
     properties = {"file": from_root(place.path), "line": str(place.line), "col": str(place.column)}
     properties["endColumn"] = str(place.column + max(1, place.length))
@@ -66,7 +66,7 @@ def without_commands(text: str) -> str:
     return f"::stop-commands::{token}\n{text}{end}::{token}::\n"
 
 
-def add_summary(told: Told, environment: Mapping[str, str] = os.environ) -> None:
+def add_summary(told: FormatInput, environment: Mapping[str, str] = os.environ) -> None:
     """Append to the summary of the job, if GitHub names a file for it. Raises OSError."""
     file = environment.get("GITHUB_STEP_SUMMARY")
     if file:
@@ -74,7 +74,7 @@ def add_summary(told: Told, environment: Mapping[str, str] = os.environ) -> None
             opened.write(summary(told))
 
 
-def summary(told: Told) -> str:
+def summary(told: FormatInput) -> str:
     """The findings as a table of Markdown, errors first."""
     findings = told.findings
     lines = [f"### speclaunch: {counted(told)}", ""]
@@ -99,7 +99,7 @@ def _cell(text: str) -> str:
     return escaped.translate(_CELL)
 
 
-def counted(told: Told) -> str:
+def counted(told: FormatInput) -> str:
     """`2 errors, 1 warning in 3 deployments`."""
     counts = Counter(one.severity for one in told.findings)
     words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}

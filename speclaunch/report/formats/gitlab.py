@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from speclaunch.report.formats.fingerprints import fingerprints
-from speclaunch.report.formats.interface import Format, Told, from_root, readable
+from speclaunch.report.formats.interface import Format, FormatInput, from_root, readable
 from speclaunch.rules.finding import Severity
 
 _SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.INFO: "info"}
@@ -14,7 +14,7 @@ _SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.I
 class Gitlab(Format):
     """A list, errors first. No two have one fingerprint: GitLab would show one of them."""
 
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """The document."""
         findings = told.findings
         marks = fingerprints(findings)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from speclaunch.report.findings_json import report_json
-from speclaunch.report.formats.interface import Format, Told, readable
+from speclaunch.report.formats.interface import Format, FormatInput, readable
 
 
 class Json(Format):
     """Nothing is left out or put together: each file and version has all that is known of it."""
 
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """The document."""
         document = report_json(told.report)
         return readable(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"

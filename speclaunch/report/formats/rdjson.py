@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from speclaunch.errors import Place
 from speclaunch.fix.edits import lines_of
-from speclaunch.report.formats.interface import Format, Told, readable
+from speclaunch.report.formats.interface import Format, FormatInput, readable
 from speclaunch.report.problems import whole_line
 from speclaunch.rules.finding import Finding, Severity
 
@@ -24,7 +24,7 @@ _SEVERITIES = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.IN
 class Rdjson(Format):
     """One DiagnosticResult."""
 
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """The document."""
         document = {
             "source": {"name": "speclaunch"},
@@ -33,7 +33,7 @@ class Rdjson(Format):
         return readable(json.dumps(document, indent=1, ensure_ascii=False)) + "\n"
 
 
-def _diagnostic(told: Told, finding: Finding) -> dict[str, Any]:
+def _diagnostic(told: FormatInput, finding: Finding) -> dict[str, Any]:
     code: dict[str, Any] = {"value": finding.code}
     if finding.url is not None:
         code["url"] = finding.url

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from speclaunch import __version__
 from speclaunch.errors import COMMAND_LINE, Place
 from speclaunch.report.formats.fingerprints import fingerprints, fingerprints_by_message
-from speclaunch.report.formats.interface import NO_FILES, Format, Told, from_root, readable
+from speclaunch.report.formats.interface import NO_FILES, Format, FormatInput, from_root, readable
 from speclaunch.report.formats.rule_help import RuleHelp, rule_help
 from speclaunch.resources import docs_url
 from speclaunch.rules.finding import Finding, Severity
@@ -46,7 +46,7 @@ class Sarif(Format):
 
     exits_zero = True
 
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """The document, at most as large as GitHub takes."""
         findings = told.findings
         most = min(len(findings), MOST_RESULTS)
@@ -60,7 +60,7 @@ class Sarif(Format):
             most = min(most - 1, most * MOST_BYTES // size)
 
 
-def _document(told: Told, findings: Sequence[Finding], most: int) -> str:
+def _document(told: FormatInput, findings: Sequence[Finding], most: int) -> str:
     kept = findings[:most]
     rules = {one.code: rule_help(one.code, one.rule, one.severity) for one in kept}
     index = {code: at for at, code in enumerate(sorted(rules))}
@@ -89,7 +89,7 @@ def _document(told: Told, findings: Sequence[Finding], most: int) -> str:
     return readable(json.dumps(document, indent=1, ensure_ascii=False)) + "\n"
 
 
-def _invocation(told: Told, left_out: int) -> dict[str, Any]:
+def _invocation(told: FormatInput, left_out: int) -> dict[str, Any]:
     invocation: dict[str, Any] = {"executionSuccessful": not told.report.unreadable}
     if left_out:
         said = (
@@ -119,7 +119,7 @@ def _rule(rule: RuleHelp) -> dict[str, Any]:
 
 
 def _result(
-    told: Told, finding: Finding, marks: Mapping[str, str], rule_index: int
+    told: FormatInput, finding: Finding, marks: Mapping[str, str], rule_index: int
 ) -> dict[str, Any]:
     others = [_location(one) for one in finding.others[:MOST_LOCATIONS]]
     result: dict[str, Any] = {
@@ -171,7 +171,7 @@ def _quoted(path: str) -> str:
         return quote(readable(path))
 
 
-def _fix(told: Told, finding: Finding) -> dict[str, Any] | None:
+def _fix(told: FormatInput, finding: Finding) -> dict[str, Any] | None:
     made = told.edits_of(finding)
     if made is None or finding.fix is None:
         return None

@@ -9,27 +9,27 @@ from collections.abc import Callable
 from speclaunch.engine.versions import ascending
 from speclaunch.report.causes import brief_causes, causes, left_out, of_baseline
 from speclaunch.report.findings import COLORS, origins, render
-from speclaunch.report.formats.interface import Format, Told
+from speclaunch.report.formats.interface import Format, FormatInput
 from speclaunch.report.styled import PlainPrinter, Printer, Styled
 from speclaunch.rules.finding import Severity
 
 
-class Text(Format):
+class TextFormat(Format):
     """Drawn on a terminal, and the same without styles everywhere else."""
 
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """As it is written to a pipe."""
         written = io.StringIO()
         _show(PlainPrinter(written), told)
         return written.getvalue()
 
-    def show(self, told: Told, printer: Printer, write: Callable[[str], object]) -> None:
+    def show(self, told: FormatInput, printer: Printer, write: Callable[[str], object]) -> None:
         """Show it line by line."""
         del write
         _show(printer, told)
 
 
-def _show(printer: Printer, told: Told) -> None:
+def _show(printer: Printer, told: FormatInput) -> None:
     report = told.report
     several = told.names_engines
     for found in told.found:
@@ -49,7 +49,7 @@ def _show(printer: Printer, told: Told) -> None:
         printer.print(_summary(told))
 
 
-def _summary(told: Told) -> Styled:
+def _summary(told: FormatInput) -> Styled:
     """`2 errors, 1 warning in 3 deployments (SGLang 0.5.23)`, each finding counted once."""
     report = told.report
     counts = Counter(one.severity for one in told.findings)
@@ -67,4 +67,4 @@ def _many(count: int, what: str) -> str:
     return f"{count} {what}{plural}"
 
 
-FORMAT = Text()
+FORMAT = TextFormat()

@@ -48,7 +48,7 @@ def ink(color: str) -> str:
 
 
 @record
-class Part:
+class BarPart:
     """A share of a bar: so many of its cells, `beyond` of them past the end of the memory."""
 
     use: MemoryUse
@@ -63,7 +63,7 @@ def used(rank: RankBudget) -> tuple[MemoryShare, ...]:
     return tuple(sorted(shares, key=lambda share: order[share.use]))
 
 
-def cells(rank: RankBudget, width: int) -> tuple[Part, ...]:
+def cells(rank: RankBudget, width: int) -> tuple[BarPart, ...]:
     """A bar of `width` cells: each share its part, at least one, the rest where it is nearest.
 
     Where memory is short the bar goes past the end: `beyond` counts the cells after it.
@@ -73,10 +73,10 @@ def cells(rank: RankBudget, width: int) -> tuple[Part, ...]:
         return ()
     counts = _apportioned([share.size.bytes for share in shares], width)
     inside = width - (_beyond(rank, width) if rank.short_bytes > 0 else 0)
-    parts: list[Part] = []
+    parts: list[BarPart] = []
     at = 0
     for share, count in zip(shares, counts, strict=True):
-        parts.append(Part(share.use, count, max(0, at + count - max(at, inside))))
+        parts.append(BarPart(share.use, count, max(0, at + count - max(at, inside))))
         at += count
     return tuple(parts)
 

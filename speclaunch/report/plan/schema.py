@@ -331,7 +331,7 @@ class ChangedNumber(_Record):
     after: int | float | str | None
 
 
-class ComparisonRecord(_Record):
+class PlanComparison(_Record):
     """What changes from one plan to the next; `before` and `after` count in `plans`."""
 
     before: int
@@ -348,7 +348,7 @@ class ComparisonDocument(_Versioned):
     """`speclaunch plan A B --output-format json`, and with several versions."""
 
     plans: list[PlanRecord]
-    comparisons: list[ComparisonRecord]
+    comparisons: list[PlanComparison]
 
 
 class RoleRecord(_Record):

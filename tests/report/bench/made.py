@@ -11,7 +11,7 @@ from speclaunch.bench.certificate import certificate
 from speclaunch.bench.gate import Objection
 from speclaunch.bench.goodput import Bound
 from speclaunch.bench.kept_names import FILE, directory
-from speclaunch.bench.measurement import Request, Round
+from speclaunch.bench.measurement import MeasuredRequest, Round
 from speclaunch.bench.schema import CertificateDocument, SideMemory, SideRecord, SingleDocument
 from speclaunch.bench.stored import StoredBench
 from tests.bench.making import GOOD, PLAIN
@@ -36,7 +36,7 @@ MEMORY = (
 )
 
 
-def a_request(random: Random, tokens_each_second: float, *, speculates: bool) -> Request:
+def a_request(random: Random, tokens_each_second: float, *, speculates: bool) -> MeasuredRequest:
     latency = 32 / tokens_each_second * math.exp(random.gauss(0, 0.2))
     first = latency * random.uniform(0.05, 0.2)
     accepted = sorted((random.randint(0, 5) for _ in range(3)), reverse=True)
