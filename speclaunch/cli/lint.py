@@ -75,7 +75,7 @@ class LintOutput:
             write = write_commands if commands else lambda text: _print(sys.stdout, text)
             shown.show(told, out_lines(), write)
             return
-        from speclaunch.report.formats.github import add_summary, without_commands
+        from speclaunch.report.formats.ci_commands import add_summary, without_commands
 
         if self.annotates:
             write_commands(without_commands(shown.text(told)))

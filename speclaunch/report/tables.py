@@ -1,4 +1,4 @@
-"""Tables on a terminal: columns without lines between them, their heads dim."""
+"""Tables on a terminal, without lines between columns, and lines that begin with a label."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable
 from typing import Literal
 
 from rich.table import Table
+from rich.text import Text
 
 
 def plain_table(
@@ -21,3 +22,10 @@ def plain_table(
         justify: Literal["left", "right"] = "right" if column in right else "left"
         table.add_column(column, justify=justify, no_wrap=overflow != "fold", overflow=overflow)
     return table
+
+
+def label_line(
+    label: str, text: str | Text, width: int, style: str = "dim", *, indent: int = 2
+) -> Text:
+    """Return a line of a label and what it says; `width`: columns of the label."""
+    return Text.assemble((f"{' ' * indent}{label:<{width}}", style), text)

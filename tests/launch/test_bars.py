@@ -13,8 +13,7 @@ from speclaunch.launch import supervisor
 from speclaunch.launch.log.bars import read_bar
 from speclaunch.launch.log.phases import PhaseTracker
 from speclaunch.launch.supervisor import Ending, Order, supervise
-from speclaunch.report.launching import PlainObserver
-from speclaunch.report.progress import WeightSizes, how_far
+from speclaunch.report.launching import PlainObserver, WeightSizes, how_far
 
 Make = Callable[..., Order]
 STAMP = "[2026-11-21 02:16:12]"

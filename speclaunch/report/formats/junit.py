@@ -17,7 +17,7 @@ _NOT_XML = lazy("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """XML 1.0 has no way to write any other character."""
 
 
-class Junit(Format):
+class JunitFormat(Format):
     """A suite for each file and engine version."""
 
     def text(self, told: FormatInput) -> str:
@@ -76,6 +76,3 @@ def _text(text: str) -> str:
     """What XML can hold of a text: one end of a line, and U+FFFD for what it cannot."""
     said = readable(text).replace("\r\n", "\n").replace("\r", "\n")
     return _NOT_XML.sub("\ufffd", said)
-
-
-FORMAT = Junit()

@@ -12,7 +12,7 @@ from speclaunch.cli.options import LintFormat
 from speclaunch.errors import Place
 from speclaunch.fix.edits import FileEdits, text_edits_between
 from speclaunch.lint.report import FileReport, Report
-from speclaunch.report.formats import MODULES, format_named, github
+from speclaunch.report.formats import FORMATS, ci_commands, format_named
 from speclaunch.report.formats.interface import FormatInput
 from speclaunch.resources import DOCS_URL_VARIABLE
 from speclaunch.rules.finding import Fix, Severity
@@ -21,8 +21,8 @@ from tests.report.formats.made import finding, github_commands, official, report
 
 
 def test_each_format_has_its_module() -> None:
-    assert list(MODULES) == [one.value for one in LintFormat]
-    assert [name for name in MODULES if format_named(name).exits_zero] == ["sarif"]
+    assert list(FORMATS) == [one.value for one in LintFormat]
+    assert [name for name in FORMATS if format_named(name).exits_zero] == ["sarif"]
 
 
 def test_the_schema_is_that_of_the_documentation() -> None:
@@ -88,7 +88,7 @@ def test_a_secret_beside_is_not_shown(tmp_path: Path) -> None:
     file.write_text("host: 0.0.0.0\nadmin_api_key: very-secret-value\n")
     others = (Place(str(file), 2, 16, 17, hidden=True),)
     told = FormatInput(report(finding(file, 1, 1, 4, others=others)))
-    for name in MODULES:
+    for name in FORMATS:
         assert "very-secret" not in format_named(name).text(told), name
 
 
@@ -98,25 +98,28 @@ class TestGithub:
         made += [finding("a.sh", at) for at in range(10, 25)]
         made += [finding("a.sh", 30, severity=Severity.WARNING)]
         levels = [
-            level for level, *_ in github_commands(github.FORMAT.text(FormatInput(report(*made))))
+            level
+            for level, *_ in github_commands(
+                format_named("github").text(FormatInput(report(*made)))
+            )
         ]
         assert levels == ["error"] * 15 + ["warning"] + ["notice"] * 4
-        notice = github.FORMAT.text(FormatInput(report(*made))).splitlines()[16]
+        notice = format_named("github").text(FormatInput(report(*made))).splitlines()[16]
         assert notice.startswith("::notice title=speclaunch::15 errors, 1 warning, 3 notes")
 
     def test_few_need_no_notice(self) -> None:
         made = [finding("a.sh", at) for at in range(1, 11)]
-        assert github.FORMAT.text(FormatInput(report(*made))).count("\n") == 10
+        assert format_named("github").text(FormatInput(report(*made))).count("\n") == 10
 
     def test_a_text_obeys_nothing(self) -> None:
-        first, *between, last = github.without_commands("x\n::error::y").splitlines()
+        first, *between, last = ci_commands.without_commands("x\n::error::y").splitlines()
         token = first.removeprefix("::stop-commands::")
         assert between == ["x", "::error::y"] and last == f"::{token}::" and len(token) == 32
-        assert github.without_commands("x") != github.without_commands("x")
+        assert ci_commands.without_commands("x") != ci_commands.without_commands("x")
 
     def test_the_summary_is_short(self) -> None:
         made = [finding("a.sh", at, message="m" * 5000) for at in range(1, 5000)]
-        told = github.summary(FormatInput(report(*made)))
+        told = ci_commands.summary(FormatInput(report(*made)))
         assert len(told.encode()) < 1 << 20 and "4799 more are in the log." in told
 
 

@@ -15,7 +15,7 @@ from junitparser import JUnitXml, TestSuite
 from rich.console import Console
 
 from speclaunch.lint.report import Report
-from speclaunch.report.formats import MODULES, format_named
+from speclaunch.report.formats import FORMATS, format_named
 from speclaunch.report.formats.interface import FormatInput, from_root, one_line, readable
 from speclaunch.rules.finding import Severity
 from tests.report.formats.lint_schema import LintDocument
@@ -42,7 +42,7 @@ def written(name: str, told: FormatInput) -> str:
 @FEW
 @given(REPORTS)
 def test_all_are_written_and_say_the_same_twice(made: Report) -> None:
-    for name in MODULES:
+    for name in FORMATS:
         if name != "text":  # file names that are no text: printed as the stream has it
             assert written(name, FormatInput(made)) == written(name, FormatInput(made))
 
@@ -93,7 +93,7 @@ def test_github(made: Report) -> None:
 @FEW
 @given(REPORTS)
 def test_githubs_summary(made: Report) -> None:
-    from speclaunch.report.formats.github import summary
+    from speclaunch.report.formats.ci_commands import summary
 
     lines = summary(FormatInput(made)).split("\n")
     rows = [line for line in lines if line.startswith("| ") and not line.startswith("| Where")]
@@ -103,7 +103,7 @@ def test_githubs_summary(made: Report) -> None:
 
 
 def test_githubs_summary_shows_backticks_and_marks_as_they_are() -> None:
-    from speclaunch.report.formats.github import summary
+    from speclaunch.report.formats.ci_commands import summary
 
     said = finding("a.sh", 1, message="`--tp` [x](y) *z* @me")
     row = summary(FormatInput(report(said))).split("\n")[-2]
@@ -215,7 +215,7 @@ def test_of_nothing_there_is_a_document(name: str) -> None:
     (JUnitXml.fromstring if name == "junit" else json.loads)(text.encode())
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name != "text"])
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "text"])
 def test_very_long_messages(name: str) -> None:
     long = finding("a.sh", 1, message="long " * 200_000)
     assert len(written(name, FormatInput(report(long)))) > 10**6

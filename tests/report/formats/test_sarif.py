@@ -16,7 +16,7 @@ from speclaunch.fix.edits import FileEdits, text_edits_between
 from speclaunch.lint.told_once import Told as ToldOnce
 from speclaunch.report.formats import sarif
 from speclaunch.report.formats.interface import FormatInput
-from speclaunch.report.formats.rule_help import MOST_DESCRIBED, rule_help
+from speclaunch.report.formats.sarif import MOST_DESCRIBED, rule_help
 from speclaunch.resources import DOCS_URL_VARIABLE
 from speclaunch.rules.finding import Fix, Severity
 from speclaunch.rules.table import RULES
@@ -27,7 +27,7 @@ NOT_MODELLED = {"$schema", "columnKind"}
 
 
 def document(told: FormatInput) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(sarif.FORMAT.text(told))
+    found: dict[str, Any] = json.loads(sarif.SarifFormat().text(told))
     return found
 
 
@@ -151,7 +151,7 @@ def test_at_most_what_github_takes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_at_most_as_large_as_github_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sarif, "MOST_BYTES", 8_000)
     made = [finding(f"{at}.sh", at, message=f"{at * 7919}") for at in range(1, 500)]
-    text = sarif.FORMAT.text(FormatInput(report(*made)))
+    text = sarif.SarifFormat().text(FormatInput(report(*made)))
     (run,) = json.loads(text)["runs"]
     import gzip
 
