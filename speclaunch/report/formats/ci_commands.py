@@ -1,4 +1,4 @@
-"""Commands to CI: a finding becomes an annotation of GitHub Actions, or an issue of Azure Pipelines.
+"""Commands to CI: findings become annotations of GitHub Actions, or issues of Azure Pipelines.
 
 https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands: GitHub shows the
 first 10 errors, warnings and notices of a step.
