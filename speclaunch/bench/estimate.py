@@ -18,14 +18,6 @@ from speclaunch.plan.start_time import expected_start
 from speclaunch.record import record
 
 
-@record
-class RoundPace:
-    """What the rounds so far took beside their own seconds: `between` rounds, and for `starts`."""
-
-    between: tuple[float, ...] = ()
-    starts: tuple[float, ...] = ()
-
-
 def starts_due(schedule: Schedule, measured: Sequence[Step], due: Sequence[Step]) -> int:
     """How many engines are still to be started for the rounds that are due, where those `measured`
     in this session left theirs up."""
@@ -42,15 +34,22 @@ def _engine(step: Step) -> tuple[int, str]:
 
 
 def seconds_left(
-    schedule: Schedule, done: Sequence[Round], due: Sequence[Step], starts: int, pace: RoundPace
+    schedule: Schedule,
+    done: Sequence[Round],
+    due: Sequence[Step],
+    starts: int,
+    *,
+    between: Sequence[float] = (),
+    starting: Sequence[float] = (),
 ) -> float | None:
     """For all rounds that are due, by those of their kind; None before any was measured.
 
     A kind that was not measured yet is taken by the tokens of a request that the others made.
+    `between`: seconds between rounds so far; `starting`: those that starts took.
     """
     if not due:
         return 0.0
-    if not done or (starts and not pace.starts):
+    if not done or (starts and not starting):
         return None
     by_kind: dict[tuple[str, At], list[float]] = {}
     for one in done:
@@ -67,8 +66,8 @@ def seconds_left(
             total += step.prompts.output_tokens * requests / fmean(rates)
         else:
             return None
-    between = fmean(pace.between) if pace.between else 0.0
-    return total + between * len(due) + (fmean(pace.starts) * starts if starts else 0.0)
+    each = fmean(between) if between else 0.0
+    return total + each * len(due) + (fmean(starting) * starts if starts else 0.0)
 
 
 def _other(step: Step, done: Sequence[Round]) -> str:

@@ -43,7 +43,7 @@ from speclaunch.record import record
 from speclaunch.report.console import err_lines, out
 from speclaunch.report.tuning import TuningOutcome, document, evidence, show_outcome
 from speclaunch.tuning.adaptive import checked, configuration, require_adaptive
-from speclaunch.tuning.objective import Objective, known, objective
+from speclaunch.tuning.objective import TuningObjective, known, objective
 from speclaunch.tuning.search import (
     Expectation,
     TuningBudget,
@@ -106,7 +106,7 @@ class TuningTask:
     """The recipe's file."""
     space: tuple[DraftSetting, ...]
     own: DraftSetting | None
-    aim: Objective
+    aim: TuningObjective
     protocol: Protocol
     budget: TuningBudget
     compared_rounds: int

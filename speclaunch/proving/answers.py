@@ -34,7 +34,7 @@ class ProofPrompt:
 
 
 @record
-class Answer:
+class ProofAnswer:
     """What a server generated. `logprobs` are its own of these tokens, where they were asked for.
 
     `verify_steps`: how often a draft was verified on the way.
@@ -84,7 +84,7 @@ class ProofServer:
 
     def answers(
         self, questions: Sequence[ProofPrompt], *, logprobs: bool, temperature: float = 0.0
-    ) -> list[Answer]:
+    ) -> list[ProofAnswer]:
         """An answer to each question, in their order."""
 
         def body(one: ProofPrompt) -> dict[str, Any]:
@@ -199,13 +199,13 @@ def _scored(token: int, own: Sequence[Any], tops: Sequence[Sequence[Any]]) -> Sc
     return Scored(token, float(own[0] or 0.0), int(top[1]), float(top[0]), text, top[2])
 
 
-def _answer(said: Mapping[str, Any]) -> Answer:
+def _answer(said: Mapping[str, Any]) -> ProofAnswer:
     meta = said["meta_info"]
     logprobs = meta.get("output_token_logprobs") or []
     ids = said.get("output_ids")
     if ids is None:  # not told apart from their logprobs
         ids = [entry[1] for entry in logprobs]
-    return Answer(
+    return ProofAnswer(
         tuple(map(int, ids)),
         int(meta["prompt_tokens"]),
         int(meta.get("spec_verify_ct") or 0),

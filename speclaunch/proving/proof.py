@@ -20,7 +20,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from speclaunch.proving.answers import Answer, ProofPrompt, ProofServer, Scored
+from speclaunch.proving.answers import ProofAnswer, ProofPrompt, ProofServer, Scored
 from speclaunch.proving.two_sample import Drawn, SamplePair, compared
 from speclaunch.record import record
 
@@ -121,7 +121,7 @@ class AnswerVerdict:
     expected_text: str | None = None
 
 
-def noise(dtype: str, plain: Sequence[Answer], scored: Sequence[Sequence[Scored]]) -> float:
+def noise(dtype: str, plain: Sequence[ProofAnswer], scored: Sequence[Sequence[Scored]]) -> float:
     """Nats within which two tokens count as equal: by the dtype, and by how far the plain server's
     logprobs of its own answers lie apart when they are worked out token by token and at once."""
     seen = [
@@ -141,7 +141,7 @@ def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
 
 
 def compare(
-    answer: Answer, plain: Answer, scores: Sequence[Scored] | None, tolerance: float
+    answer: ProofAnswer, plain: ProofAnswer, scores: Sequence[Scored] | None, tolerance: float
 ) -> AnswerVerdict:
     """`scores`: of the answer by the plain server; needed where the two differ."""
     at = first_difference(answer.ids, plain.ids)
@@ -267,7 +267,7 @@ def _level(concurrency: int, some: Sequence[CheckedAnswer]) -> LevelRecord:
     )
 
 
-Answers = Mapping[int, Sequence[Answer]]
+Answers = Mapping[int, Sequence[ProofAnswer]]
 """The answers of the speculative server to all questions, by concurrency."""
 
 
@@ -278,7 +278,7 @@ class Reference:
 
     questions: tuple[ProofPrompt, ...]
     prompts: tuple[tuple[int, ...], ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[ProofAnswer, ...]
     tolerance: float
 
     def first(self, count: int) -> Reference:
@@ -326,18 +326,20 @@ def prove_answers(
 
 def sampled(
     server: ProofServer, questions: Sequence[ProofPrompt], draws: int
-) -> list[list[Answer]]:
+) -> list[list[ProofAnswer]]:
     """`draws` answers to each question at a temperature of 1."""
     many = [one for one in questions for _ in range(draws)]
     answers = server.answers(many, logprobs=False, temperature=1.0)
     return [answers[start : start + draws] for start in range(0, len(answers), draws)]
 
 
-def samples_agree(ours: Sequence[Sequence[Answer]], theirs: Sequence[Sequence[Answer]]) -> Drawn:
+def samples_agree(
+    ours: Sequence[Sequence[ProofAnswer]], theirs: Sequence[Sequence[ProofAnswer]]
+) -> Drawn:
     """Whether both servers draw alike, prompt by prompt from the second token on: the first comes
     without a draft."""
 
-    def pair(mine: Sequence[Answer], other: Sequence[Answer]) -> SamplePair:
+    def pair(mine: Sequence[ProofAnswer], other: Sequence[ProofAnswer]) -> SamplePair:
         shortest = min(len(one.ids) for one in (*mine, *other))
         return SamplePair(
             tuple(one.ids[1:shortest] for one in mine), tuple(one.ids[1:shortest] for one in other)

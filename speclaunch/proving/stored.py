@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from speclaunch.home import speclaunch_home
 from speclaunch.launch import kept_work
-from speclaunch.proving.answers import Answer
+from speclaunch.proving.answers import ProofAnswer
 from speclaunch.record import record
 
 FILE = "proof.json"
@@ -27,8 +27,8 @@ class Heard:
     """What the speculative server answered so far: the greedy answers of each concurrency that is
     complete, and the samples."""
 
-    greedy: Mapping[int, Sequence[Answer]]
-    samples: Sequence[Sequence[Answer]] = ()
+    greedy: Mapping[int, Sequence[ProofAnswer]]
+    samples: Sequence[Sequence[ProofAnswer]] = ()
 
     @property
     def count(self) -> int:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from speclaunch.bench.comparison import WARM_UP, Schedule, Step, steps
-from speclaunch.bench.estimate import RoundPace, TimeEstimate, seconds_left, starts_due
+from speclaunch.bench.estimate import TimeEstimate, seconds_left, starts_due
 from speclaunch.bench.measurement import Round
 from speclaunch.bench.workload import Prompts
 from speclaunch.heartbeat import Heartbeat, beating, duration
@@ -71,8 +71,14 @@ class BenchCourse:
     def left(self) -> float | None:
         """Seconds from the last round to the end, as far as can be estimated."""
         starts = starts_due(self._schedule, self._measured, self._due)
-        pace = RoundPace(tuple(self._between), tuple(self._starts))
-        return seconds_left(self._schedule, self._rounds, self._due, starts, pace)
+        return seconds_left(
+            self._schedule,
+            self._rounds,
+            self._due,
+            starts,
+            between=self._between,
+            starting=self._starts,
+        )
 
     def left_now(self) -> str:
         """`about 3 min left`; empty where that is unknown."""

@@ -18,7 +18,7 @@ from speclaunch.record import record
 from speclaunch.report.tables import plain_table
 from speclaunch.tuning.adaptive import adaptive_words
 from speclaunch.tuning.model import Trial
-from speclaunch.tuning.objective import Aim, Objective
+from speclaunch.tuning.objective import Aim, TuningObjective
 from speclaunch.tuning.space import DraftSetting
 from speclaunch.tuning.trials import Compared, LoadRatio, TuningVerdict
 
@@ -135,7 +135,7 @@ class TuningOutcome:
         return winner.setting if winner is not None else self.own
 
 
-def evidence(winner: Compared, aim: Objective, workload: str, date: str) -> str:
+def evidence(winner: Compared, aim: TuningObjective, workload: str, date: str) -> str:
     """For a comment in the recipe."""
     ratio = winner.ratio
     what = "as fast" if aim.aim is Aim.LATENCY else f"the {aim.aim.value}"

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from speclaunch import children
 from speclaunch.errors import LaunchError
-from speclaunch.sweep.folder import Folder
-from speclaunch.sweep.jobs import Job, JobVerdict, Planned, Row
+from speclaunch.sweep.jobs import Folder, Job, JobVerdict, Planned, Row
 
 _POLL_S = 0.3
 _END_S = 90.0

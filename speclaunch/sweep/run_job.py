@@ -18,8 +18,7 @@ from speclaunch.errors import ExitCode
 from speclaunch.launch.atomic_files import read_json
 from speclaunch.launch.free_port import free_port
 from speclaunch.launch.journal import FILE as JOURNAL
-from speclaunch.sweep.folder import Folder
-from speclaunch.sweep.jobs import Job, JobVerdict, Planned, Row
+from speclaunch.sweep.jobs import Folder, Job, JobVerdict, Planned, Row
 
 _POLL_S = 0.3
 _END_S = 60.0

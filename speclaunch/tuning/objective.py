@@ -34,7 +34,7 @@ class Aim(StrEnum):
 
 
 @record
-class Objective:
+class TuningObjective:
     """What is tuned for, at which numbers of requests at a time."""
 
     aim: Aim
@@ -49,7 +49,7 @@ class Objective:
         return f"{told}:{','.join(map(str, self.within))}" if self.within else told
 
 
-def objective(text: str) -> Objective:
+def objective(text: str) -> TuningObjective:
     """As `--objective` says it. Raises InputError."""
     found = _FORM.match(text.strip())
     if found is None:
@@ -59,13 +59,13 @@ def objective(text: str) -> Objective:
     if aim is Aim.LATENCY:
         if loads or rest:
             raise _refused(text, "latency is that of one request at a time")
-        return Objective(aim, (1,))
+        return TuningObjective(aim, (1,))
     if not numbers or not all(1 <= one <= _MOST for one in numbers):
         raise _refused(text, f"{aim.value} is that at a load from 1 to {_MOST}")
     if (aim is Aim.GOODPUT) != bool(rest):
         what = "goodput needs bounds" if aim is Aim.GOODPUT else "throughput has no bounds"
         raise _refused(text, what)
-    return Objective(aim, numbers, bounds(rest) if rest else ())
+    return TuningObjective(aim, numbers, bounds(rest) if rest else ())
 
 
 def _refused(text: str, said: str) -> InputError:
@@ -109,7 +109,7 @@ def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
 class TrialModels:
     """All trials, and the models of each load that was tried."""
 
-    objective: Objective
+    objective: TuningObjective
     models: Mapping[int, SpeedModel]
 
     def score(self, setting: DraftSetting) -> float:
@@ -127,7 +127,7 @@ class TrialModels:
         return sum(found) / len(found)
 
 
-def known(aim: Objective, trials: Sequence[Trial]) -> TrialModels:
+def known(aim: TuningObjective, trials: Sequence[Trial]) -> TrialModels:
     """What is known of at least one trial at each load."""
     models = {
         load: fitted([one for one in trials if one.concurrency == load])

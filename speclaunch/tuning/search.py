@@ -13,7 +13,7 @@ from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.start_time import start_time
 from speclaunch.record import record
 from speclaunch.tuning.model import Trial
-from speclaunch.tuning.objective import Objective, known
+from speclaunch.tuning.objective import TuningObjective, known
 from speclaunch.tuning.space import DraftSetting
 from speclaunch.tuning.trials import Protocol, TrialStart
 
@@ -42,7 +42,7 @@ def first_settings(
 
 
 def next_trial(
-    aim: Objective,
+    aim: TuningObjective,
     space: Sequence[DraftSetting],
     given: DraftSetting | None,
     trials: Sequence[Trial],
@@ -81,7 +81,7 @@ def _beside(
     return next((one for one in near if one not in tried), None)
 
 
-def ranked(aim: Objective, trials: Sequence[Trial]) -> tuple[DraftSetting, ...]:
+def ranked(aim: TuningObjective, trials: Sequence[Trial]) -> tuple[DraftSetting, ...]:
     """The settings that were tried, the best first."""
     if not trials:
         return ()

@@ -31,7 +31,7 @@ from speclaunch.launch import kept_work
 from speclaunch.launch.atomic_files import read_json
 from speclaunch.record import record
 from speclaunch.tuning.model import RequestPace, Trial
-from speclaunch.tuning.objective import Objective
+from speclaunch.tuning.objective import TuningObjective
 from speclaunch.tuning.space import DraftSetting
 
 _FILE = "tune.json"
@@ -182,7 +182,7 @@ class TuningVerdict:
 
 
 def verdict(
-    aim: Objective,
+    aim: TuningObjective,
     protocol: Protocol,
     settings: Sequence[DraftSetting],
     rounds: Sequence[Round],
@@ -213,7 +213,7 @@ def verdict(
     return TuningVerdict(tuple(found))
 
 
-def _series(aim: Objective, rounds: Sequence[Round], side: str) -> dict[int, list[float]]:
+def _series(aim: TuningObjective, rounds: Sequence[Round], side: str) -> dict[int, list[float]]:
     """What the objective asks for, of each round at each load."""
     found: dict[int, list[float]] = {}
     for one in sorted(rounds, key=lambda each: each.number):

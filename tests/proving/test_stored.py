@@ -9,10 +9,12 @@ import pytest
 
 from speclaunch.errors import InputError
 from speclaunch.launch.kept_work import digest
-from speclaunch.proving.answers import Answer
+from speclaunch.proving.answers import ProofAnswer
 from speclaunch.proving.stored import FILE, Heard, begin
 
-HEARD = Heard({1: [Answer((1, 2, 3), 5, 2), Answer((4,), 6, 1)]}, [[Answer((7, 8), 5, 1)]])
+HEARD = Heard(
+    {1: [ProofAnswer((1, 2, 3), 5, 2), ProofAnswer((4,), 6, 1)]}, [[ProofAnswer((7, 8), 5, 1)]]
+)
 
 
 @pytest.fixture(autouse=True)

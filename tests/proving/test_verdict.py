@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speclaunch.proving.answers import Answer, ProofPrompt, Scored
+from speclaunch.proving.answers import ProofAnswer, ProofPrompt, Scored
 from speclaunch.proving.proof import (
     AnswerKind,
     AnswerVerdict,
@@ -19,8 +19,8 @@ from speclaunch.proving.proof import (
 from speclaunch.proving.two_sample import Drawn
 
 
-def answer(*ids: int, steps: int = 1, logprobs: tuple[float, ...] = ()) -> Answer:
-    return Answer(ids, 5, steps, logprobs)
+def answer(*ids: int, steps: int = 1, logprobs: tuple[float, ...] = ()) -> ProofAnswer:
+    return ProofAnswer(ids, 5, steps, logprobs)
 
 
 def scored(*gaps: float) -> list[Scored]:

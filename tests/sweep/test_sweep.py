@@ -15,8 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from speclaunch.sweep.folder import Folder
-from speclaunch.sweep.jobs import JobVerdict, Row
+from speclaunch.sweep.jobs import Folder, JobVerdict, Row
 from tests.launch import fake_sglang
 
 pytestmark = pytest.mark.thorough
