@@ -23,7 +23,7 @@ from speclaunch.launch import client as client_module
 from speclaunch.launch.client import EngineClient, EngineError, verify
 from speclaunch.launch.start import Address
 from speclaunch.launch.watchdog import EngineProbe, ProbeAnswer
-from speclaunch.proving.answers import Question, Server
+from speclaunch.proving.answers import ProofPrompt, ProofServer
 from speclaunch.recipe.schema import VerificationSection
 
 from .scripted_server import HOSTILE, OK, body, redirect, scripted, sends
@@ -150,7 +150,9 @@ def of_the_watchdog(url: str) -> None:
 
 def of_a_proof(url: str) -> None:
     with pytest.raises((LaunchError, EngineError)):
-        Server(lambda: EngineClient(address(url)), 1).answers([Question("a", 2)], logprobs=False)
+        ProofServer(lambda: EngineClient(address(url)), 1).answers(
+            [ProofPrompt("a", 2)], logprobs=False
+        )
 
 
 def of_readiness(url: str) -> None:

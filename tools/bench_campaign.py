@@ -38,7 +38,7 @@ sys.path.insert(0, str(ROOT))
 
 from speclaunch.bench.certificate import certificate  # noqa: E402
 from speclaunch.bench.running import SIMULATED  # noqa: E402
-from speclaunch.bench.statistics import Claim  # noqa: E402
+from speclaunch.bench.statistics import SpeedClaim  # noqa: E402
 from speclaunch.bench.workload import workload  # noqa: E402
 from speclaunch.launch.atomic_files import write_json  # noqa: E402
 from tests.bench.live.proxy import Through  # noqa: E402
@@ -123,10 +123,10 @@ def _cell(
     (cell,) = found.cells
     return {
         "objections": kinds,
-        "ratio": cell.throughput.ratio,
-        "low": cell.throughput.low,
-        "high": cell.throughput.high,
-        "claim": cell.claim.value,
+        "ratio": cell.speed_up.ratio,
+        "low": cell.speed_up.low,
+        "high": cell.speed_up.high,
+        "claim": cell.claim,
     }
 
 
@@ -165,12 +165,12 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> list[str]:
     for kind, found in results.items():
         refused = [one for one in found if one["objections"]]
         counted = [one for one in found if not one["objections"]]
-        claims = sum(one["claim"] != Claim.NOT_SHOWN for one in counted)
+        claims = sum(one["claim"] != SpeedClaim.NOT_SHOWN for one in counted)
         told = f"{kind}: {len(found)} certificates, {len(refused)} refused"
         if kind == "aa":
             told += f", {claims} claim a difference"
         if kind in ("forced", "ngram"):
-            told += f", {sum(one['claim'] == Claim.PAYS for one in counted)} pay"
+            told += f", {sum(one['claim'] == SpeedClaim.PAYS for one in counted)} pay"
         if kind in ("delays", "ngram"):
             told += f", {sum(one['held'] for one in found)} intervals hold the truth"
         lines.append(told)

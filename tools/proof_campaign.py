@@ -36,10 +36,10 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from speclaunch.bench.sides import NONE, Asked, baseline, candidate  # noqa: E402
+from speclaunch.bench.sides import NONE, SideOptions, baseline, candidate  # noqa: E402
 from speclaunch.bench.workload import shipped, workload  # noqa: E402
 from speclaunch.cli.check_options import lookup  # noqa: E402
-from speclaunch.cli.prove_task import (  # noqa: E402
+from speclaunch.cli.prove import (  # noqa: E402
     Engines,
     Served,
     served_dtype,
@@ -47,9 +47,8 @@ from speclaunch.cli.prove_task import (  # noqa: E402
 from speclaunch.errors import LaunchError  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
 from speclaunch.launch.client import EngineClient  # noqa: E402
-from speclaunch.proving.answers import Question  # noqa: E402
-from speclaunch.proving.proof import Proof, Reference, prove, reference  # noqa: E402
-from speclaunch.report.proving import document  # noqa: E402
+from speclaunch.proving.answers import ProofPrompt  # noqa: E402
+from speclaunch.proving.proof import Proof, Reference, prove_answers, reference  # noqa: E402
 from tools.proof_faults import FAULTS, Fault, activate, breakable_shim  # noqa: E402
 
 RESULTS = ROOT / "tests" / "proving" / "campaign.json"
@@ -109,7 +108,7 @@ def results_of(chosen: Sequence[Run], home: Path) -> Iterator[dict[str, Any]]:
 
 
 def _of_recipe(recipe: str, chosen: Sequence[Run], home: Path) -> Iterator[dict[str, Any]]:
-    asked = Asked((), None, lookup((), None))
+    asked = SideOptions((), None, lookup((), None))
     with tempfile.TemporaryDirectory(prefix="proof-campaign-") as text:
         folder = Path(text)
         shim = breakable_shim(folder)
@@ -150,13 +149,14 @@ def _proven(run: Run, served: Served, judging: Served, known: Future[Reference])
             heard = {level: server(level).answers(questions, logprobs=False) for level in levels}
         plain = known.result().first(len(questions))
         with judging.asked(0) as server:
-            proof = Proof(prove(server, plain, heard), plain.tolerance)
+            proof = Proof(prove_answers(server, plain, heard), plain.tolerance)
     except LaunchError as error:
         return {"said": [str(error)]}
-    return _short(document(proof, side.name, "", side.prepared.version, served_dtype(side)))
+    found = proof.document(side.name, "", side.prepared.version, served_dtype(side))
+    return _short(found.model_dump(mode="json"))
 
 
-def _questions() -> list[Question]:
+def _questions() -> list[ProofPrompt]:
     """One of each workload in turn, every other one in a longer context."""
     texts = [workload(name, _TOKENS, 0).texts or () for name in shipped()]
     found = []
@@ -164,7 +164,7 @@ def _questions() -> list[Question]:
         own = texts[number % len(texts)]
         text = own[number // len(texts)]
         longer = [*own[-3:], text] if number // len(texts) % 2 else [text]
-        found.append(Question("\n\n".join(longer), _TOKENS))
+        found.append(ProofPrompt("\n\n".join(longer), _TOKENS))
     return found
 
 

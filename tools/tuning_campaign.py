@@ -42,18 +42,24 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from speclaunch.bench.comparison import Schedule, measure  # noqa: E402
-from speclaunch.bench.engines import Engine, Order, end_on_signals, next_log  # noqa: E402
-from speclaunch.bench.generator import Generator  # noqa: E402
+from speclaunch.bench.engines import EngineOrder, MeasuredEngine, end_on_signals, next_log  # noqa: E402
+from speclaunch.bench.generator import SglangGenerator  # noqa: E402
 from speclaunch.bench.measurement import Round  # noqa: E402
-from speclaunch.bench.sides import Asked, Side, candidate  # noqa: E402
+from speclaunch.bench.sides import LaunchedSide, SideOptions, candidate  # noqa: E402
 from speclaunch.bench.statistics import interval  # noqa: E402
 from speclaunch.bench.workload import workload  # noqa: E402
 from speclaunch.cli.check_options import lookup  # noqa: E402
 from speclaunch.errors import LaunchError  # noqa: E402
 from speclaunch.launch.atomic_files import write_json  # noqa: E402
 from speclaunch.tuning.model import Trial  # noqa: E402
-from speclaunch.tuning.setting import NGRAM, Setting  # noqa: E402
-from speclaunch.tuning.space import algorithm_of, order_of, own_setting, possible  # noqa: E402
+from speclaunch.tuning.space import (  # noqa: E402  # noqa: E402
+    NGRAM,
+    DraftSetting,
+    algorithm_of,
+    order_of,
+    own_setting,
+    possible,
+)
 from speclaunch.tuning.trials import Protocol, measure_started  # noqa: E402
 
 STORE = ROOT / "tests" / "tuning" / "campaign"
@@ -82,10 +88,10 @@ class Campaign:
     """A recipe's settings, and the file of what was measured of it."""
 
     recipe: str
-    side: Side
+    side: LaunchedSide
     algorithm: str
-    space: tuple[Setting, ...]
-    own: Setting | None
+    space: tuple[DraftSetting, ...]
+    own: DraftSetting | None
     store: Path
 
     @property
@@ -104,7 +110,7 @@ class Campaign:
 
 
 def campaign(recipe: str, store: Path) -> Campaign:
-    asked = Asked((), None, lookup((), None))
+    asked = SideOptions((), None, lookup((), None))
     side = candidate([f"recipe={recipe}"], asked)
     algorithm = algorithm_of(side)
     space = possible(side, algorithm, most_of(algorithm))
@@ -126,7 +132,7 @@ def protocol() -> Protocol:
     return Protocol(workload(PROMPTS, OUTPUT_TOKENS, 512), (1,), REQUESTS, ROUNDS)
 
 
-def due(asked: Campaign, samples: int | None) -> list[tuple[Setting, int]]:
+def due(asked: Campaign, samples: int | None) -> list[tuple[DraftSetting, int]]:
     """Each setting once, then the repeats: the fastest, and others by chance; in an order by
     chance, so that a machine that changes meanwhile favours none."""
     chance = random.Random(SEED)  # noqa: S311  not for secrets
@@ -154,8 +160,8 @@ def _short(found: Trial) -> dict[str, Any]:
     }
 
 
-def _setting(trial: Mapping[str, Any]) -> Setting:
-    return Setting(**trial["setting"])
+def _setting(trial: Mapping[str, Any]) -> DraftSetting:
+    return DraftSetting(**trial["setting"])
 
 
 def _speed(trial: Mapping[str, Any]) -> float:
@@ -168,7 +174,7 @@ def grid(asked: Campaign, samples: int | None, minutes: float, lock: Path | None
     with tempfile.TemporaryDirectory(prefix="tune-campaign-") as text, ExitStack() as stack:
         folder = Path(text)
         side = asked.side
-        generator = Generator(side.prepared.python, side.environment, folder, side.tokenizer)
+        generator = SglangGenerator(side.prepared.python, side.environment, folder, side.tokenizer)
         stack.callback(generator.close)
         while (left := due(asked, samples)) and time.monotonic() + PAIR_SECONDS < end:
             with ExitStack() as first:
@@ -232,12 +238,12 @@ def _preferred(nice: int) -> Iterator[None]:
             thread.join()
 
 
-Halted = list[tuple[Setting, int, Order, Engine]]
+Halted = list[tuple[DraftSetting, int, EngineOrder, MeasuredEngine]]
 
 
 def _halted(
     asked: Campaign,
-    wanted: Sequence[tuple[Setting, int]],
+    wanted: Sequence[tuple[DraftSetting, int]],
     folder: Path,
     stack: ExitStack,
     nice: int = 0,
@@ -248,8 +254,8 @@ def _halted(
         began = time.monotonic()
         pair: Halted = []
         for setting, repeat in wanted[number : number + 2]:
-            order = order_of(asked.side, setting, asked.algorithm)
-            engine = Engine(order, folder / f"{order.port}.log")
+            order = order_of(asked.side, setting)
+            engine = MeasuredEngine(order, folder / f"{order.port}.log")
             stack.callback(engine.stop)
             pair.append((setting, repeat, order, engine))
         for one in pair:
@@ -266,7 +272,7 @@ def _halted(
     return found
 
 
-def _timed(asked: Campaign, halted: Halted, generator: Generator) -> None:
+def _timed(asked: Campaign, halted: Halted, generator: SglangGenerator) -> None:
     began = time.monotonic()
     _prefer(PREFERRED)
     document = asked.document
@@ -307,30 +313,29 @@ def tune(asked: Campaign) -> None:
 
 def best(document: Mapping[str, Any]) -> dict[str, Any]:
     """The grid's best: the fastest of its mean over starts."""
-    by_setting: dict[Setting, list[float]] = {}
+    by_setting: dict[DraftSetting, list[float]] = {}
     for one in document["trials"]:
         by_setting.setdefault(_setting(one), []).append(math.log(_speed(one)))
     found = max(by_setting, key=lambda one: sum(by_setting[one]) / len(by_setting[one]))
     return asdict(found)
 
 
-def _of_arguments(said: Mapping[str, int]) -> Setting:
+def _of_arguments(said: Mapping[str, int]) -> DraftSetting:
     tokens = said["speculative_num_draft_tokens"]
     steps = said.get("speculative_num_steps", 0)
-    return Setting(steps, said.get("speculative_eagle_topk", 1), tokens)
+    return DraftSetting(steps, said.get("speculative_eagle_topk", 1), tokens)
 
 
 def regret(asked: Campaign) -> None:
     """What tune chose and the grid's best, afresh."""
     document = asked.document
-    chosen, top = _of_arguments(document["tune"]["best"]), Setting(**best(document))
+    chosen, top = _of_arguments(document["tune"]["best"]), DraftSetting(**best(document))
     found: dict[str, Any] = {"chosen": asdict(chosen), "best": asdict(top)}
     if chosen == top:
         asked.keep({**document, "regret": {**found, "ratio": 1.0}})
         return
     orders = tuple(
-        order_of(asked.side, one, asked.algorithm, name)
-        for one, name in ((chosen, "chosen"), (top, "best"))
+        order_of(asked.side, one, name) for one, name in ((chosen, "chosen"), (top, "best"))
     )
     schedule = Schedule(
         orders,
@@ -343,10 +348,10 @@ def regret(asked: Campaign) -> None:
     )
     with tempfile.TemporaryDirectory(prefix="tune-campaign-") as text:
         folder, side = Path(text), asked.side
-        generator = Generator(side.prepared.python, side.environment, folder, side.tokenizer)
+        generator = SglangGenerator(side.prepared.python, side.environment, folder, side.tokenizer)
         try:
             rounds = list(
-                measure(schedule, lambda o: Engine(o, next_log(folder)), generator, print)
+                measure(schedule, lambda o: MeasuredEngine(o, next_log(folder)), generator, print)
             )
         finally:
             generator.close()
@@ -366,7 +371,7 @@ def _decode_speed(each: Round) -> float:
 
 def noise(document: Mapping[str, Any]) -> list[float]:
     """How far two starts of the same setting lie apart, as shares; each pair."""
-    speeds: dict[Setting, list[float]] = {}
+    speeds: dict[DraftSetting, list[float]] = {}
     for one in document["trials"]:
         speeds.setdefault(_setting(one), []).append(_speed(one))
     return sorted(abs(math.log(one[0] / one[1])) for one in speeds.values() if len(one) > 1)

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch import children
-from speclaunch.bench.generator import Generator, Load
-from speclaunch.bench.interpreter import Interpreter
-from speclaunch.bench.measurement import Request, Round, request_from
+from speclaunch.bench.generator import EnginePython, RoundLoad, SglangGenerator
+from speclaunch.bench.measurement import MeasuredRequest, Round, request_from
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.launch.atomic_files import write_private
@@ -86,7 +85,7 @@ class Aiperf:
         folder: Path,
         tokenizer: str | None,
         models: Mapping[str, str],
-        interpreter: Interpreter | None,
+        interpreter: EnginePython | None,
     ) -> None:
         """`models`: by side, the name that its model is served by. `interpreter`: one with SGLang,
         for prompts of a length."""
@@ -97,7 +96,7 @@ class Aiperf:
         self._interpreter = interpreter
         self._texts: dict[str, tuple[str, ...]] = {}
 
-    def measure(self, load: Load, seconds: float) -> Round:
+    def measure(self, load: RoundLoad, seconds: float) -> Round:
         """One round. Raises LaunchError where aiperf fails."""
         texts = self._prompts(load.prompts)
         warm = max(_WARM_UP, load.concurrency)
@@ -128,7 +127,7 @@ class Aiperf:
     def close(self) -> None:
         """Nothing of it runs between rounds."""
 
-    def _words(self, load: Load, folder: Path, file: Path, warm: int) -> list[str]:
+    def _words(self, load: RoundLoad, folder: Path, file: Path, warm: int) -> list[str]:
         extra = {
             "max_tokens": load.prompts.output_tokens,
             "temperature": 0,
@@ -187,7 +186,7 @@ class Aiperf:
                 "SGLang, and none was found",
                 help="leave --context out, or activate such an environment",
             )
-        generator = Generator(
+        generator = SglangGenerator(
             own.python, own.environment, self._folder, self._tokenizer, trusted=False
         )
         try:
@@ -262,7 +261,7 @@ def _seconds(said: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> float:
     return (max(ends) - min(one[_BEGUN] for one in about)) / 1e9 if about else 0.0
 
 
-def _request(times: Mapping[str, Any], answer: Mapping[str, Any], asked: int) -> Request:
+def _request(times: Mapping[str, Any], answer: Mapping[str, Any], asked: int) -> MeasuredRequest:
     metrics = {n: one["value"] for n, one in (times.get("metrics") or {}).items() if "value" in one}
     error = times.get("error") or answer.get("error")
     failed = bool(error) or times["metadata"].get("was_cancelled") or answer.get("status") != _OK

@@ -15,10 +15,10 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean, variance
 
+from speclaunch.bench.measurement import At
 from speclaunch.bench.schema import (
     ArgumentsDiff,
     CellDifferenceRecord,
-    CellName,
     CellRecord,
     CertificateDocument,
     DifferenceDocument,
@@ -26,7 +26,6 @@ from speclaunch.bench.schema import (
     RatioRecord,
 )
 from speclaunch.bench.statistics import of_starts, quantile
-from speclaunch.record import record
 
 ERROR_RATE = 0.05
 """How often a difference is claimed where there is none; divided among the cells."""
@@ -34,14 +33,6 @@ ERROR_RATE = 0.05
 
 _MOST = 700.0
 """Logarithms whose numbers a float still holds."""
-
-
-@record
-class Named:
-    """A certificate, and what the user called it."""
-
-    name: str
-    certificate: CertificateDocument
 
 
 def ratio_between(
@@ -69,36 +60,33 @@ def _ratio(middle: float, half: float) -> RatioRecord:
     return RatioRecord(ratio=ratio, low=low, high=high)
 
 
-def difference(before: Named, after: Named) -> DifferenceDocument:
-    """What changes from one certificate to the other; no cells where they have none in common."""
-    theirs = {_key(one): one for one in before.certificate.cells}
-    ours = {_key(one): one for one in after.certificate.cells}
-    common = [key for key in theirs if key in ours]
+def difference(
+    before: CertificateDocument, after: CertificateDocument, names: tuple[str, str]
+) -> DifferenceDocument:
+    """What changes from one certificate to the other; no cells where they have none in common.
+    `names`: what the user calls the two."""
+    theirs = {_at(one): one for one in before.cells}
+    ours = {_at(one): one for one in after.cells}
+    common = [at for at in theirs if at in ours]
     confidence = 1 - ERROR_RATE / max(len(common), 1)
-    made_up = bool(before.certificate.caveats or after.certificate.caveats)
-    starts = before.certificate.starts, after.certificate.starts
-    cells = tuple(
-        _cell(theirs[key], ours[key], starts, confidence, made_up=made_up) for key in common
-    )
+    made_up = bool(before.caveats or after.caveats)
+    starts = before.starts, after.starts
+    cells = tuple(_cell(theirs[at], ours[at], starts, confidence, made_up=made_up) for at in common)
     return DifferenceDocument(
-        before=before.name,
-        after=after.name,
+        before=names[0],
+        after=names[1],
         verdict=_together(cells),
         error_rate=ERROR_RATE,
         cells=cells,
-        only_before=tuple(_name(one) for key, one in theirs.items() if key not in ours),
-        only_after=tuple(_name(one) for key, one in ours.items() if key not in theirs),
-        arguments=tuple(_arguments(before.certificate, after.certificate)),
-        notes=tuple(_notes(before.certificate, after.certificate)),
+        only_before=tuple(at for at in theirs if at not in ours),
+        only_after=tuple(at for at in ours if at not in theirs),
+        arguments=tuple(_arguments(before, after)),
+        notes=tuple(_notes(before, after)),
     )
 
 
-def _key(cell: CellRecord) -> tuple[str, int, int]:
-    return cell.workload, cell.context, cell.concurrency
-
-
-def _name(cell: CellRecord) -> CellName:
-    return CellName(workload=cell.workload, context=cell.context, concurrency=cell.concurrency)
+def _at(cell: CellRecord) -> At:
+    return At(cell.workload, cell.context, cell.concurrency)
 
 
 def _cell(

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from speclaunch.bench.engines import Order
-from speclaunch.bench.generator import Load
+from speclaunch.bench.engines import EngineOrder
+from speclaunch.bench.generator import RoundLoad
 from speclaunch.bench.measurement import At, Round
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import LaunchError
@@ -58,12 +58,12 @@ class Serving(Protocol):
 class Measuring(Protocol):
     """What measures a round."""
 
-    def measure(self, load: Load, seconds: float) -> Round:
+    def measure(self, load: RoundLoad, seconds: float) -> Round:
         """One round."""
 
 
-Start = Callable[[Order], Serving]
-Served = Callable[[Order, Serving], None]
+Start = Callable[[EngineOrder], Serving]
+Served = Callable[[EngineOrder, Serving], None]
 """Told of an engine when it was warmed up."""
 Tell = Callable[[str], None]
 
@@ -76,7 +76,7 @@ class Schedule:
     `starts`: how often each side is started anew; the rounds are divided among the starts.
     """
 
-    sides: tuple[Order, ...]
+    sides: tuple[EngineOrder, ...]
     workloads: tuple[Prompts, ...]
     concurrencies: tuple[int, ...]
     rounds: int
@@ -109,7 +109,7 @@ class Schedule:
 class Step:
     """A round that is due."""
 
-    side: Order
+    side: EngineOrder
     prompts: Prompts
     concurrency: int
     number: int
@@ -151,7 +151,7 @@ def _steps_of(schedule: Schedule, start: int, numbers: Sequence[int]) -> Iterato
                 yield Step(side, prompts, concurrency, number, start)
 
 
-def _turn(schedule: Schedule, number: int) -> tuple[Order, ...]:
+def _turn(schedule: Schedule, number: int) -> tuple[EngineOrder, ...]:
     """The sides in the order of a turn: each begins every other one."""
     return schedule.sides if number % 2 == 0 else schedule.sides[::-1]
 
@@ -230,7 +230,7 @@ def _round(
     schedule: Schedule, step: Step, engine: Serving, generator: Measuring, number: int
 ) -> Round:
     requests = schedule.requests_at(step.concurrency)
-    load = Load(
+    load = RoundLoad(
         step.side.name,
         engine.url,
         step.prompts,

@@ -9,33 +9,22 @@ from typing import Any
 
 import psutil
 
+from speclaunch.bench.schema import SideMemory
 from speclaunch.errors import InputError, Problem
 from speclaunch.launch.atomic_files import read_json, write_json
-from speclaunch.record import record
 
 FILE = "memory.json"
 ENGINE, RESIDENT = "engine", "resident"
 
 
-@record
-class Cost:
-    """What one side takes. `tokens`: those that its KV cache has room for; `measured` says how
-    the bytes were: `engine` (weights of the target, KV cache, graphs) or `resident` (all
-    processes of an engine on a CPU)."""
-
-    side: str
-    tokens: int | None
-    bytes: int | None
-    measured: str | None
-
-
-def cost_of(side: str, info: Mapping[str, Any], pid: int | None) -> Cost:
+def cost_of(side: str, info: Mapping[str, Any], pid: int | None) -> SideMemory:
     """What `/server_info` tells of a side; `pid` of its engine where that is of this machine."""
     resident = _resident(pid) if info.get("device") == "cpu" and pid is not None else None
-    if resident is not None:
-        return Cost(side, _tokens(info), resident, RESIDENT)
-    told = _engine_bytes(info)
-    return Cost(side, _tokens(info), told, ENGINE if told is not None else None)
+    told = resident if resident is not None else _engine_bytes(info)
+    measured = RESIDENT if resident is not None else ENGINE if told is not None else None
+    return SideMemory(
+        side=side, max_total_num_tokens=_tokens(info), bytes=told, bytes_measured=measured
+    )
 
 
 def _states(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -80,20 +69,17 @@ def _resident(pid: int) -> int | None:
     return total or None
 
 
-def write(folder: Path, costs: Iterable[Cost]) -> None:
+def write(folder: Path, costs: Iterable[SideMemory]) -> None:
     """Keep them beside the rounds. Raises InputError."""
     by_side = {one.side: one for one in (*read(folder), *costs)}
-    document = [
-        {"side": one.side, "tokens": one.tokens, "bytes": one.bytes, "measured": one.measured}
-        for one in by_side.values()
-    ]
+    document = [one.model_dump() for one in by_side.values()]
     try:
         write_json(folder / FILE, {"memory": document})
     except OSError as error:
         raise InputError(Problem(f"cannot write {folder / FILE}: {error.strerror}")) from error
 
 
-def read(folder: Path) -> tuple[Cost, ...]:
+def read(folder: Path) -> tuple[SideMemory, ...]:
     """Those that were kept."""
     found = read_json(folder / FILE) or {}
-    return tuple(Cost(**one) for one in found.get("memory", ()))
+    return tuple(SideMemory.model_validate(one) for one in found.get("memory", ()))

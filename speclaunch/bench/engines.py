@@ -26,7 +26,7 @@ _TAIL = 30
 
 
 @record
-class Order:
+class EngineOrder:
     """What to launch: `words` are those of `speclaunch launch` (recipe, overrides, options).
 
     `url`: of a server that runs already, and is asked as it is. `key`: what it asks for.
@@ -44,10 +44,10 @@ def next_log(folder: Path) -> Path:
     return folder / f"engine-{len(list(folder.glob('engine-*.log'))) + 1}.log"
 
 
-class Engine:
+class MeasuredEngine:
     """One engine that serves, or is being started."""
 
-    def __init__(self, order: Order, log: Path) -> None:
+    def __init__(self, order: EngineOrder, log: Path) -> None:
         """Begin to start it; `log` gets what its speclaunch says."""
         self.order = order
         self.log = log

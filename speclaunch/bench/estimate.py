@@ -18,14 +18,6 @@ from speclaunch.plan.start_time import expected_start
 from speclaunch.record import record
 
 
-@record
-class Pace:
-    """What the rounds so far took beside their own seconds: `between` rounds, and for `starts`."""
-
-    between: tuple[float, ...] = ()
-    starts: tuple[float, ...] = ()
-
-
 def starts_due(schedule: Schedule, measured: Sequence[Step], due: Sequence[Step]) -> int:
     """How many engines are still to be started for the rounds that are due, where those `measured`
     in this session left theirs up."""
@@ -42,15 +34,22 @@ def _engine(step: Step) -> tuple[int, str]:
 
 
 def seconds_left(
-    schedule: Schedule, done: Sequence[Round], due: Sequence[Step], starts: int, pace: Pace
+    schedule: Schedule,
+    done: Sequence[Round],
+    due: Sequence[Step],
+    starts: int,
+    *,
+    between: Sequence[float] = (),
+    starting: Sequence[float] = (),
 ) -> float | None:
     """For all rounds that are due, by those of their kind; None before any was measured.
 
     A kind that was not measured yet is taken by the tokens of a request that the others made.
+    `between`: seconds between rounds so far; `starting`: those that starts took.
     """
     if not due:
         return 0.0
-    if not done or (starts and not pace.starts):
+    if not done or (starts and not starting):
         return None
     by_kind: dict[tuple[str, At], list[float]] = {}
     for one in done:
@@ -67,8 +66,8 @@ def seconds_left(
             total += step.prompts.output_tokens * requests / fmean(rates)
         else:
             return None
-    between = fmean(pace.between) if pace.between else 0.0
-    return total + between * len(due) + (fmean(pace.starts) * starts if starts else 0.0)
+    each = fmean(between) if between else 0.0
+    return total + each * len(due) + (fmean(starting) * starts if starts else 0.0)
 
 
 def _other(step: Step, done: Sequence[Round]) -> str:
@@ -81,7 +80,7 @@ def _work(one: Round) -> int:
 
 
 @record
-class Estimate:
+class TimeEstimate:
     """How long a comparison is likely to take, in seconds; None where that is unknown."""
 
     starts: float | None
@@ -104,7 +103,7 @@ def estimate(
     plans: Mapping[str, Plan],
     commands: Mapping[str, Sequence[str]],
     earlier: Sequence[Mapping[str, Any]],
-) -> Estimate:
+) -> TimeEstimate:
     """Beforehand: starts by what the plans say, rounds by `earlier` comparisons (their documents,
     the oldest first) in which the same commands answered at the same concurrency."""
     work: dict[tuple[str, At], int] = {}
@@ -118,7 +117,7 @@ def estimate(
     if len(found) == len(work):
         rounds = sum(tokens / found[key][0] for key, tokens in work.items())
     sources = dict.fromkeys(source for _, source in found.values())
-    return Estimate(
+    return TimeEstimate(
         _starts(schedule, plans), rounds, sum(work.values()), ", ".join(sources) if rounds else ""
     )
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from speclaunch.bench.measurement import Measured, Round
+from speclaunch.bench.measurement import Round
 from speclaunch.record import record
 
 _CACHED = 0.9
@@ -24,7 +24,7 @@ _SHOWN = 200
 
 
 @record
-class Expected:
+class ExpectedSide:
     """What a side was to do. `speculates`: whether a draft proposes; `drafts`: at most so many
     tokens a verify step (None: not known)."""
 
@@ -45,24 +45,24 @@ class Objection:
 
 
 def objections(
-    measured: Measured, sides: Sequence[Expected], requests: int
+    rounds: Sequence[Round], sides: Sequence[ExpectedSide], requests: int
 ) -> tuple[Objection, ...]:
     """All that is wrong; `requests`: how many a round was to have."""
     found: list[Objection] = []
     for side in sides:
-        rounds = [one for one in measured.rounds if one.side == side.name]
-        for each in rounds:
+        own = [one for one in rounds if one.side == side.name]
+        for each in own:
             found += _of_round(each, side, requests)
-        found += _repeated(rounds, side.name)
-        found += _drift(rounds, side.name)
-    found += _prompts(measured, sides)
+        found += _repeated(own, side.name)
+        found += _drift(own, side.name)
+    found += _prompts(rounds, sides)
     told: dict[tuple[str, str], Objection] = {}
     for one in found:  # the same of many rounds is said once
         told.setdefault((one.kind, one.message.partition(":")[0]), one)
     return tuple(told.values())
 
 
-def _of_round(each: Round, side: Expected, requests: int) -> Iterator[Objection]:
+def _of_round(each: Round, side: ExpectedSide, requests: int) -> Iterator[Objection]:
     where = f"{side.name}: round {each.number + 1} at concurrency {each.concurrency}"
     failed = [one for one in each.requests if not one.ok]
     if failed:
@@ -114,7 +114,7 @@ def _repeated(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
         yield Objection("cache", f"{name}: {again} answers were given before, not generated again")
 
 
-def _speculation(each: Round, side: Expected, where: str) -> Iterator[Objection]:
+def _speculation(each: Round, side: ExpectedSide, where: str) -> Iterator[Objection]:
     steps = [one for one in each.requests if one.verify_steps]
     if not side.speculates:
         if steps:
@@ -153,10 +153,10 @@ def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
             )
 
 
-def _prompts(measured: Measured, sides: Sequence[Expected]) -> Iterator[Objection]:
+def _prompts(rounds: Sequence[Round], sides: Sequence[ExpectedSide]) -> Iterator[Objection]:
     """Both sides must have been asked the same."""
     asked: dict[tuple[str, int, int], dict[str, list[int]]] = {}
-    for one in measured.rounds:
+    for one in rounds:
         key = one.workload, one.concurrency, one.number
         asked.setdefault(key, {})[one.side] = sorted(each.prompt for each in one.requests)
     for (_, concurrency, number), by_side in asked.items():

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from speclaunch import children
-from speclaunch.bench.measurement import Request, Round, request_from
+from speclaunch.bench.measurement import Round, request_from
 from speclaunch.bench.workload import Prompts
+from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
+from speclaunch.cpu.manifest import is_installed
 from speclaunch.errors import LaunchError
+from speclaunch.facts.runtime import find_runtime
+from speclaunch.home import speclaunch_home
 from speclaunch.judge.process import Worker, WorkerError
 from speclaunch.launch.atomic_files import write_private
 from speclaunch.record import record
@@ -22,7 +27,7 @@ _LOADING_S = 300.0
 
 
 @record
-class Load:
+class RoundLoad:
     """One round to be measured."""
 
     side: str
@@ -36,7 +41,7 @@ class Load:
     """What the server asks for."""
 
 
-class Generator:
+class SglangGenerator:
     """Runs in the engine's interpreter, for all rounds of a comparison."""
 
     def __init__(
@@ -76,7 +81,7 @@ class Generator:
             begun.replace(path)
         return replace(prompts, texts=tuple(json.loads(path.read_text(encoding="utf-8"))))
 
-    def measure(self, load: Load, seconds: float) -> Round:
+    def measure(self, load: RoundLoad, seconds: float) -> Round:
         """One round. Raises LaunchError where the generator fails."""
         prompts = self.lengthened(load.prompts)
         words = [
@@ -95,7 +100,7 @@ class Generator:
             load.concurrency,
             load.number,
             float(said["seconds"]),
-            tuple(_requests(said)),
+            tuple(map(request_from, said["requests"])),
             prompts.context,
         )
 
@@ -114,5 +119,41 @@ class Generator:
             self._worker.end()
 
 
-def _requests(said: Mapping[str, Any]) -> list[Request]:
-    return [request_from(one) for one in said["requests"]]
+@record
+class EnginePython:
+    """A Python with SGLang, and the environment that it runs in."""
+
+    python: str
+    environment: dict[str, str]
+
+
+def generator_interpreter(engine: str | None) -> EnginePython:
+    """The one that a launch would take (`engine`: of that version), else the CPU engine's. Raises
+    LaunchError."""
+    try:
+        runtime = find_runtime(None)
+    except LaunchError as error:
+        cpu = CpuEngine(speclaunch_home())
+        installed = is_installed(cpu)
+        if engine in (None, SGLANG_VERSION) and installed:
+            return EnginePython(str(cpu.python), _of_cpu(cpu))
+        other = "leave --engine out" if installed else "`speclaunch engine install cpu`"
+        raise LaunchError(
+            f"the load is made by SGLang's own generator, and {error}",
+            help=f"activate an environment with sglang (VIRTUAL_ENV or PATH), or {other}; the "
+            "server's own environment is not needed",
+        ) from None
+    if engine not in (None, runtime.sglang):
+        raise LaunchError(
+            f"SGLang {engine} was requested for the load generator, {runtime.interpreter} has "
+            f"{runtime.sglang}",
+            help="activate the environment with that version, or leave --engine out",
+        )
+    return EnginePython(str(runtime.interpreter), dict(os.environ))
+
+
+def _of_cpu(cpu: CpuEngine) -> dict[str, str]:
+    env = {**os.environ, **cpu.environment(os.environ)}
+    if "HF_HUB_OFFLINE" not in os.environ:
+        env.pop("HF_HUB_OFFLINE", None)  # the server's model may be one of the hub
+    return env

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from speclaunch.bench.measurement import Request, Round
+from speclaunch.bench.measurement import MeasuredRequest, Round
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.record import record
 
@@ -29,7 +29,7 @@ class Bound:
     def __str__(self) -> str:
         return f"{self.metric}={self.most:g}"
 
-    def is_met(self, one: Request) -> bool:
+    def is_met(self, one: MeasuredRequest) -> bool:
         """Whether a request that succeeded is within it."""
         seconds = {"ttft": one.first_token, "tpot": one.per_token or 0.0, "e2el": one.latency}
         return 1000 * seconds[self.metric] <= self.most

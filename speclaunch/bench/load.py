@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from speclaunch.bench.generator import Load
+    from speclaunch.bench.generator import RoundLoad
     from speclaunch.bench.measurement import Round
 
 
@@ -21,7 +21,7 @@ class Generators(StrEnum):
 class LoadGenerator(Protocol):
     """It measures rounds until it is closed."""
 
-    def measure(self, load: Load, seconds: float) -> Round:
+    def measure(self, load: RoundLoad, seconds: float) -> Round:
         """One round. Raises LaunchError."""
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 from speclaunch.reads.safe_json import size, sizes
@@ -11,7 +11,7 @@ from speclaunch.record import record
 
 
 @record
-class Request:
+class MeasuredRequest:
     """One request of the generator. Times are in seconds.
 
     `tokens` is what the engine says that it generated, None where it said nothing; `prompt` and
@@ -68,7 +68,7 @@ class Round:
     number: int
     """Counts from 0; rounds of both sides with the same number are a pair."""
     seconds: float
-    requests: tuple[Request, ...]
+    requests: tuple[MeasuredRequest, ...]
     context: int = 0
     """Tokens of each prompt, as was asked for; 0: the prompts are as they are."""
 
@@ -93,45 +93,7 @@ class Round:
         return fmean(one.latency for one in self.requests) if self.requests else 0.0
 
 
-@record
-class Summary:
-    """Rounds of one side at one concurrency, in numbers. Times in seconds."""
-
-    requests: int
-    throughput: float
-    """Output tokens a second, the median of the rounds."""
-    latency: float
-    first_token: float
-    per_token: float | None
-    """Medians over all requests."""
-    prompt: float
-    """Tokens of a prompt, the median: as the engine counted them."""
-    accept_length: float | None
-    """Tokens a verify step, over all steps; None without speculation."""
-    accepted: tuple[float, ...] = ()
-    """The share of verify steps in which the draft at this position (from 1) was accepted."""
-
-
-def summary(rounds: Iterable[Round]) -> Summary:
-    """The numbers of rounds that are alike; at least one."""
-    all_rounds = list(rounds)
-    requests = [one for each in all_rounds for one in each.requests]
-    per_token = [one.per_token for one in requests if one.per_token is not None]
-    steps = sum(one.verify_steps for one in requests)
-    verified = sum(one.tokens or 0 for one in requests if one.verify_steps)
-    return Summary(
-        len(requests),
-        median(one.throughput for one in all_rounds),
-        median(one.latency for one in requests),
-        median(one.first_token for one in requests),
-        median(per_token) if per_token else None,
-        median(one.prompt for one in requests),
-        verified / steps if steps else None,
-        accepted_by_position(requests),
-    )
-
-
-def accepted_by_position(requests: Iterable[Request]) -> tuple[float, ...]:
+def accepted_by_position(requests: Iterable[MeasuredRequest]) -> tuple[float, ...]:
     """The share of verify steps that accepted at least so many drafts: 1, 2, …"""
     counts: list[int] = []
     for one in requests:
@@ -144,11 +106,11 @@ def accepted_by_position(requests: Iterable[Request]) -> tuple[float, ...]:
     return tuple(sum(counts[index:]) / total for index in range(1, len(counts)))
 
 
-def request_from(said: Mapping[str, Any]) -> Request:
+def request_from(said: Mapping[str, Any]) -> MeasuredRequest:
     """A request as the engine's generator reports it (`worker/generate.py`). Counters of the
     server that are no numbers count as absent."""
     meta = said.get("meta") or {}
-    return Request(
+    return MeasuredRequest(
         ok=bool(said["success"]),
         error=str(said["error"]),
         latency=float(said["latency"]),
@@ -181,17 +143,12 @@ def _first(meta: Mapping[str, Any], names: Iterable[str]) -> Any:
     return next((meta[name] for name in names if meta.get(name)), None)
 
 
-@record
-class Measured:
-    """Everything that a comparison measured, in the order in which it was."""
+def rounds_of(rounds: Iterable[Round], side: str, at: At) -> list[Round]:
+    """Return the rounds of one side and cell, by number."""
+    found = [one for one in rounds if one.side == side and one.at == at]
+    return sorted(found, key=lambda one: one.number)
 
-    rounds: tuple[Round, ...] = ()
 
-    def of(self, side: str, at: At) -> list[Round]:
-        """The rounds of one side, by number."""
-        found = [one for one in self.rounds if one.side == side and one.at == at]
-        return sorted(found, key=lambda one: one.number)
-
-    def cells(self) -> tuple[At, ...]:
-        """All that was measured, in that order."""
-        return tuple(dict.fromkeys(one.at for one in self.rounds))
+def cells_of(rounds: Iterable[Round]) -> tuple[At, ...]:
+    """Return all cells that were measured, in that order."""
+    return tuple(dict.fromkeys(one.at for one in rounds))

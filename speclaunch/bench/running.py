@@ -17,8 +17,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import psutil
 
-from speclaunch.bench.engines import Order
-from speclaunch.bench.gate import Expected
+from speclaunch.bench.engines import EngineOrder
+from speclaunch.bench.gate import ExpectedSide
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.http_reader import HttpError, HttpReader, UnboundedError
 from speclaunch.launch.client import EngineAnswer, EngineError
@@ -48,7 +48,7 @@ class RunningSide:
     url: str
     key: str | None
     info: Mapping[str, Any]
-    expected: Expected
+    expected: ExpectedSide
 
     @property
     def tokenizer(self) -> str | None:
@@ -72,9 +72,9 @@ class RunningSide:
         speculation = {n: v for n, v in self.info.items() if n.startswith("speculative_")}
         return [self.url, life(self.info), json.dumps(speculation, sort_keys=True)]
 
-    def order(self) -> Order:
+    def order(self) -> EngineOrder:
         """How a comparison asks it."""
-        return Order(self.name, (), urlsplit(self.url).port or 0, self.url, self.key or "")
+        return EngineOrder(self.name, (), urlsplit(self.url).port or 0, self.url, self.key or "")
 
 
 def life(info: Mapping[str, Any]) -> str:
@@ -127,7 +127,7 @@ def running_side(url: str, key: str | None) -> RunningSide:
     _require_generates(name, info)
     algorithm = info.get("speculative_algorithm")
     drafts = info.get("speculative_num_draft_tokens")
-    expected = Expected(
+    expected = ExpectedSide(
         name,
         bool(algorithm),
         drafts if isinstance(drafts, int) and algorithm else None,
@@ -139,7 +139,7 @@ def running_side(url: str, key: str | None) -> RunningSide:
 def unasked_side(url: str) -> RunningSide:
     """A server of which nothing is known yet: nobody is asked in a dry run."""
     name = url.partition("://")[2]
-    return RunningSide(name, url, None, {}, Expected(name, speculates=False))
+    return RunningSide(name, url, None, {}, ExpectedSide(name, speculates=False))
 
 
 def server_info(url: str, key: str | None) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
-from speclaunch.bench.statistics import LEAST_PAIRS
+from speclaunch.bench.gate import Objection
+from speclaunch.bench.measurement import At
+from speclaunch.bench.statistics import LEAST_PAIRS, Interval, Positive
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _MOST = 1e15
 Speed = Annotated[float, Field(gt=0, le=_MOST)]
 Number = Annotated[float, Field(ge=0, le=_MOST)]
@@ -24,15 +25,6 @@ DifferenceName = Literal["faster", "slower", "not shown"]
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class IntervalRecord(_Record):
-    """A ratio, and the interval that holds the true one; of so many pairs of rounds."""
-
-    ratio: Positive
-    low: Positive
-    high: Positive
-    pairs: int
 
 
 class QuantilesRecord(_Record):
@@ -77,7 +69,7 @@ class GoodputRecord(_Record):
     baseline: Number
     candidate_share: Share
     baseline_share: Share
-    ratio: IntervalRecord | None
+    ratio: Interval | None
 
 
 class CellRecord(_Record):
@@ -87,8 +79,8 @@ class CellRecord(_Record):
     context: int = 0
     concurrency: int
     claim: ClaimName
-    speed_up: IntervalRecord
-    latency_ratio: IntervalRecord
+    speed_up: Interval
+    latency_ratio: Interval
     candidate: NumbersRecord
     baseline: NumbersRecord
     goodput: GoodputRecord | None = None
@@ -99,13 +91,6 @@ class CellRecord(_Record):
         if pairs != len(self.baseline.rounds) or pairs < LEAST_PAIRS:
             raise ValueError(f"rounds: not the same number of both sides, at least {LEAST_PAIRS}")
         return self
-
-
-class ObjectionRecord(_Record):
-    """Why a measurement does not count."""
-
-    kind: str
-    message: str
 
 
 class SideRecord(_Record):
@@ -120,14 +105,19 @@ class SideRecord(_Record):
     """Variables that speclaunch sets for it; null: taken away."""
 
 
-class MemoryRecord(_Record):
-    """What a side can hold: tokens in its KV cache, bytes that it takes."""
+class SideMemory(_Record):
+    """The tokens that a side's KV cache holds, and the bytes that the side takes."""
 
     side: str
-    max_total_num_tokens: int | None
+    max_total_num_tokens: int | None = Field(
+        validation_alias=AliasChoices("max_total_num_tokens", "tokens")
+    )
     bytes: int | None
-    bytes_measured: str | None = None
-    """`engine`: as it tells; `resident`: of all processes of an engine on a CPU."""
+    bytes_measured: str | None = Field(
+        default=None, validation_alias=AliasChoices("bytes_measured", "measured")
+    )
+    """`engine`: weights of the target, KV cache and graphs, as the engine reports them;
+    `resident`: all processes of an engine on a CPU."""
 
 
 class StopRecord(_Record):
@@ -149,7 +139,7 @@ class CertificateDocument(_Record):
     candidate: str
     baseline: str
     counts: bool
-    objections: tuple[ObjectionRecord, ...]
+    objections: tuple[Objection, ...]
     claim: ClaimName | None
     sentence: str
     error_rate: Annotated[float, Field(gt=0, lt=1)]
@@ -161,7 +151,7 @@ class CertificateDocument(_Record):
     caveats: tuple[str, ...] = ()
     """What takes from what it shows: acceptance that is made up. Nothing is proven then."""
     stops_paying: tuple[StopRecord, ...] = ()
-    memory: tuple[MemoryRecord, ...] = ()
+    memory: tuple[SideMemory, ...] = ()
     goodput_within: dict[str, Number] = {}
     """Milliseconds by metric."""
     starts: Annotated[int, Field(ge=1)] = 1
@@ -204,11 +194,11 @@ class SingleDocument(_Record):
     candidate: str
     baseline: None = None
     counts: bool
-    objections: tuple[ObjectionRecord, ...]
+    objections: tuple[Objection, ...]
     claim: None = None
     sentence: str
     caveats: tuple[str, ...] = ()
-    memory: tuple[MemoryRecord, ...] = ()
+    memory: tuple[SideMemory, ...] = ()
     goodput_within: dict[str, Number] = {}
     cells: tuple[SingleCellRecord, ...]
 
@@ -230,16 +220,8 @@ class CellDifferenceRecord(_Record):
     verdict: DifferenceName
     speed_up: RatioRecord
     throughput: RatioRecord
-    before: IntervalRecord
-    after: IntervalRecord
-
-
-class CellName(_Record):
-    """A cell that one certificate has alone."""
-
-    workload: str
-    context: int
-    concurrency: int
+    before: Interval
+    after: Interval
 
 
 class ArgumentsDiff(_Record):
@@ -258,7 +240,7 @@ class DifferenceDocument(_Record):
     verdict: DifferenceName
     error_rate: float
     cells: tuple[CellDifferenceRecord, ...]
-    only_before: tuple[CellName, ...]
-    only_after: tuple[CellName, ...]
+    only_before: tuple[At, ...]
+    only_after: tuple[At, ...]
     arguments: tuple[ArgumentsDiff, ...]
     notes: tuple[str, ...]

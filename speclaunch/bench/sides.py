@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal, TypeVar, overload
 
-from speclaunch.bench.engines import Order
-from speclaunch.bench.gate import Expected
+from speclaunch.bench.engines import EngineOrder
+from speclaunch.bench.gate import ExpectedSide
 from speclaunch.bench.running import (
     SIMULATED,
     RunningSide,
@@ -20,13 +20,16 @@ from speclaunch.bench.running import (
     simulated_in,
     unasked_side,
 )
+from speclaunch.bench.workload import Prompts
 from speclaunch.engine.canonical import canonical
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.launch.journal_header import command, document
 from speclaunch.launch.preflight import here
 from speclaunch.launch.prepare import Prepared, ensure_cpu_models, prepare
-from speclaunch.plan.plan import Plan
+from speclaunch.plan.memory.terms import context_length
+from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
+from speclaunch.reads.safe_json import size
 from speclaunch.recipe.find_recipe import shown_overrides, split_recipe
 from speclaunch.recipe.load import load
 from speclaunch.record import record
@@ -53,7 +56,7 @@ def _key(word: str) -> str:
 
 
 @record
-class Side:
+class LaunchedSide:
     """One deployment of a comparison."""
 
     name: str
@@ -63,13 +66,13 @@ class Side:
     plan: Plan
     lookup: Lookup
     """With the hardware that it runs on."""
-    expected: Expected
+    expected: ExpectedSide
 
-    def order(self, port: int) -> Order:
+    def order(self, port: int) -> EngineOrder:
         """How it is launched on a port."""
         key = self.prepared.address.api_key
         words = with_overrides(self.words, (f"{_PORT}={port}", *_OF_BENCH))
-        return Order(self.name, words, port, key=key or "")
+        return EngineOrder(self.name, words, port, key=key or "")
 
     @property
     def replaced(self) -> tuple[str, ...]:
@@ -112,7 +115,7 @@ class Side:
 
 
 @record
-class Asked:
+class SideOptions:
     """What a command line says of all sides."""
 
     config_dirs: tuple[Path, ...]
@@ -122,19 +125,19 @@ class Asked:
     """Whether nothing will be started: no engine need be here."""
 
 
-AnySide = Side | RunningSide
+AnySide = LaunchedSide | RunningSide
 
 
-def candidate(words: Sequence[str], asked: Asked) -> Side:
+def candidate(words: Sequence[str], options: SideOptions) -> LaunchedSide:
     """The deployment in question."""
-    return _side(list(words), asked)
+    return _side(list(words), options)
 
 
-def server(url: str, asked: Asked, *, is_baseline: bool = False) -> RunningSide:
+def server(url: str, options: SideOptions, *, is_baseline: bool = False) -> RunningSide:
     """A server that runs already. Raises InputError, LaunchError."""
     option = f"--against {URL}={url}" if is_baseline else f"--url {url}"
     address = server_url(url, option)
-    if asked.dry_run:
+    if options.dry_run:
         return unasked_side(address)
     return running_side(address, key_of_server(is_baseline=is_baseline))
 
@@ -158,23 +161,25 @@ def require_baseline(against: str, *, is_server: bool = False) -> None:
 
 
 @overload
-def baseline(against: Literal["none"], words: Sequence[str], one: Side, asked: Asked) -> Side: ...
+def baseline(
+    against: Literal["none"], words: Sequence[str], one: LaunchedSide, options: SideOptions
+) -> LaunchedSide: ...
 @overload
-def baseline(against: str, words: Sequence[str], one: AnySide, asked: Asked) -> AnySide: ...
-def baseline(against: str, words: Sequence[str], one: AnySide, asked: Asked) -> AnySide:
+def baseline(against: str, words: Sequence[str], one: AnySide, options: SideOptions) -> AnySide: ...
+def baseline(against: str, words: Sequence[str], one: AnySide, options: SideOptions) -> AnySide:
     """What `--against` names, for the candidate that `words` say. Raises InputError."""
     require_baseline(against, is_server=isinstance(one, RunningSide))
-    if isinstance(one, Side) and against == NONE:
-        return _plain(words, one, asked)
+    if isinstance(one, LaunchedSide) and against == NONE:
+        return _plain(words, one, options)
     key, _, value = against.partition("=")
     if key == URL:
-        return _apart(server(value, asked, is_baseline=True), one, against)
+        return _apart(server(value, options, is_baseline=True), one, against)
     if key == "engine":
-        return _apart(_side(list(words), replace(asked, engine=value)), one, against)
-    return _apart(_side(against.split(), asked), one, against)
+        return _apart(_side(list(words), replace(options, engine=value)), one, against)
+    return _apart(_side(against.split(), options), one, against)
 
 
-def _plain(words: Sequence[str], one: Side, asked: Asked) -> Side:
+def _plain(words: Sequence[str], one: LaunchedSide, options: SideOptions) -> LaunchedSide:
     """The same without speculation."""
     if not one.expected.speculates:
         raise InputError(
@@ -189,11 +194,11 @@ def _plain(words: Sequence[str], one: Side, asked: Asked) -> Side:
         for name in one.prepared.recipe.deployment.args
         if canonical(name).startswith("speculative_")
     ]
-    side = _side(list(with_overrides(words, off)), asked)
+    side = _side(list(with_overrides(words, off)), options)
     return _named(side, f"{side.prepared.recipe.deployment.name} without speculation")
 
 
-T = TypeVar("T", Side, RunningSide)
+T = TypeVar("T", LaunchedSide, RunningSide)
 
 
 def _apart(side: T, one: AnySide, against: str) -> T:
@@ -207,9 +212,9 @@ def _named(side: T, name: str) -> T:
     return replace(side, name=name, expected=replace(side.expected, name=name))
 
 
-def _side(words: list[str], asked: Asked) -> Side:
+def _side(words: list[str], options: SideOptions) -> LaunchedSide:
     name, overrides = split_recipe(words)
-    recipe = load(name, overrides, asked.config_dirs)
+    recipe = load(name, overrides, options.config_dirs)
     if len(recipe.roles) > 1:
         roles = ", ".join(one.deployment.name for one in recipe.roles)
         raise InputError(
@@ -219,8 +224,8 @@ def _side(words: list[str], asked: Asked) -> Side:
                 "python3 -m sglang.bench_serving",
             )
         )
-    prepared = prepare(recipe, asked.engine, dry_run=asked.dry_run)
-    if not asked.dry_run:
+    prepared = prepare(recipe, options.engine, dry_run=options.dry_run)
+    if not options.dry_run:
         ensure_cpu_models(prepared)  # what is asked and kept goes by their facts
     request = prepared.request(os.environ)
     if prepared.address.tls:
@@ -230,19 +235,53 @@ def _side(words: list[str], asked: Asked) -> Side:
                 help="measure it without: args.ssl_certfile=null args.ssl_keyfile=null",
             )
         )
-    lookup = here(asked.lookup, recipe, probe=not asked.dry_run, cpu=prepared.cpu is not None)
+    lookup = here(options.lookup, recipe, probe=not options.dry_run, cpu=prepared.cpu is not None)
     plan = resolve(request, lookup.facts(request))
-    options = [f"--config-dir={one}" for one in asked.config_dirs]
-    options += [f"--engine={asked.engine}"] if asked.engine else []
-    options += [f"--models={one}" for one in asked.lookup.model_dirs]
+    given = [f"--config-dir={one}" for one in options.config_dirs]
+    given += [f"--engine={options.engine}"] if options.engine else []
+    given += [f"--models={one}" for one in options.lookup.model_dirs]
     env = {**os.environ, **prepared.overlay}
     label = recipe.deployment.name
     speculates = plan.value_or_none("speculative_algorithm") is not None
-    expected = Expected(
+    expected = ExpectedSide(
         label,
         speculates,
         plan.value_or_none("speculative_num_draft_tokens"),
         simulated_in(env) if speculates else None,
     )
-    launched = (f"recipe={name}", *overrides, *options)
-    return Side(label, launched, prepared, plan, lookup, expected)
+    launched = (f"recipe={name}", *overrides, *given)
+    return LaunchedSide(label, launched, prepared, plan, lookup, expected)
+
+
+def longest(side: AnySide, answer: int) -> int | None:
+    """Tokens of a prompt that leave room for an answer of so many; None where that is not known."""
+    if isinstance(side, RunningSide):
+        given = size(side.info.get("context_length"))
+        return size(side.info.get("max_req_input_len")) if given is None else given - answer
+    try:
+        return context_length(side.plan) - answer
+    except UnknownValueError:
+        return None
+
+
+def with_room(prompts: Prompts, sides: Sequence[AnySide]) -> Prompts:
+    """The prompts, and how long one may be at most with its answer: the engine refuses a longer one
+    (0.5.23 managers/tokenizer_manager.py `_validate_one_request`).
+
+    Raises InputError for a length that was asked for, or answers, of which none fits.
+    """
+    answer = prompts.output_tokens
+    asked = prompts.context or prompts.input_tokens
+    known = [(most, side) for side in sides if (most := longest(side, answer)) is not None]
+    if not known:
+        return prompts
+    most, side = min(known, key=lambda one: one[0])
+    if most > 0 and asked <= most:
+        return replace(prompts, longest=most + answer)
+    option = f"--output-tokens {answer}"
+    if asked and most > 0:
+        option = f"--context {asked}" if prompts.context else f"--input-tokens {asked}"
+    prompt = f"prompts of {asked} tokens and " if asked else ""
+    told = f"{side.name} has no room for {prompt}answers of {answer} tokens"
+    help_ = f"ask for at most {most}" if most > 0 else "lower --output-tokens"
+    raise InputError(Problem(told, Place(COMMAND_LINE, text=option), help_))

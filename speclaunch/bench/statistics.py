@@ -17,14 +17,19 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 from statistics import fmean, stdev
+from typing import Annotated
+
+from pydantic import Field
 
 from speclaunch.record import record
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 LEAST_PAIRS = 3
 """Of rounds, or of starts: with fewer nothing can be said about the spread."""
 
 
-class Claim(StrEnum):
+class SpeedClaim(StrEnum):
     """What the data say."""
 
     PAYS = "pays"
@@ -37,19 +42,19 @@ class Claim(StrEnum):
 
 @record
 class Interval:
-    """A ratio, and the interval that holds the true one at the confidence asked for."""
+    """A ratio, the interval of its true value, and the number of pairs of rounds."""
 
-    ratio: float
-    low: float
-    high: float
+    ratio: Positive
+    low: Positive
+    high: Positive
     pairs: int
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> SpeedClaim:
         """What it says about the ratio being more than 1."""
         if self.low > 1:
-            return Claim.PAYS
-        return Claim.DOES_NOT_PAY if self.high < 1 else Claim.NOT_SHOWN
+            return SpeedClaim.PAYS
+        return SpeedClaim.DOES_NOT_PAY if self.high < 1 else SpeedClaim.NOT_SHOWN
 
 
 def interval(

@@ -2,53 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from speclaunch.bench.aiperf import require_measurable
-from speclaunch.bench.certificate import certificate
-from speclaunch.bench.comparison import Schedule
+from speclaunch.bench.aiperf import Aiperf, find_aiperf, require_aiperf, require_measurable
+from speclaunch.bench.certificate import certificate, single
+from speclaunch.bench.comparison import Schedule, Serving, measure, steps
+from speclaunch.bench.cost import cost_of
 from speclaunch.bench.cost import read as read_costs
+from speclaunch.bench.cost import write as write_costs
+from speclaunch.bench.engines import EngineOrder, MeasuredEngine, end_on_signals, next_log
 from speclaunch.bench.estimate import estimate
-from speclaunch.bench.find_kept import kept_documents
 from speclaunch.bench.gate import Objection, objections
+from speclaunch.bench.generator import EnginePython, SglangGenerator, generator_interpreter
 from speclaunch.bench.goodput import bounds
-from speclaunch.bench.keeping import Kept, begin, key_of
-from speclaunch.bench.load import Generators
-from speclaunch.bench.measurement import Measured, Round
-from speclaunch.bench.room import with_room
-from speclaunch.bench.running import RunningSide
+from speclaunch.bench.load import Generators, LoadGenerator
+from speclaunch.bench.measurement import Round
+from speclaunch.bench.running import Running, RunningSide, server_info
+from speclaunch.bench.schema import CertificateDocument, SingleDocument
 from speclaunch.bench.sides import (
     NONE,
     AnySide,
-    Asked,
-    Side,
+    LaunchedSide,
     baseline,
     candidate,
     require_baseline,
     server,
+    with_room,
 )
-from speclaunch.bench.single import single
+from speclaunch.bench.stored import StoredBench, begin, kept_documents, key_of
 from speclaunch.bench.workload import Prompts, workload
 from speclaunch.cli.bench_results import exit_code, output
-from speclaunch.cli.bench_rounds import chosen, measure_all
 from speclaunch.cli.bench_sides import (
     default_blocks,
     hardware_of,
     memory_warnings,
     numbers,
     require_starts,
+    side_options,
     tell_replaced,
     told_of,
 )
-from speclaunch.cli.check_options import lookup
 from speclaunch.cli.measure_options import BenchOptions
-from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
+from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
 from speclaunch.launch.free_port import free_port
-from speclaunch.report.bench_document import Circumstances, certificate_document
-from speclaunch.report.bench_schedule import show_schedule
-from speclaunch.report.bench_single import single_document
-from speclaunch.report.console import err_lines, out
+from speclaunch.report.bench_progress import BenchCourse, progress, show_schedule
+from speclaunch.report.console import err, err_lines, out
 
 _MOST_CONCURRENCY, _MOST_CONTEXT = 4096, 1 << 24
 
@@ -66,61 +67,53 @@ def bench(options: BenchOptions) -> ExitCode:
         err_lines().print(f"warning: {warning}", markup=False, style="yellow")
     if options.dry_run:
         _require_load(schedule, options.generator)
-        plans = {side.name: side.plan for side in sides if isinstance(side, Side)}
+        plans = {side.name: side.plan for side in sides if isinstance(side, LaunchedSide)}
         commands = {side.name: side.identity for side in sides}
         show_schedule(out(), schedule, estimate(schedule, plans, commands, kept_documents()))
         return ExitCode.CLEAN
-    load = chosen(options.generator, sides, options.engine, options.tokenizer)
-    _require_load(schedule, load.name)
-    schedule = replace(schedule, generator=load.name.value)
+    generator, begin_load = _chosen(options, sides)
+    _require_load(schedule, generator)
+    schedule = replace(schedule, generator=generator.value)
     identities = [side.identity for side in sides]
     about = {"sides": [side.name for side in sides], "commands": identities}
     kept = begin(sides[0].file_name, key_of(identities, schedule), about, fresh=options.fresh)
-    rounds = measure_all(schedule, sides, kept, load)
+    rounds = _measured(schedule, sides, kept, begin_load)
     refused = _objections(schedule, sides, rounds)
     made_up = {s.name: s.expected.simulated for s in sides if s.expected.simulated}
     memory = read_costs(kept.directory)
+    document: CertificateDocument | SingleDocument
     if len(sides) == 1:
-        alone = single_document(
-            single(
-                sides[0].name,
-                Measured(tuple(rounds)),
-                refused,
-                simulated=made_up,
-                goodput_within=within,
-                memory=memory,
-            )
+        document = single(
+            sides[0].name,
+            rounds,
+            refused,
+            simulated=made_up,
+            goodput_within=within,
+            memory=memory,
         )
-        kept.write(rounds, alone.model_dump(mode="json"))
-        written.write(alone)
-        _tell_kept(kept)
-        return ExitCode.CLEAN if alone.counts else ExitCode.FAILED
-    result = certificate(
-        sides[0].name,
-        sides[1].name,
-        Measured(tuple(rounds)),
-        refused,
-        simulated=made_up,
-        goodput_within=within,
-        memory=memory,
-        starts=schedule.starts,
-    )
-    about_it = Circumstances(tuple(map(told_of, sides)), kept.stamp(), hardware_of(sides[0]))
-    document = certificate_document(result, rounds, about_it)
+    else:
+        document = certificate(
+            sides[0].name,
+            sides[1].name,
+            rounds,
+            refused,
+            simulated=made_up,
+            goodput_within=within,
+            memory=memory,
+            starts=schedule.starts,
+            sides=tuple(map(told_of, sides)),
+            measured=kept.stamp(),
+            hardware=hardware_of(sides[0]),
+        )
     kept.write(rounds, document.model_dump(mode="json"))
     written.write(document)
-    _tell_kept(kept)
+    err_lines().print(f"kept in {kept.directory}", markup=False)
     return exit_code(document, options.fail_under)
 
 
 def _sides(options: BenchOptions) -> tuple[AnySide, ...]:
     """One, or two to be compared. Raises InputError, LaunchError."""
-    asked = Asked(
-        options.config_dir,
-        options.engine,
-        lookup(options.models, options.hardware),
-        dry_run=options.dry_run,
-    )
+    given = side_options(options)
     against = options.against
     if options.url is None:
         against = NONE if against is None else against
@@ -143,8 +136,8 @@ def _sides(options: BenchOptions) -> tuple[AnySide, ...]:
     if against is not None:
         require_baseline(against, is_server=options.url is not None)
     one: AnySide
-    one = candidate(options.overrides, asked) if options.url is None else server(options.url, asked)
-    return (one,) if against is None else (one, baseline(against, options.overrides, one, asked))
+    one = candidate(options.overrides, given) if options.url is None else server(options.url, given)
+    return (one,) if against is None else (one, baseline(against, options.overrides, one, given))
 
 
 def _require_load(schedule: Schedule, generator: Generators) -> None:
@@ -161,9 +154,7 @@ def _objections(
         one
         for context, concurrency in dict.fromkeys((r.context, r.concurrency) for r in rounds)
         for one in objections(
-            Measured(
-                tuple(r for r in rounds if (r.context, r.concurrency) == (context, concurrency))
-            ),
+            [r for r in rounds if (r.context, r.concurrency) == (context, concurrency)],
             expected,
             schedule.requests_at(concurrency),
         )
@@ -181,7 +172,7 @@ def _schedule(options: BenchOptions, sides: Sequence[AnySide]) -> Schedule:
         for context in contexts
     )
     schedule = Schedule(
-        tuple(s.order(free_port()) if isinstance(s, Side) else s.order() for s in sides),
+        tuple(s.order(free_port()) if isinstance(s, LaunchedSide) else s.order() for s in sides),
         prompts,
         concurrencies,
         options.rounds,
@@ -205,7 +196,7 @@ def _blocks(options: BenchOptions, sides: Sequence[AnySide]) -> int:
         )
     if options.blocks is not None or running:
         return options.blocks or 0
-    on_cpu = all(isinstance(side, Side) and side.prepared.cpu is not None for side in sides)
+    on_cpu = all(isinstance(side, LaunchedSide) and side.prepared.cpu is not None for side in sides)
     return 0 if on_cpu else default_blocks(options.starts)
 
 
@@ -232,5 +223,74 @@ def _require_prompts(workloads: Sequence[Prompts], schedule: Schedule) -> None:
             )
 
 
-def _tell_kept(kept: Kept) -> None:
-    err_lines().print(f"kept in {kept.directory}", markup=False)
+BeginLoad = Callable[[Path], LoadGenerator]
+"""Starts what makes the load, which keeps its files in a folder. Raises LaunchError."""
+
+
+def _measured(
+    schedule: Schedule, sides: Sequence[AnySide], kept: StoredBench, begin_load: BeginLoad
+) -> list[Round]:
+    """Measure what is not kept yet; every round is kept as soon as it is there."""
+    rounds = list(kept.rounds)
+    due = [step for step in steps(schedule) if not step.is_done(rounds)]
+    if not due:
+        return rounds
+    if rounds:
+        err_lines().print(f"going on with {kept.directory.name}: {len(rounds)} rounds are measured")
+    end_on_signals()
+    running = {side.name: side for side in sides if isinstance(side, RunningSide)}
+
+    def start(order: EngineOrder) -> Serving:
+        if order.name in running:
+            return Running(running[order.name])
+        return MeasuredEngine(order, next_log(kept.directory))
+
+    def keep_cost(order: EngineOrder, engine: Any) -> None:
+        try:
+            info = server_info(engine.url, order.key or None)
+        except LaunchError as error:
+            err_lines().print(f"{order.name} does not tell what it costs: {error}")
+            return
+        write_costs(kept.directory, [cost_of(order.name, info, engine.pid)])
+
+    generator = begin_load(kept.directory)
+    try:
+        with progress(err(), err_lines(), BenchCourse(schedule, rounds, due)) as shown:
+            for found in measure(schedule, start, generator, shown.say, rounds, keep_cost):
+                rounds.append(found)
+                kept.write(rounds)
+                shown.round(found)
+    finally:
+        generator.close()
+    return rounds
+
+
+def _chosen(options: BenchOptions, sides: Sequence[AnySide]) -> tuple[Generators, BeginLoad]:
+    """What `--generator` means on this machine: `sglang` in an interpreter of the engine, or the
+    program `aiperf`. Raises LaunchError where it is not there."""
+    # a tokenizer that only a running server names is not trusted
+    trusted = options.tokenizer is not None or isinstance(sides[0], LaunchedSide)
+    tokenizer = options.tokenizer or sides[0].tokenizer
+    wanted, own, why = options.generator, None, None
+    launched = next((side for side in sides if isinstance(side, LaunchedSide)), None)
+    try:
+        own = (
+            EnginePython(launched.prepared.python, launched.environment)
+            if launched is not None
+            else generator_interpreter(options.engine)
+        )
+    except LaunchError as error:
+        why = error
+    if wanted is Generators.AUTO:
+        wanted = Generators.SGLANG if own is not None or not find_aiperf() else Generators.AIPERF
+    if wanted is Generators.AIPERF:
+        program, models = require_aiperf(), {side.name: side.model for side in sides}
+        return wanted, lambda folder: Aiperf(program, folder, tokenizer, models, own)
+    if own is None:
+        raise why or AssertionError
+
+    def begin_sglang(folder: Path) -> LoadGenerator:
+        err_lines().print("loading the engine's load generator")
+        return SglangGenerator(own.python, own.environment, folder, tokenizer, trusted=trusted)
+
+    return wanted, begin_sglang

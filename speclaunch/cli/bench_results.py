@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from io import StringIO
 from pathlib import Path
@@ -12,25 +12,25 @@ from typing import TypeVar
 import typer
 from rich.console import Console
 
-from speclaunch.bench.between import Named, difference
-from speclaunch.bench.find_kept import (
-    find_certificate,
-    find_measured,
-    kept_benches,
-    require_cells,
-)
+from speclaunch.bench.between import difference
 from speclaunch.bench.kept_names import directory
 from speclaunch.bench.schema import (
     CertificateDocument,
     DifferenceDocument,
     SingleDocument,
 )
+from speclaunch.bench.stored import (
+    find_certificate,
+    find_measured,
+    kept_benches,
+    require_cells,
+)
 from speclaunch.cli.measure_options import BenchCompareOptions, BenchShowOptions
 from speclaunch.cli.options import CertificateFormat, DifferenceFormat, OutputFormat
 from speclaunch.cli.run_options import FormatOptions
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.record import record
-from speclaunch.report.bench_list import list_document, show_benches
+from speclaunch.report import bench as terminal
 from speclaunch.report.bench_words import per_cell
 from speclaunch.report.console import err_lines, out
 
@@ -40,24 +40,27 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"
 Form = TypeVar("Form", bound=StrEnum)
 
 
+BenchDocument = CertificateDocument | SingleDocument | DifferenceDocument
+
+
 @record
-class CertificateOutput:
+class BenchOutput:
     """The formats for standard output and for files."""
 
-    shown: CertificateFormat
-    files: tuple[tuple[Path, CertificateFormat], ...] = ()
+    shown: StrEnum
+    files: tuple[tuple[Path, StrEnum], ...] = ()
 
-    def write(self, found: CertificateDocument | SingleDocument) -> None:
+    def write(self, found: BenchDocument) -> None:
         """Write everything. Raises InputError for a file that cannot be written, or a form that
         there is not."""
         if isinstance(found, SingleDocument):
             self.require_no_page()
-        if self.shown is CertificateFormat.TEXT:
+        if self.shown == CertificateFormat.TEXT:
             _show(found, out())
         else:
-            typer.echo(measured_text(found, self.shown), nl=False)
+            typer.echo(_text(found, self.shown), nl=False)
         for path, form in self.files:
-            _write(path, measured_text(found, form))
+            _write(path, _text(found, form))
 
     def require_no_page(self) -> None:
         """Raises InputError where the page is asked for of one server that is measured alone."""
@@ -70,34 +73,10 @@ class CertificateOutput:
             )
 
 
-@record
-class DifferenceOutput:
-    """The same for the difference of two."""
-
-    shown: DifferenceFormat
-    files: tuple[tuple[Path, DifferenceFormat], ...] = ()
-
-    def write(self, found: DifferenceDocument) -> None:
-        """Write everything. Raises InputError for a file that cannot be written."""
-        if self.shown is DifferenceFormat.TEXT:
-            from speclaunch.report.bench_difference import show_difference
-
-            show_difference(out(), found)
-        else:
-            typer.echo(_difference_text(found, self.shown), nl=False)
-        for path, form in self.files:
-            _write(path, _difference_text(found, form))
-
-
-def output(shown: CertificateFormat, files: Sequence[str]) -> CertificateOutput:
+def output(shown: CertificateFormat | DifferenceFormat, files: Sequence[str]) -> BenchOutput:
     """What is asked for. Raises InputError for files that surely cannot be written: before
     anything is measured."""
-    return CertificateOutput(shown, _files(files, CertificateFormat))
-
-
-def difference_output(shown: DifferenceFormat, files: Sequence[str]) -> DifferenceOutput:
-    """As `output`."""
-    return DifferenceOutput(shown, _files(files, DifferenceFormat))
+    return BenchOutput(shown, _files(files, type(shown)))
 
 
 def _files(said: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], ...]:
@@ -123,52 +102,37 @@ def _files(said: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], .
     return tuple(found.values())
 
 
-def measured_text(found: CertificateDocument | SingleDocument, form: CertificateFormat) -> str:
-    """A certificate in a form, as a file holds it; of one server alone there is no page."""
-    if form is CertificateFormat.JSON:
+def _text(found: BenchDocument, form: StrEnum) -> str:
+    """A document in a form, as a file holds it; only a certificate has a page."""
+    if form == CertificateFormat.JSON:
         return found.model_dump_json(indent=2) + "\n"
-    if form is CertificateFormat.TEXT:
-        return _plain(lambda console: _show(found, console))
+    if form == CertificateFormat.TEXT:
+        stream = StringIO()
+        console = Console(
+            file=stream, width=_WIDTH, soft_wrap=True, highlight=False, color_system=None
+        )
+        _show(found, console)
+        return stream.getvalue()
+    if isinstance(found, CertificateDocument) and form == CertificateFormat.HTML:
+        from speclaunch.report.bench_page.page import certificate_page
+
+        return certificate_page(found) + "\n"
+    from speclaunch.report import bench_markdown
+
+    if isinstance(found, CertificateDocument):
+        return bench_markdown.certificate_markdown(found)
     if isinstance(found, SingleDocument):
-        from speclaunch.report.bench_single import single_markdown
-
-        return single_markdown(found)
-    if form is CertificateFormat.MARKDOWN:
-        from speclaunch.report.bench_markdown import certificate_markdown
-
-        return certificate_markdown(found)
-    from speclaunch.report.bench_page.page import certificate_page
-
-    return certificate_page(found) + "\n"
+        return bench_markdown.single_markdown(found)
+    return bench_markdown.difference_markdown(found)
 
 
-def _difference_text(found: DifferenceDocument, form: DifferenceFormat) -> str:
-    if form is DifferenceFormat.JSON:
-        return found.model_dump_json(indent=2) + "\n"
-    if form is DifferenceFormat.MARKDOWN:
-        from speclaunch.report.bench_markdown import difference_markdown
-
-        return difference_markdown(found)
-    from speclaunch.report.bench_difference import show_difference
-
-    return _plain(lambda console: show_difference(console, found))
-
-
-def _plain(show: Callable[[Console], None]) -> str:
-    stream = StringIO()
-    show(Console(file=stream, width=_WIDTH, soft_wrap=True, highlight=False, color_system=None))
-    return stream.getvalue()
-
-
-def _show(found: CertificateDocument | SingleDocument, console: Console) -> None:
-    if isinstance(found, SingleDocument):
-        from speclaunch.report.bench_single import show_single
-
-        show_single(console, found)
+def _show(found: BenchDocument, console: Console) -> None:
+    if isinstance(found, CertificateDocument):
+        terminal.show_certificate(console, found)
+    elif isinstance(found, SingleDocument):
+        terminal.show_single(console, found)
     else:
-        from speclaunch.report.bench import show_certificate
-
-        show_certificate(console, found)
+        terminal.show_difference(console, found)
 
 
 def _require_writable(file: Path, said: str) -> None:
@@ -192,9 +156,9 @@ def list_results(options: FormatOptions) -> None:
     """All comparisons that are kept."""
     found = kept_benches()
     if options.output_format is OutputFormat.JSON:
-        out().print_json(json.dumps(list_document(found)))
+        out().print_json(json.dumps(terminal.list_document(found)))
     elif found:
-        show_benches(out(), found)
+        terminal.show_benches(out(), found)
     else:
         err_lines().print(f"no comparison is kept in {directory()}", markup=False)
 
@@ -205,15 +169,15 @@ def show(options: BenchShowOptions) -> ExitCode:
     find = find_measured if options.fail_under is None else find_certificate
     found = find(options.name)
     written.write(found)
-    if isinstance(found, SingleDocument):
-        return ExitCode.CLEAN if found.counts else ExitCode.FAILED
     return exit_code(found, options.fail_under)
 
 
-def exit_code(found: CertificateDocument, fail_under: float | None) -> ExitCode:
+def exit_code(found: CertificateDocument | SingleDocument, fail_under: float | None) -> ExitCode:
     """1 where it does not count, or may be slower than it must be."""
     if not found.counts:
         return ExitCode.FAILED
+    if isinstance(found, SingleDocument):
+        return ExitCode.CLEAN
     least = min((cell.speed_up.low for cell in found.cells), default=None)
     return _above("the speed-up", None if found.caveats else least, fail_under)
 
@@ -228,16 +192,16 @@ def _above(what: str, least: float | None, fail_under: float | None) -> ExitCode
 
 def compare(options: BenchCompareOptions) -> ExitCode:
     """Two certificates. Raises InputError."""
-    written = difference_output(options.output_format, options.output_file)
+    written = output(options.output_format, options.output_file)
     names = (options.before, options.after)
     sides = []
     for name in names:
         certificate = find_certificate(name)
         require_cells(name, certificate)
-        sides.append(Named(name, certificate))
-    found = difference(*sides)
+        sides.append(certificate)
+    found = difference(sides[0], sides[1], names)
     if not found.cells:
-        said = [", ".join(map(per_cell, one.certificate.cells)) for one in sides]
+        said = [", ".join(map(per_cell, one.cells)) for one in sides]
         raise InputError(
             Problem(
                 f"{names[0]} and {names[1]} have no cell in common: {said[0]} and {said[1]}",
@@ -246,5 +210,5 @@ def compare(options: BenchCompareOptions) -> ExitCode:
         )
     written.write(found)
     least = min(cell.speed_up.low for cell in found.cells)
-    made_up = any(side.certificate.caveats for side in sides)
+    made_up = any(side.caveats for side in sides)
     return _above("the ratio", None if made_up else least, options.fail_under)

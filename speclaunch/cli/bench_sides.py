@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from speclaunch.bench.running import RunningSide
 from speclaunch.bench.schema import SideRecord
-from speclaunch.bench.sides import AnySide
+from speclaunch.bench.sides import AnySide, SideOptions
 from speclaunch.bench.statistics import LEAST_PAIRS
+from speclaunch.cli.check_options import lookup
+from speclaunch.cli.measure_options import BenchOptions, ProveOptions, TuneOptions
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.launch.journal_header import document
 from speclaunch.plan.budget import Fit
@@ -15,6 +17,16 @@ from speclaunch.report.console import err_lines
 
 _OF_HERE = ("PATH",)
 """What says more of this machine than of what was measured."""
+
+
+def side_options(options: BenchOptions | ProveOptions | TuneOptions) -> SideOptions:
+    """Return the options that apply to all sides. Raises InputError."""
+    return SideOptions(
+        options.config_dir,
+        options.engine,
+        lookup(options.models, options.hardware),
+        dry_run=options.dry_run,
+    )
 
 
 def told_of(side: AnySide) -> SideRecord:

@@ -37,7 +37,7 @@ directory named `$(…).yaml` would be executed with the line."""
 
 
 @record
-class Candidate:
+class CompletionCandidate:
     """What a word can become, and what that is. One that ends in `=`, `.` or `/` goes on."""
 
     value: str
@@ -51,7 +51,7 @@ def answer(words: Sequence[str]) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in dict.fromkeys(lines)))
 
 
-def candidates(words: Sequence[str]) -> list[Candidate]:
+def candidates(words: Sequence[str]) -> list[CompletionCandidate]:
     """What the last of `words` can become; none of it where nothing is known."""
     *before, current = words or ("",)
     quote = current[:1] if current[:1] in ("'", '"') else ""
@@ -90,7 +90,7 @@ def _verb(words: Sequence[str]) -> tuple[str, list[str]]:
     return "", list(words)
 
 
-def _candidates(verb: str, before: list[str], current: str) -> Iterable[Candidate]:
+def _candidates(verb: str, before: list[str], current: str) -> Iterable[CompletionCandidate]:
     options = options_of(f"{verb} {DEFAULT_BELOW[verb]}" if verb in DEFAULT_BELOW else verb)
     if verb == "" and "=" in current and not current.startswith("-"):
         verb = DEFAULT
@@ -99,41 +99,50 @@ def _candidates(verb: str, before: list[str], current: str) -> Iterable[Candidat
         if not equals:
             return _options(options)
         named = options.get(option)
-        return [Candidate(f"{option}={v}") for v in _values(named, option)] if named else ()
+        return (
+            [CompletionCandidate(f"{option}={v}") for v in _values(named, option)] if named else ()
+        )
     if before and (named := options.get(before[-1])) is not None and not named.is_flag:
-        return map(Candidate, _listed(_values(named, before[-1]), current))
+        return map(CompletionCandidate, _listed(_values(named, before[-1]), current))
     if verb == "":
         return _verbs()
-    found: list[Candidate] = []
+    found: list[CompletionCandidate] = []
     if verb not in DEFAULT_BELOW or not before:
-        found += [Candidate(one.name, _sentence(one.summary)) for one in verb_named(verb).below]
+        found += [
+            CompletionCandidate(one.name, _sentence(one.summary)) for one in verb_named(verb).below
+        ]
     if verb in TAKE_RECIPES:
-        found += [Candidate(*one) for one in overrides(before, current, needs_key=verb == DEFAULT)]
+        found += [
+            CompletionCandidate(*one)
+            for one in overrides(before, current, needs_key=verb == DEFAULT)
+        ]
     elif verb == "explain":
         found += _rules()
     elif verb == "recipes cp" and not [word for word in before if not word.startswith("-")]:
-        found += [Candidate(name) for name in sorted(recipe_names(config_dirs(before)))]
+        found += [CompletionCandidate(name) for name in sorted(recipe_names(config_dirs(before)))]
     elif verb in ("bench show", "bench compare"):
         from speclaunch.bench.kept_names import LAST, kept_names
 
-        found += map(Candidate, (*kept_names(), LAST))
+        found += map(CompletionCandidate, (*kept_names(), LAST))
     elif verb == "completion":
         from speclaunch.cli.completion_scripts import SCRIPTS
 
-        found += map(Candidate, SCRIPTS)
+        found += map(CompletionCandidate, SCRIPTS)
     return found
 
 
-def _verbs() -> Iterator[Candidate]:
-    yield Candidate("recipe=", "launch a recipe")
+def _verbs() -> Iterator[CompletionCandidate]:
+    yield CompletionCandidate("recipe=", "launch a recipe")
     for verb in VERBS:
-        yield Candidate(verb.name, verb.summary)
+        yield CompletionCandidate(verb.name, verb.summary)
 
 
-def _options(options: Mapping[str, Option[Any]]) -> Iterator[Candidate]:
+def _options(options: Mapping[str, Option[Any]]) -> Iterator[CompletionCandidate]:
     for way, option in options.items():
         if way.startswith("--"):
-            yield Candidate(way, option.help if option is _HELP else _sentence(option.help))
+            yield CompletionCandidate(
+                way, option.help if option is _HELP else _sentence(option.help)
+            )
 
 
 def _listed(values: Iterable[str], current: str) -> Iterator[str]:
@@ -160,11 +169,11 @@ def _values(option: Option[Any], name: str) -> Iterable[str]:
     return ()
 
 
-def _rules() -> Iterator[Candidate]:
+def _rules() -> Iterator[CompletionCandidate]:
     from speclaunch.rules.registry import all_rules
 
     for rule in all_rules():
-        yield Candidate(rule.code, rule.name)
+        yield CompletionCandidate(rule.code, rule.name)
 
 
 Told = tuple[str, str]

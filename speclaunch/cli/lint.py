@@ -27,7 +27,7 @@ from speclaunch.record import record
 from speclaunch.redaction import redact
 from speclaunch.report.console import err_lines, out_lines, write_commands
 from speclaunch.report.formats import format_named
-from speclaunch.report.formats.interface import Format, Told
+from speclaunch.report.formats.interface import Format, FormatInput
 from speclaunch.rules.finding import Severity
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class LintOutput:
         """True if a requested format contains the edits of fixes."""
         return not _WITH_EDITS.isdisjoint((self.shown, *(name for _, name in self.files)))
 
-    def write(self, told: Told) -> None:
+    def write(self, told: FormatInput) -> None:
         """Write everything. Raises InputError for a file that cannot be written."""
         self._show(told)
         written: dict[LintFormat, str] = {}
@@ -68,14 +68,14 @@ class LintOutput:
                 written[name] = printable(redact(format_named(name).text(told)))
             _write_file(path, written[name])
 
-    def _show(self, told: Told) -> None:
+    def _show(self, told: FormatInput) -> None:
         shown = format_named(self.shown)
         if not self.annotates and self.shown is not LintFormat.GITHUB:
             commands = self.shown is LintFormat.AZURE
             write = write_commands if commands else lambda text: _print(sys.stdout, text)
             shown.show(told, out_lines(), write)
             return
-        from speclaunch.report.formats.github import add_summary, without_commands
+        from speclaunch.report.formats.ci_commands import add_summary, without_commands
 
         if self.annotates:
             write_commands(without_commands(shown.text(told)))
@@ -175,13 +175,13 @@ def _unknown(options: LintOptions, files: Files, report: Report) -> Report:
     return without_known(report, baseline_of, covered)
 
 
-def _told(options: LintOptions, files: Files, report: Report, out: LintOutput) -> Told:
+def _told(options: LintOptions, files: Files, report: Report, out: LintOutput) -> FormatInput:
     info = options.info or bool(options.select)  # selected rules are shown, whatever their severity
     if not out.has_edits:
-        return Told(report, options.strict, info=info)
+        return FormatInput(report, options.strict, info=info)
     from speclaunch.cli.fixing import edits_in
 
-    return Told(report, options.strict, edits_in(files, report), info)
+    return FormatInput(report, options.strict, edits_in(files, report), info)
 
 
 def _files(options: LintOptions) -> Files:

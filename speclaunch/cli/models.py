@@ -33,7 +33,7 @@ def inspect(options: InspectOptions) -> ExitCode:
     from speclaunch.cli.check_options import engine_versions
     from speclaunch.engine.catalogue import held_versions
     from speclaunch.planning.inspection import inspect_checkpoint
-    from speclaunch.report.inspection import inspection_json, show_inspection
+    from speclaunch.report.models import inspection_json, show_inspection
     from speclaunch.rules.finding import Severity
 
     versions = engine_versions(options.engine)

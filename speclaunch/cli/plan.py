@@ -85,7 +85,7 @@ def _show_roles(found: DeploymentPlan, html: Path | None, output_format: OutputF
 
         typer.echo(roles_document(found))
         return
-    from speclaunch.report.plan.roles_text import show_roles
+    from speclaunch.report.plan.side_by_side import show_roles
 
     show_roles(out(), found)
 
@@ -105,7 +105,7 @@ def _show(
         else:
             show_brief(out(), plans[0])
         return
-    from speclaunch.report.plan.comparison_text import show_comparison
+    from speclaunch.report.plan.side_by_side import show_comparison
 
     for number, comparison in enumerate(comparisons):
         if number:

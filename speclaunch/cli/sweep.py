@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -19,8 +21,7 @@ from speclaunch.recipe.hydra_sweeps import sweep_words
 from speclaunch.report.console import err_lines, out
 from speclaunch.report.sweep import Result, row_line, show_jobs, show_table, sweep_json
 from speclaunch.sweep.course import refused_row, require_launcher, run_sweep
-from speclaunch.sweep.folder import Folder
-from speclaunch.sweep.jobs import LOCAL, Job, JobOptions, Planned, Row, Verdict
+from speclaunch.sweep.jobs import LOCAL, Folder, Job, JobOptions, JobVerdict, Planned, Row
 from speclaunch.sweep.judging import judged_jobs
 
 
@@ -92,18 +93,11 @@ def _planned(asked: SweepOptions) -> tuple[Folder, Planned]:
 
 def _of_jobs(options: SweepOptions) -> JobOptions:
     """Return what counts for each job, as the sweep's folder stores it."""
-    return JobOptions(
-        plan=options.plan,
-        config_dir=tuple(map(str, options.config_dir)),
-        engine=options.engine,
-        hardware=options.hardware,
-        models=tuple(map(str, options.models)),
-        online=options.online,
-        assume=options.assume,
-        select=options.select,
-        ignore=options.ignore,
-        trust_engine=options.trust_engine,
-    )
+    values: dict[str, Any] = {one.name: getattr(options, one.name) for one in fields(JobOptions)}
+    for name, value in values.items():
+        if isinstance(value, tuple):
+            values[name] = tuple(map(str, value))
+    return JobOptions(**values)
 
 
 def _default(planned: Planned) -> Path:
@@ -123,7 +117,7 @@ def _results(folder: Folder, planned: Planned) -> list[Result]:
 def _forget(folder: Folder, planned: Planned) -> None:
     for job in planned.jobs:
         row = folder.row(job.key)
-        if row is not None and (row.verdict.bad or row.verdict is Verdict.REFUSED):
+        if row is not None and (row.verdict.bad or row.verdict is JobVerdict.REFUSED):
             folder.forget(job.key)
 
 
@@ -150,5 +144,5 @@ def _code(results: list[Result], finished: bool) -> ExitCode:
     if not finished:
         return ExitCode.INTERRUPTED
     bad = any(row is None or row.verdict.bad for _, row in results)
-    all_refused = all(row is not None and row.verdict is Verdict.REFUSED for _, row in results)
+    all_refused = all(row is not None and row.verdict is JobVerdict.REFUSED for _, row in results)
     return ExitCode.FAILED if bad or all_refused else ExitCode.CLEAN

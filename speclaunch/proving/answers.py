@@ -26,7 +26,7 @@ class Client(Protocol):
 
 
 @record
-class Question:
+class ProofPrompt:
     """A prompt, and how many tokens the answer has."""
 
     text: str
@@ -34,7 +34,7 @@ class Question:
 
 
 @record
-class Answer:
+class ProofAnswer:
     """What a server generated. `logprobs` are its own of these tokens, where they were asked for.
 
     `verify_steps`: how often a draft was verified on the way.
@@ -69,7 +69,7 @@ class Scored:
         return 0.0 if self.token == self.best else max(0.0, self.best_logprob - self.logprob)
 
 
-class Server:
+class ProofServer:
     """A server that is asked with so many requests at a time. Raises LaunchError for what is no
     answer."""
 
@@ -83,11 +83,11 @@ class Server:
         self._tick = tick
 
     def answers(
-        self, questions: Sequence[Question], *, logprobs: bool, temperature: float = 0.0
-    ) -> list[Answer]:
+        self, questions: Sequence[ProofPrompt], *, logprobs: bool, temperature: float = 0.0
+    ) -> list[ProofAnswer]:
         """An answer to each question, in their order."""
 
-        def body(one: Question) -> dict[str, Any]:
+        def body(one: ProofPrompt) -> dict[str, Any]:
             sampling = {
                 "max_new_tokens": one.tokens,
                 "temperature": temperature,
@@ -99,7 +99,7 @@ class Server:
         with _readable():
             return [_answer(said) for said in found]
 
-    def prompt_ids(self, questions: Sequence[Question]) -> list[tuple[int, ...]]:
+    def prompt_ids(self, questions: Sequence[ProofPrompt]) -> list[tuple[int, ...]]:
         """The tokens of each prompt, as the server sees them."""
         own = {"return_prompt_token_ids": True}  # where it has that; else beside their logprobs
         bodies = [{"text": one.text, **own, **_scoring(0)} for one in questions]
@@ -199,13 +199,13 @@ def _scored(token: int, own: Sequence[Any], tops: Sequence[Sequence[Any]]) -> Sc
     return Scored(token, float(own[0] or 0.0), int(top[1]), float(top[0]), text, top[2])
 
 
-def _answer(said: Mapping[str, Any]) -> Answer:
+def _answer(said: Mapping[str, Any]) -> ProofAnswer:
     meta = said["meta_info"]
     logprobs = meta.get("output_token_logprobs") or []
     ids = said.get("output_ids")
     if ids is None:  # not told apart from their logprobs
         ids = [entry[1] for entry in logprobs]
-    return Answer(
+    return ProofAnswer(
         tuple(map(int, ids)),
         int(meta["prompt_tokens"]),
         int(meta.get("spec_verify_ct") or 0),

@@ -22,7 +22,7 @@ _ENOUGH = 20
 
 
 @record
-class Pair:
+class SamplePair:
     """The answers of both servers to one prompt, each its tokens in order, all of one length."""
 
     ours: tuple[tuple[Hashable, ...], ...]
@@ -49,7 +49,7 @@ def statistic(ours: Counter[Hashable], total: Counter[Hashable], own: int, other
     )
 
 
-def compared(pairs: Sequence[Pair], *, draws: int = 2000, seed: int = 1) -> Drawn:
+def compared(pairs: Sequence[SamplePair], *, draws: int = 2000, seed: int = 1) -> Drawn:
     """The test over all prompts. It ends early where `_ENOUGH` draws are as far off (Besag and
     Clifford 1991: the probability stays exact).
 
@@ -79,7 +79,7 @@ def compared(pairs: Sequence[Pair], *, draws: int = 2000, seed: int = 1) -> Draw
     return Drawn((as_far + 1) / (draws + 1), positions, draws)
 
 
-def _pooled(pair: Pair) -> tuple[list[tuple[Hashable, ...]], int, int]:
+def _pooled(pair: SamplePair) -> tuple[list[tuple[Hashable, ...]], int, int]:
     """The tokens at each position, ours first, and how many answers each server gave."""
     if not pair.ours or not pair.theirs:
         raise ValueError("a sample is empty")

@@ -1,62 +1,69 @@
-"""A certificate on the terminal, and its numbers for the document of all its forms."""
+"""What `bench` shows on a terminal: a certificate, one server alone, two compared, a list."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from speclaunch.bench.certificate import Cell, Certificate, Goodput
-from speclaunch.bench.cost import Cost
-from speclaunch.bench.goodput import Bound
-from speclaunch.bench.measurement import Summary
-from speclaunch.bench.schema import CellRecord, CertificateDocument
-from speclaunch.bench.statistics import Interval
-from speclaunch.bench.telling import CONCURRENCY
+from speclaunch.bench.schema import (
+    CellRecord,
+    CertificateDocument,
+    DifferenceDocument,
+    SingleCellRecord,
+    SingleDocument,
+)
+from speclaunch.bench.stored import BenchListing
 from speclaunch.report import bench_words as words
+from speclaunch.report.tables import plain_table
 
-COLORS = {"pays": "green", "does not pay": "red", "not shown": "yellow"}
+COLORS = {
+    **{"pays": "green", "does not pay": "red", "not shown": "yellow"},
+    **{"faster": "green", "slower": "red"},
+}
 NOTHING_COUNTS = "The measurement does not count:"
+_TEXT_COLUMNS = ("workload", "")
+_SINGLE_COLUMNS = ("concurrency", "tokens/s", "latency", "TTFT", "TPOT", "accept length")
 
 
 def show_certificate(console: Console, found: CertificateDocument) -> None:
     """The verdict, then the numbers it rests on."""
-    console.print(Text(f"{found.candidate} against {found.baseline}", "bold"))
+    _show_title(console, f"{found.candidate} against {found.baseline}", found)
+    if not found.counts:
+        return
+    heads = columns(found)
+    table = plain_table(
+        heads, right=[head for head in heads if head not in _TEXT_COLUMNS], overflow="ellipsis"
+    )
+    for cell in found.cells:
+        table.add_row(*map(Text, row(found, cell)), Text(cell.claim, COLORS[cell.claim]))
+    console.print(table)
+    for cell in found.cells:
+        if cell.candidate.accepted_by_position:
+            shares = words.percents(cell.candidate.accepted_by_position)
+            _show_note(console, f"accepted by position, {words.per_cell(cell)}: {shares}")
+    if memory := words.memory(found):
+        _show_note(console, memory)
+    console.print(found.sentence, markup=False)
+    for line in words.intervals_mean(found):
+        _show_note(console, line)
+
+
+def _show_title(console: Console, title: str, found: CertificateDocument | SingleDocument) -> None:
+    """What was measured, and why it does not count."""
+    console.print(Text(title, "bold"))
     for caveat in found.caveats:
         console.print(Text(f"note: {caveat}", "yellow"))
     if not found.counts:
         console.print(Text(NOTHING_COUNTS, "bold red"))
         for one in found.objections:
             console.print(f"  {one.message}", markup=False)
-        return
-    console.print(_table(found))
-    for cell in found.cells:
-        if cell.candidate.accepted_by_position:
-            shares = words.percents(cell.candidate.accepted_by_position)
-            console.print(
-                f"accepted by position, {words.per_cell(cell)}: {shares}",
-                style="dim",
-                markup=False,
-                highlight=False,
-            )
-    if memory := words.memory(found):
-        console.print(memory, style="dim", markup=False, highlight=False)
-    console.print(found.sentence, markup=False)
-    for line in words.intervals_mean(found):
-        console.print(line, style="dim", highlight=False)
 
 
-def _table(found: CertificateDocument) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in columns(found):
-        is_text = column in ("workload", "")
-        table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
-    for cell in found.cells:
-        table.add_row(*map(Text, row(found, cell)), Text(cell.claim, COLORS[cell.claim]))
-    return table
+def _show_note(console: Console, text: str, style: str = "dim") -> None:
+    console.print(text, style=style, markup=False, highlight=False)
 
 
 def columns(found: CertificateDocument) -> list[str]:
@@ -78,7 +85,7 @@ def columns(found: CertificateDocument) -> list[str]:
 
 
 def row(found: CertificateDocument, cell: CellRecord) -> list[str]:
-    """What stands in all columns but the last one, which is the claim."""
+    """The text of all columns but the last one, which is the claim."""
     ours, theirs = cell.candidate, cell.baseline
     return [
         cell.workload,
@@ -95,94 +102,95 @@ def row(found: CertificateDocument, cell: CellRecord) -> list[str]:
     ]
 
 
-def document(found: Certificate) -> dict[str, Any]:
-    """For programs; times in seconds."""
-    return {
-        "version": 1,
-        "candidate": found.candidate,
-        "baseline": found.baseline,
-        "counts": not found.objections,
-        "objections": [{"kind": one.kind, "message": one.message} for one in found.objections],
-        "claim": found.claim.value if not found.objections else None,
-        "sentence": found.sentence,
-        "error_rate": found.error_rate,
-        "caveats": list(found.caveats),
-        "stops_paying": [
-            {
-                "workload": one.workload,
-                "along": one.along,
-                "context": one.fixed if one.along == CONCURRENCY else None,
-                "concurrency": None if one.along == CONCURRENCY else one.fixed,
-                "start": one.start,
-                "claim": one.claim.value,
-            }
-            for one in found.stops
-        ],
-        "memory": memory_document(found.memory),
-        "goodput_within": bounds_document(found.goodput_within),
-        "starts": found.starts,
-        "cells": [
-            {
-                "workload": cell.workload,
-                "context": cell.context,
-                "concurrency": cell.concurrency,
-                "claim": cell.claim.value,
-                "speed_up": _plain(cell.throughput),
-                "latency_ratio": _plain(cell.latency),
-                "candidate": {**numbers(cell.candidate), **_goodput_of(cell, "candidate")},
-                "baseline": {**numbers(cell.baseline), **_goodput_of(cell, "baseline")},
-                **({"goodput": _ratio(cell.goodput)} if cell.goodput is not None else {}),
-            }
-            for cell in found.cells
-        ],
-    }
+def show_single(console: Console, found: SingleDocument) -> None:
+    """The numbers of one server, and that they are no comparison."""
+    _show_title(console, found.candidate, found)
+    if not found.counts:
+        return
+    heads = single_columns(found)
+    table = plain_table(heads, right=heads[1:], overflow="ellipsis")
+    for cell in found.cells:
+        table.add_row(*single_row(found, cell))
+    console.print(table)
+    for told in found.memory:
+        if told.max_total_num_tokens:
+            _show_note(console, f"KV cache: {told.max_total_num_tokens:,} tokens")
+    console.print(found.sentence, markup=False)
 
 
-def memory_document(found: Sequence[Cost]) -> list[dict[str, Any]]:
-    """What each side costs; null: not told."""
+def single_columns(found: SingleDocument) -> list[str]:
+    """The columns of a table of one server."""
     return [
-        {
-            "side": one.side,
-            "max_total_num_tokens": one.tokens,
-            "bytes": one.bytes,
-            "bytes_measured": one.measured,
-        }
-        for one in found
+        "workload",
+        *(["context"] if any(cell.context for cell in found.cells) else []),
+        *_SINGLE_COLUMNS,
+        *(["goodput"] if found.goodput_within else []),
     ]
 
 
-def bounds_document(within: Sequence[Bound]) -> dict[str, float]:
-    """Milliseconds by metric."""
-    return {one.metric: one.most for one in within}
+def single_row(found: SingleDocument, cell: SingleCellRecord) -> list[str]:
+    """The text of these columns."""
+    own = cell.candidate
+    has_context = any(one.context for one in found.cells)
+    return [
+        cell.workload,
+        *([str(cell.context) if cell.context else "as is"] if has_context else []),
+        str(cell.concurrency),
+        words.throughput(own),
+        words.milliseconds(own.latency),
+        words.milliseconds(own.time_to_first_token),
+        words.milliseconds(own.time_per_output_token, 1),
+        words.length(own),
+        *(["" if own.goodput is None else f"{own.goodput:.2f}/s"] if found.goodput_within else []),
+    ]
 
 
-def _goodput_of(cell: Cell, side: str) -> dict[str, Any]:
-    return {} if cell.goodput is None else {"goodput": getattr(cell.goodput, side)}
+def show_difference(console: Console, found: DifferenceDocument) -> None:
+    """Two certificates: each common cell with its verdict, then what differs beside."""
+    console.print(Text(f"{found.after} against {found.before}", "bold"))
+    heads = words.DIFFERENCE_COLUMNS
+    table = plain_table(heads, right=heads[1:-1], overflow="ellipsis")
+    for cell in found.cells:
+        *told, verdict = words.difference_row(cell)
+        table.add_row(*map(Text, told), Text(verdict, COLORS[verdict]))
+    console.print(table)
+    for line in (*words.alone(found), *found.notes):
+        _show_note(console, line, "yellow")
+    for one in found.arguments:
+        console.print(f"arguments of the {one.side}:", markup=False, highlight=False)
+        for line in one.lines:
+            color = "green" if line.startswith("+") else "red"
+            console.print(Text(f"  {line}", color))
+    _show_note(console, words.difference_means(found))
 
 
-def _ratio(found: Goodput) -> dict[str, Any]:
+def show_benches(console: Console, found: Iterable[BenchListing]) -> None:
+    """A table of the comparisons that are stored, the newest last."""
+    table = plain_table(("comparison", "state", "rounds", "measured", "sides"))
+    for one in found:
+        table.add_row(
+            Text(one.name, "bold"),
+            Text(one.state, COLORS.get(one.state, "dim")),
+            str(one.rounds),
+            one.updated[:19].replace("T", " "),
+            Text(" against ".join(one.sides)),
+        )
+    console.print(table)
+
+
+def list_document(found: Iterable[BenchListing]) -> dict[str, Any]:
+    """The same list for programs."""
     return {
-        "candidate": found.candidate,
-        "baseline": found.baseline,
-        "candidate_share": found.candidate_share,
-        "baseline_share": found.baseline_share,
-        "ratio": None if found.ratio is None else _plain(found.ratio),
-    }
-
-
-def _plain(found: Interval) -> dict[str, Any]:
-    return {"ratio": found.ratio, "low": found.low, "high": found.high, "pairs": found.pairs}
-
-
-def numbers(found: Summary) -> dict[str, Any]:
-    """One side of a cell."""
-    return {
-        "requests": found.requests,
-        "output_tokens_per_second": found.throughput,
-        "latency": found.latency,
-        "time_to_first_token": found.first_token,
-        "time_per_output_token": found.per_token,
-        "prompt_tokens": found.prompt,
-        "accept_length": found.accept_length,
-        "accepted_by_position": list(found.accepted),
+        "version": 1,
+        "benches": [
+            {
+                "name": one.name,
+                "state": one.state,
+                "rounds": one.rounds,
+                "measured": one.updated,
+                "sides": list(one.sides),
+                "path": str(one.path),
+            }
+            for one in found
+        ],
     }

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from speclaunch.bench.schema import CertificateDocument, DifferenceDocument
+from speclaunch.bench.schema import CertificateDocument, DifferenceDocument, SingleDocument
 from speclaunch.report import bench_words as words
-from speclaunch.report.bench import NOTHING_COUNTS, columns, row
+from speclaunch.report.bench import NOTHING_COUNTS, columns, row, single_columns, single_row
 
 _MEANS = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 """What GitHub would take for markup, a mention, or the end of a cell. An `@` is written with a
@@ -49,22 +49,22 @@ def certificate_markdown(found: CertificateDocument) -> str:
     return "\n".join([*lines, ""])
 
 
+def single_markdown(found: SingleDocument) -> str:
+    """One server that was measured alone: a table for an issue."""
+    head = f"**{found.candidate}**\n" + "".join(f"\nNote: {one}\n" for one in found.caveats)
+    if not found.counts:
+        told = "".join(f"- {one.message}\n" for one in found.objections)
+        return f"{head}\n{NOTHING_COUNTS}\n\n{told}"
+    heads = single_columns(found)
+    rows = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    rows += ["| " + " | ".join(single_row(found, cell)) + " |" for cell in found.cells]
+    return "\n".join([head, *rows, "", found.sentence, ""])
+
+
 def difference_markdown(found: DifferenceDocument) -> str:
     """Two certificates compared."""
     lines = [f"**{escaped(found.after)}** against **{escaped(found.before)}**", ""]
-    rows = [
-        [
-            words.per_cell(cell),
-            words.ratio(cell.before.ratio),
-            words.ratio(cell.after.ratio),
-            words.ratio(cell.speed_up.ratio),
-            words.span(cell.speed_up),
-            f"{words.ratio(cell.throughput.ratio)} ({words.span(cell.throughput)})",
-            cell.verdict,
-        ]
-        for cell in found.cells
-    ]
-    lines += [*table(words.DIFFERENCE_COLUMNS, rows), ""]
+    lines += [*table(words.DIFFERENCE_COLUMNS, map(words.difference_row, found.cells)), ""]
     told = [*words.alone(found), *found.notes]
     lines += [*(f"- {escaped(one)}" for one in told), ""] if told else []
     for one in found.arguments:

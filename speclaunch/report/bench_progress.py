@@ -1,4 +1,4 @@
-"""How far a comparison is: a bar on a terminal, lines elsewhere, and how long still."""
+"""What a comparison would do, and how far it is: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
-from speclaunch.bench.comparison import Schedule, Step
-from speclaunch.bench.estimate import Pace, seconds_left, starts_due
+from speclaunch.bench.comparison import WARM_UP, Schedule, Step, steps
+from speclaunch.bench.estimate import TimeEstimate, seconds_left, starts_due
 from speclaunch.bench.measurement import Round
+from speclaunch.bench.workload import Prompts
 from speclaunch.heartbeat import Heartbeat, beating, duration
 from speclaunch.report.bench_words import per_cell
 from speclaunch.report.styled import Printer
 
 _SILENT_SECONDS = 60.0
+_RATE = 1000
+"""Output tokens a second, for an example where no rate is known."""
 
 
-class Course:
+class BenchCourse:
     """Where a comparison has got to: fed with what is said and with each round that is done."""
 
     def __init__(
@@ -68,8 +71,14 @@ class Course:
     def left(self) -> float | None:
         """Seconds from the last round to the end, as far as can be estimated."""
         starts = starts_due(self._schedule, self._measured, self._due)
-        pace = Pace(tuple(self._between), tuple(self._starts))
-        return seconds_left(self._schedule, self._rounds, self._due, starts, pace)
+        return seconds_left(
+            self._schedule,
+            self._rounds,
+            self._due,
+            starts,
+            between=self._between,
+            starting=self._starts,
+        )
 
     def left_now(self) -> str:
         """`about 3 min left`; empty where that is unknown."""
@@ -87,7 +96,7 @@ def round_name(step: Step) -> str:
 class LineProgress:
     """A line a round, and a sign of life where a round takes long."""
 
-    def __init__(self, printer: Printer, course: Course) -> None:
+    def __init__(self, printer: Printer, course: BenchCourse) -> None:
         self._printer, self._course = printer, course
         self._stack = contextlib.ExitStack()
         self._heart: Heartbeat | None = None
@@ -134,7 +143,7 @@ class LineProgress:
 class DrawnProgress:
     """A bar that fills; what is said stands above it."""
 
-    def __init__(self, console: Console, course: Course) -> None:
+    def __init__(self, console: Console, course: BenchCourse) -> None:
         self._course = course
         self._bar = Progress(
             SpinnerColumn(),
@@ -181,7 +190,7 @@ class DrawnProgress:
 class _Left(TextColumn):
     """How long still, as the time goes on."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: BenchCourse) -> None:
         super().__init__("")
         self._course = course
 
@@ -190,7 +199,7 @@ class _Left(TextColumn):
         return Text(self._course.left_now())
 
 
-def round_line(course: Course, name: str, found: Round) -> str:
+def round_line(course: BenchCourse, name: str, found: Round) -> str:
     """`7/20 cpu_ngram, code at 4: 52.1 tokens/s, about 3 min left`."""
     left = course.left_now()
     speed = f"{found.throughput:.1f} tokens/s"
@@ -199,7 +208,7 @@ def round_line(course: Course, name: str, found: Round) -> str:
 
 @contextlib.contextmanager
 def progress(
-    console: Console, printer: Printer, course: Course
+    console: Console, printer: Printer, course: BenchCourse
 ) -> Iterator[LineProgress | DrawnProgress]:
     """A bar on a terminal, lines elsewhere."""
     shown = (
@@ -209,3 +218,48 @@ def progress(
     )
     with shown or LineProgress(printer, course) as found:
         yield found
+
+
+def show_schedule(console: Console, schedule: Schedule, expected: TimeEstimate) -> None:
+    """Nothing is started."""
+    for line in lines(schedule, expected):
+        console.print(line, markup=False, highlight=False)
+
+
+def lines(schedule: Schedule, expected: TimeEstimate) -> list[str]:
+    """Starts, rounds, tokens, time."""
+    due = steps(schedule)
+    how = "one engine at a time" if schedule.blocks else "all up at once, those that wait halted"
+    return [
+        f"sides:   {', '.join(order.name for order in schedule.sides)}",
+        f"starts:  {schedule.starts_in_all}, {how}",
+        *(
+            f"measure: {prompts.name}{_length(prompts)} at a concurrency of {concurrency}: "
+            f"{schedule.rounds} rounds of {schedule.requests_at(concurrency)} requests, "
+            f"{prompts.output_tokens} tokens each, each side"
+            for prompts, concurrency in schedule.cells()
+        ),
+        f"rounds:  {len(due)}, and {WARM_UP} of each kind that warm up after a start",
+        f"tokens:  {expected.tokens:,} to be generated, those of the warm-up too",
+        f"time:    {time_line(expected)}",
+    ]
+
+
+def _length(prompts: Prompts) -> str:
+    return f" with prompts of {prompts.context:,} tokens" if prompts.context else ""
+
+
+def time_line(expected: TimeEstimate) -> str:
+    """An estimate, and what it rests on; what is unknown is said to be."""
+    starts = (
+        "starts: unknown, as is the size of the weights"
+        if expected.starts is None
+        else f"starts: about {duration(expected.starts)}"
+    )
+    if expected.rounds is None:
+        example = duration(expected.tokens / _RATE)
+        rounds = f"rounds: unknown until measured (at {_RATE:,} tokens/s: {example})"
+    else:
+        rounds = f"rounds: about {duration(expected.rounds)}, as fast as in {expected.source}"
+    whole = f"; about {duration(expected.seconds)} in all" if expected.seconds is not None else ""
+    return f"{starts}; {rounds}{whole} (an estimate)"

@@ -8,14 +8,15 @@ from typing import Protocol
 
 from speclaunch.bench.between import arguments
 from speclaunch.bench.schema import (
+    CellDifferenceRecord,
     CellRecord,
     CertificateDocument,
     DifferenceDocument,
-    IntervalRecord,
-    NumbersRecord,
+    MeasuredRecord,
     RatioRecord,
     SideRecord,
 )
+from speclaunch.bench.statistics import Interval
 
 
 class InCell(Protocol):
@@ -41,7 +42,7 @@ def per_cell(cell: InCell, *, concurrency: bool = True) -> str:
     return f"{cell.workload}{context}{at}"
 
 
-def span(found: IntervalRecord | RatioRecord) -> str:
+def span(found: Interval | RatioRecord) -> str:
     """`1.10 to 1.35`."""
     return f"{ratio(found.low)} to {ratio(found.high)}"
 
@@ -56,7 +57,7 @@ def speed_up(cell: CellRecord) -> str:
     return f"{ratio(cell.speed_up.ratio)} ({span(cell.speed_up)})"
 
 
-def throughput(side: NumbersRecord) -> str:
+def throughput(side: MeasuredRecord) -> str:
     """`52.1`: output tokens a second."""
     return f"{side.output_tokens_per_second:.1f}"
 
@@ -71,7 +72,7 @@ def milliseconds(seconds: float | None, digits: int = 0) -> str:
     return "" if seconds is None else f"{1000 * seconds:.{digits}f} ms"
 
 
-def length(found: NumbersRecord) -> str:
+def length(found: MeasuredRecord) -> str:
     """The acceptance length; empty without speculation."""
     return "" if found.accept_length is None else f"{found.accept_length:.2f}"
 
@@ -154,6 +155,19 @@ DIFFERENCE_COLUMNS = (
     "throughput",
     "verdict",
 )
+
+
+def difference_row(cell: CellDifferenceRecord) -> list[str]:
+    """The text of these columns."""
+    return [
+        per_cell(cell),
+        ratio(cell.before.ratio),
+        ratio(cell.after.ratio),
+        ratio(cell.speed_up.ratio),
+        span(cell.speed_up),
+        f"{ratio(cell.throughput.ratio)} ({span(cell.throughput)})",
+        cell.verdict,
+    ]
 
 
 def alone(found: DifferenceDocument) -> list[str]:

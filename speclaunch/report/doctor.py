@@ -17,6 +17,7 @@ from speclaunch.record import record
 from speclaunch.report.findings import origins, show_findings
 from speclaunch.report.findings import render as render_finding
 from speclaunch.report.findings_json import checkpoint_json, finding_json
+from speclaunch.report.styled import many
 from speclaunch.rules.finding import Finding, Severity
 
 VERSION = 1
@@ -189,14 +190,12 @@ def _show_findings(console: Console, diagnosis: DoctorReport, encoding: str) -> 
 
 def _summary(diagnosis: DoctorReport) -> Text:
     errors, warnings = diagnosis.count(CheckState.ERROR), diagnosis.count(CheckState.WARNING)
-    counted = [_many(errors, "error")] * bool(errors) + [_many(warnings, "warning")] * bool(
-        warnings
-    )
+    counted = [many(errors, "error")] * bool(errors) + [many(warnings, "warning")] * bool(warnings)
     numbers = ", ".join(counted)
     target = diagnosis.target
     untold = count(diagnosis.lines, CheckState.UNKNOWN)
     if untold:
-        numbers += f"{', ' if numbers else ''}{_many(untold, 'check')} without a result"
+        numbers += f"{', ' if numbers else ''}{many(untold, 'check')} without a result"
     if target is None:
         return Text(f"{numbers or 'No problems found'}.", _color(errors, warnings))
     place = "there" if target.elsewhere else "here"
@@ -208,10 +207,6 @@ def _summary(diagnosis: DoctorReport) -> Text:
 
 def _color(errors: int, warnings: int) -> str:
     return "bold red" if errors else "bold yellow" if warnings else "bold green"
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _can_say(letters: str, encoding: str) -> bool:

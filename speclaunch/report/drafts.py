@@ -11,10 +11,10 @@ from rich.text import Text
 from speclaunch.facts.hardware import Hardware
 from speclaunch.planning.draft_listing import DraftListing, ListedWay, WayMemory
 from speclaunch.planning.placing import in_gib
+from speclaunch.report.tables import label_line
 
 VERSION = 1
 """Of the JSON document."""
-_LABEL = 12
 
 
 def show_drafts(console: Console, found: DraftListing, *, refused: bool = False) -> None:
@@ -88,7 +88,7 @@ def memory(found: WayMemory, hardware: Hardware) -> str:
 
 
 def _line(console: Console, label: str, said: str) -> None:
-    console.print(Text(f"   {label:<{_LABEL}}", "dim") + Text(said, "default"))
+    console.print(label_line(label, Text(said, "default"), 12, indent=3))
 
 
 def drafts_document(found: DraftListing) -> str:

@@ -14,8 +14,7 @@ from rich.text import Text
 from speclaunch.launch.client import Verification
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseStep, PhaseTracker
-from speclaunch.report.launching import OnReady, PlainObserver
-from speclaunch.report.progress import WeightSizes, counted
+from speclaunch.report.launching import OnReady, PlainObserver, WeightSizes, counted
 
 
 class LiveObserver(PlainObserver):

@@ -1,8 +1,9 @@
-"""Checkpoints that are known: a table of them, the facts of one, files against the hub."""
+"""Checkpoints: those that are known, the facts of one, its files against the hub, its tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -12,7 +13,17 @@ from rich.text import Text
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.planning.kept_facts import FACTS, CheckpointSources, ComparedFacts, FactsState, told
+from speclaunch.planning.inspection import Inspection
+from speclaunch.planning.kept_facts import (
+    FACTS,
+    CheckpointSources,
+    ComparedFacts,
+    FactsState,
+    told,
+)
+from speclaunch.report.findings import show_findings
+from speclaunch.report.findings_json import finding_json
+from speclaunch.report.tables import label_line, plain_table
 
 _COLORS = {
     FactsState.CURRENT: "green",
@@ -31,9 +42,7 @@ def _plain(told: object) -> Text:
 
 def show_kept(console: Console, found: Iterable[tuple[str, CheckpointFile | str]]) -> None:
     """A table of files of facts, or why one cannot be read."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("model", "read", "revision", "source"):
-        table.add_column(column, no_wrap=True, overflow="ignore")
+    table = plain_table(("model", "read", "revision", "source"))
     for name, file in found:
         if isinstance(file, str):
             table.add_row(Text(name, "bold"), _plain("cannot be read: " + file))
@@ -56,11 +65,11 @@ def show_known(console: Console, name: str, known: CheckpointSources) -> None:
     console.print(Text(name, "bold"))
     used = known.used
     if isinstance(used, UnknownFact):
-        console.print(Text.assemble(("  unknown  ", "yellow"), _plain(used.why)))
+        console.print(label_line("unknown", _plain(used.why), 9, "yellow"))
     else:
-        console.print(Text.assemble(("  from     ", "dim"), _plain(used.origin)))
+        console.print(label_line("from", _plain(used.origin), 9))
         if used.origin is not None and used.origin.revision is not None:
-            console.print(Text.assemble(("  revision ", "dim"), used.origin.revision))
+            console.print(label_line("revision", used.origin.revision, 9))
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(style="dim", no_wrap=True)
         table.add_column(overflow="fold")
@@ -72,9 +81,9 @@ def show_known(console: Console, name: str, known: CheckpointSources) -> None:
         console.print(table)
     for other in known.others:
         if isinstance(other, UnknownFact):
-            console.print(Text.assemble(("  not read ", "yellow"), _plain(other.why)))
+            console.print(label_line("not read", _plain(other.why), 9, "yellow"))
             continue
-        console.print(Text.assemble(("  also in  ", "dim"), _plain(other.origin)))
+        console.print(label_line("also in", _plain(other.origin), 9))
         for line in _differing(used, other):
             console.print(_plain(f"           {line}"))
 
@@ -150,3 +159,78 @@ def _checkpoint_json(found: Checkpoint | UnknownFact) -> dict[str, Any]:
         if fact not in found.unread and told(found, fact) is not None
     }
     return {"origin": where, "facts": facts, "not_known": sorted(found.unread)}
+
+
+_MOST_ROWS = 40
+_ODD = ("wrong shape", "not read")
+
+
+def show_inspection(console: Console, found: Inspection) -> None:
+    """What it was taken for, its tensors (the odd ones where there are many), the findings."""
+    console.print(Text.assemble((found.checkpoint.name, "bold"), " ", _about(found)))
+    names = list(found.headers)
+    if len(names) > _MOST_ROWS:
+        names = [name for name in names if found.status(name) in _ODD][:_MOST_ROWS]
+    table = Table.grid(padding=(0, 2))
+    for name in sorted(names):
+        header, status = found.headers[name], found.status(name)
+        style = "yellow" if status in _ODD else "dim" if status != "loaded" else ""
+        shape = "x".join(map(str, header.shape)) or "1"
+        table.add_row(Text(name), Text(header.dtype), Text(shape), Text(status, style))
+    if names:
+        console.print(table)
+    console.print(_sum(found), markup=False, style="dim")
+    show_findings(console, found.findings)
+    if not found.findings:
+        if found.comparison is None:
+            console.print("Nothing is wrong with the files; what the engine needs is unknown.")
+        else:
+            console.print(f"It holds what SGLang {found.engine} loads.", markup=False)
+
+
+def _about(found: Inspection) -> str:
+    what = found.checkpoint.architecture or "no architecture in its config"
+    drafts = f", as a draft of {found.algorithm}" if found.algorithm else ""
+    loader = f"; loaded by {found.loader}" if found.loader not in (None, what) else ""
+    return f"({what}{drafts}{loader})"
+
+
+def _sum(found: Inspection) -> str:
+    """`15 tensors: 14 loaded, 1 skipped; …`."""
+    counts = Counter(map(found.status, found.headers))
+    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    return f"{len(found.headers)} tensors: {told}" + "".join(_unsaid(found))
+
+
+def _unsaid(found: Inspection) -> Iterator[str]:
+    if not found.numbers_read:
+        yield "; only headers were read: nothing is said of zeros, NaN and token maps"
+    if found.comparison is None and found.loader is None:
+        yield f"; what SGLang {found.engine} loads of this class is not known"
+
+
+def inspection_json(found: Inspection) -> dict[str, Any]:
+    """See docs/reference/models.md."""
+    compared = found.comparison
+    return {
+        "version": 1,
+        "checkpoint": found.checkpoint.name,
+        "target": None if found.target is None else found.target.name,
+        "engine": found.engine,
+        "architecture": found.checkpoint.architecture,
+        "algorithm": found.algorithm,
+        "loader": found.loader,
+        "source": found.source,
+        "numbers_read": found.numbers_read,
+        "tensors": [
+            {
+                "name": name,
+                "dtype": header.dtype,
+                "shape": list(header.shape),
+                "status": found.status(name),
+            }
+            for name, header in sorted(found.headers.items())
+        ],
+        "missing": {} if compared is None else dict(compared.missing),
+        "findings": [finding_json(one) for one in found.findings],
+    }

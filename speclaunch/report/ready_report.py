@@ -13,6 +13,7 @@ from rich.text import Text
 
 from speclaunch.launch.client import Verification
 from speclaunch.launch.start import Address
+from speclaunch.report.tables import label_line
 
 _SHOWN_CHARACTERS = 200
 _NEXT = (
@@ -46,12 +47,12 @@ def show_ready(
     console.print(head)
     none = [("check", "of the first rank: this one serves no requests")]
     for label, text in none if worker else _rows(verification):
-        console.print(Text.assemble((f"  {label:<14}", "bold"), text))
+        console.print(label_line(label, text, 14, "bold"))
     if tiny:
         console.print(
             "                this tiny model's text is meaningless by design", style="dim"
         )
-    console.print(Text.assemble(("  log           ", "bold"), str(log)))
+    console.print(label_line("log", str(log), 14, "bold"))
 
 
 def show_passed(console: Console, *, tiny: bool) -> None:

@@ -17,9 +17,8 @@ from speclaunch.launch.launch_run import LaunchRun
 from speclaunch.launch.start import PlannedLaunch, Planner
 from speclaunch.launch.supervisor import Ending
 from speclaunch.report.console import err, err_lines, out
-from speclaunch.report.launching import OnReady, PlainObserver
+from speclaunch.report.launching import OnReady, PlainObserver, WeightSizes
 from speclaunch.report.problems import show_problems
-from speclaunch.report.progress import WeightSizes
 from speclaunch.report.styled import PlainPrinter
 
 _WHAT_NEXT = (("follow", "logs -f"), ("stop", "stop"), ("story", "runs show"))

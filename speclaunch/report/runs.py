@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from speclaunch.heartbeat import duration
 from speclaunch.launch.journal import LaunchState
 from speclaunch.launch.runs import Run
+from speclaunch.report.tables import label_line, plain_table
 
 _COLORS = {
     LaunchState.SERVING: "green",
@@ -27,9 +27,7 @@ _COLORS = {
 
 def show_runs(console: Console, runs: Iterable[Run]) -> None:
     """A table, the newest launch last."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("run", "state", "started", "attempts", "how it ended"):
-        table.add_column(column, no_wrap=True, overflow="ignore")
+    table = plain_table(("run", "state", "started", "attempts", "how it ended"))
     for run in runs:
         state = run.state
         table.add_row(
@@ -44,9 +42,7 @@ def show_runs(console: Console, runs: Iterable[Run]) -> None:
 
 def show_living(console: Console, runs: Iterable[Run]) -> None:
     """A table of what runs now."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("run", "state", "for", "process", "address"):
-        table.add_column(column, no_wrap=True, overflow="ignore")
+    table = plain_table(("run", "state", "for", "process", "address"))
     for run in runs:
         holder = run.holder
         if holder is None:
@@ -66,7 +62,7 @@ def show_run(console: Console, run: Run) -> None:
 
     def line(label: str, text: object) -> None:
         if text:
-            console.print(Text.assemble((f"  {label:<13}", "dim"), str(text)))
+            console.print(label_line(label, str(text), 13))
 
     state = run.state
     console.print(Text.assemble((run.name, "bold"), "   ", (state.value, _COLORS[state])))
@@ -136,20 +132,15 @@ def _show_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
     rung = _mapping(attempt.get("rung"))
     for label in ("why", "cost"):
         if rung.get(label):
-            console.print(Text.assemble((f"  {label:<13}", "dim"), str(rung[label])))
-    console.print(
-        Text.assemble((f"  {'command':<13}", "dim"), shlex.join(_words(attempt.get("command")))),
-        soft_wrap=True,
-    )
+            console.print(label_line(label, str(rung[label]), 13))
+    words = shlex.join(_words(attempt.get("command")))
+    console.print(label_line("command", words, 13), soft_wrap=True)
     for step in attempt.get("milestones") or ():
         one = _mapping(step)
         began = one.get("started")
         when = f"{began:8.1f} s" if isinstance(began, int | float) else ""
-        console.print(
-            Text.assemble(
-                (f"  {when:<13}", "dim"), str(one.get("phase")), (f"  {one.get('detail')}", "dim")
-            )
-        )
+        phase = label_line(when, str(one.get("phase")), 13)
+        console.print(phase.append(f"  {one.get('detail')}", "dim"))
     diagnosis = _mapping(attempt.get("diagnosis"))
     cause = _mapping(diagnosis.get("cause"))
     if attempt.get("ended"):

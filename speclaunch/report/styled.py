@@ -49,6 +49,11 @@ class Styled:
     __rich__ = drawn
 
 
+def many(count: int, noun: str) -> str:
+    """`1 request`, `2 requests`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 class Printer(Protocol):
     """What prints lines: rich's console, or `PlainPrinter`."""
 

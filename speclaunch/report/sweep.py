@@ -7,19 +7,19 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from speclaunch.sweep.jobs import Job, Row, Verdict
+from speclaunch.report.tables import plain_table
+from speclaunch.sweep.jobs import Job, JobVerdict, Row
 
 _COLORS = {
-    Verdict.SERVED: "green",
-    Verdict.FITS: "green",
-    Verdict.TIGHT: "yellow",
-    Verdict.FAILED: "bold red",
-    Verdict.FAILS: "bold red",
-    Verdict.REFUSED: "yellow",
-    Verdict.UNKNOWN: "dim",
+    JobVerdict.SERVED: "green",
+    JobVerdict.FITS: "green",
+    JobVerdict.TIGHT: "yellow",
+    JobVerdict.FAILED: "bold red",
+    JobVerdict.FAILS: "bold red",
+    JobVerdict.REFUSED: "yellow",
+    JobVerdict.UNKNOWN: "dim",
 }
 Result = tuple[Job, Row | None]
 """A job, and what came of it; None where it is not done."""
@@ -27,10 +27,11 @@ Result = tuple[Job, Row | None]
 
 def show_jobs(console: Console, results: Iterable[Result]) -> None:
     """What would run, and what would not."""
-    table = _table("recipe", "overrides", "state")
+    table = plain_table(("recipe", "overrides", "state"), overflow="fold")
     for job, row in results:
         state = "to run" if row is None else row.verdict.value
-        table.add_row(job.recipe, " ".join(job.varied), Text(_with_reason(state, row)))
+        state += f": {row.reason}" if row is not None and row.reason else ""
+        table.add_row(job.recipe, " ".join(job.varied), Text(state))
     console.print(table)
 
 
@@ -46,7 +47,8 @@ def row_line(job: Job, row: Row, number: int, total: int) -> str:
 
 def show_table(console: Console, results: Sequence[Result]) -> None:
     """One line a job, in the order of the words."""
-    table = _table("recipe", "overrides", "verdict", "acceptance", "ready", "KV tokens", "why")
+    columns = ("recipe", "overrides", "verdict", "acceptance", "ready", "KV tokens", "why")
+    table = plain_table(columns, overflow="fold")
     for job, row in results:
         name = (job.recipe, " ".join(job.varied))
         if row is None:
@@ -54,7 +56,7 @@ def show_table(console: Console, results: Sequence[Result]) -> None:
             continue
         table.add_row(
             *name,
-            _verdict(row),
+            Text(row.verdict.value, _COLORS[row.verdict]),
             _number(row.acceptance_length, "{:.2f}"),
             _number(row.ready_seconds, "{:.1f} s"),
             _number(row.kv_tokens, "{:,}"),
@@ -74,7 +76,7 @@ def sweep_json(folder: str, launcher: str, results: Sequence[Result]) -> Mapping
             "jobs": len(results),
             **{
                 verdict.value: sum(row is not None and row.verdict is verdict for _, row in results)
-                for verdict in Verdict
+                for verdict in JobVerdict
             },
             "not run": sum(row is None for _, row in results),
         },
@@ -85,21 +87,6 @@ def _job_json(job: Job, row: Row | None) -> Mapping[str, Any]:
     told = dict.fromkeys(field.name for field in fields(Row)) if row is None else asdict(row)
     about = {"recipe": job.recipe, "overrides": list(job.overrides)}
     return {**about, **told, "key": job.key}
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
-def _verdict(row: Row) -> Text:
-    return Text(row.verdict.value, _COLORS[row.verdict])
-
-
-def _with_reason(state: str, row: Row | None) -> str:
-    return f"{state}: {row.reason}" if row is not None and row.reason else state
 
 
 def _number(value: float | None, form: str) -> str:

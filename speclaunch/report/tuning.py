@@ -1,40 +1,121 @@
-"""What a tuning found, on the terminal and as JSON."""
+"""What a tuning found, on the terminal and as JSON: a contract that scripts are written against.
+
+`docs/reference/tune.schema.json` is made from these models; a test compares them. A key is never
+taken away or given another meaning within version 1; new ones may be added.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 from rich.console import Console
 from rich.table import Table
 
-from speclaunch.bench.statistics import Claim
 from speclaunch.record import record
+from speclaunch.report.tables import plain_table
 from speclaunch.tuning.adaptive import adaptive_words
 from speclaunch.tuning.model import Trial
-from speclaunch.tuning.objective import Aim, Objective
-from speclaunch.tuning.setting import Setting
-from speclaunch.tuning.verification import Compared, Verdict
+from speclaunch.tuning.objective import Aim, TuningObjective
+from speclaunch.tuning.space import DraftSetting
+from speclaunch.tuning.trials import Compared, LoadRatio, TuningVerdict
 
 _COLUMNS = ("setting", "tokens/s a request", "against own", "accept length", "ms a step")
-_CLAIMS = {Claim.PAYS: "faster", Claim.DOES_NOT_PAY: "slower", Claim.NOT_SHOWN: "not shown"}
+Arguments = Annotated[
+    dict[str, int],
+    BeforeValidator(lambda one: one.arguments if isinstance(one, DraftSetting) else one),
+]
+"""A setting as server arguments."""
+
+
+class _Record(BaseModel):
+    """Reads the attributes of its source of the same names."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", from_attributes=True, populate_by_name=True
+    )
+
+
+class TrialRecord(_Record):
+    """A setting measured at one load. `step_seconds`: of a verify step, and what is around it."""
+
+    arguments: Arguments = Field(validation_alias="setting")
+    concurrency: int
+    tokens_per_second: float = Field(validation_alias="speed")
+    output_tokens_per_second: float = Field(validation_alias="throughput")
+    accept_length: float
+    step_seconds: float
+    accepted_by_position: list[float] = Field(validation_alias="accepted")
+
+
+class ComparedRecord(_Record):
+    """A setting against the recipe's own, with the interval of the ratio."""
+
+    arguments: Arguments = Field(validation_alias="setting")
+    claim: Literal["faster", "slower", "not shown"]
+    ratio: float = Field(validation_alias=AliasPath("ratio", "ratio"))
+    low: float = Field(validation_alias=AliasPath("ratio", "low"))
+    high: float = Field(validation_alias=AliasPath("ratio", "high"))
+    pairs: int = Field(validation_alias=AliasPath("ratio", "pairs"))
+    by_concurrency: list[LoadRatio] = Field(validation_alias="by_load")
+
+
+class TuningComparison(_Record):
+    """The comparison of the best; `counts` is false where it was refused. `starts`: of each side;
+    with several the intervals hold what differs from start to start."""
+
+    counts: bool
+    objections: list[str]
+    starts: int
+    settings: list[ComparedRecord]
+
+
+class FailureRecord(_Record):
+    """A setting that could not be measured."""
+
+    setting: str
+    why: str
+
+
+class TuneDocument(_Record):
+    """`best` are the arguments to use: the recipe's own where no other is shown to be faster; null
+    where the own are not known."""
+
+    version: Literal[1] = 1
+    recipe: str
+    engine: str
+    algorithm: str
+    objective: str
+    own: Arguments | None
+    best: Arguments | None
+    trials: list[TrialRecord]
+    failed: list[FailureRecord]
+    comparison: TuningComparison | None
+    ended: str
+    starts: int
+    seconds: float
+    overrides: list[str]
+    diff: str
+    written: str | None
+    adaptive: dict[str, Any] | None
 
 
 @record
-class Outcome:
+class TuningOutcome:
     """All that is to be told."""
 
     recipe: str
     engine: str
     algorithm: str
     objective: str
-    own: Setting | None
-    order: tuple[Setting, ...]
+    own: DraftSetting | None
+    order: tuple[DraftSetting, ...]
     """Those that were tried, the best first."""
     trials: tuple[Trial, ...]
     failed: Mapping[str, str]
-    verdict: Verdict | None
+    verdict: TuningVerdict | None
     """None: nothing was compared."""
     compared_starts: int
     """Of each side of the comparison."""
@@ -48,13 +129,13 @@ class Outcome:
     adaptive_file: Path | None
 
     @property
-    def best(self) -> Setting | None:
+    def best(self) -> DraftSetting | None:
         """The setting to use."""
         winner = self.verdict.winner if self.verdict is not None else None
         return winner.setting if winner is not None else self.own
 
 
-def evidence(winner: Compared, aim: Objective, workload: str, date: str) -> str:
+def evidence(winner: Compared, aim: TuningObjective, workload: str, date: str) -> str:
     """For a comment in the recipe."""
     ratio = winner.ratio
     what = "as fast" if aim.aim is Aim.LATENCY else f"the {aim.aim.value}"
@@ -63,7 +144,7 @@ def evidence(winner: Compared, aim: Objective, workload: str, date: str) -> str:
     return f"{date}: {ratio.ratio:.2f} ({sure}) times {what}{where}, {workload}"
 
 
-def show_outcome(console: Console, found: Outcome) -> None:
+def show_outcome(console: Console, found: TuningOutcome) -> None:
     """A table, the best first; then what the comparison says, and the change of the recipe."""
     console.print(_table(found))
 
@@ -93,12 +174,10 @@ def show_outcome(console: Console, found: Outcome) -> None:
         say("It was not measured as such: bench compares it.", "dim")
 
 
-def _table(found: Outcome) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
+def _table(found: TuningOutcome) -> Table:
     several = len({one.concurrency for one in found.trials}) > 1
     columns = (*_COLUMNS[:1], "requests", *_COLUMNS[1:]) if several else _COLUMNS
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+    table = plain_table(columns, right=columns[1:], overflow="ellipsis")
     for setting in found.order:
         mark = " (the recipe's own)" if setting == found.own else ""
         for one in (trial for trial in found.trials if trial.setting == setting):
@@ -121,7 +200,7 @@ def _table(found: Outcome) -> Table:
     return table
 
 
-def _sentence(found: Outcome) -> str:
+def _sentence(found: TuningOutcome) -> str:
     verdict = found.verdict
     if verdict is None and found.order and found.order[0] == found.own:
         return "The recipe's own setting is the best of those that were tried."
@@ -130,7 +209,7 @@ def _sentence(found: Outcome) -> str:
     if verdict.refused:
         return f"The comparison does not count: {'; '.join(verdict.refused)}."
     told = [
-        f"{one.setting}: {_CLAIMS[one.ratio.claim]}, {one.ratio.ratio:.2f} times the recipe's own "
+        f"{one.setting}: {one.claim}, {one.ratio.ratio:.2f} times the recipe's own "
         f"({one.ratio.low:.2f} to {one.ratio.high:.2f})"
         for one in verdict.compared
     ]
@@ -139,62 +218,36 @@ def _sentence(found: Outcome) -> str:
     return "\n".join(told)
 
 
-def document(found: Outcome) -> dict[str, Any]:
+def document(found: TuningOutcome) -> TuneDocument:
     """For programs; times in seconds."""
     verdict = found.verdict
-
-    def arguments(setting: Setting | None) -> dict[str, Any] | None:
-        return None if setting is None else dict(setting.arguments(found.algorithm))
-
-    return {
-        "version": 1,
-        "recipe": found.recipe,
-        "engine": found.engine,
-        "algorithm": found.algorithm,
-        "objective": found.objective,
-        "own": arguments(found.own),
-        "best": arguments(found.best),
-        "trials": [
-            {
-                "arguments": arguments(one.setting),
-                "concurrency": one.concurrency,
-                "tokens_per_second": one.speed,
-                "output_tokens_per_second": one.throughput,
-                "accept_length": one.accept_length,
-                "step_seconds": one.step_seconds,
-                "accepted_by_position": list(one.accepted),
-            }
-            for setting in found.order
-            for one in found.trials
-            if one.setting == setting
-        ],
-        "failed": [{"setting": name, "why": why} for name, why in found.failed.items()],
-        "comparison": None
-        if verdict is None
-        else {
+    comparison = None
+    if verdict is not None:
+        comparison = {
             "counts": not verdict.refused,
-            "objections": list(verdict.refused),
+            "objections": verdict.refused,
             "starts": found.compared_starts,
-            "settings": [
-                {
-                    "arguments": arguments(one.setting),
-                    "claim": _CLAIMS[one.ratio.claim],
-                    "ratio": one.ratio.ratio,
-                    "low": one.ratio.low,
-                    "high": one.ratio.high,
-                    "pairs": one.ratio.pairs,
-                    "by_concurrency": [
-                        {"concurrency": load, "ratio": ratio} for load, ratio in one.by_load
-                    ],
-                }
-                for one in verdict.compared
+            "settings": verdict.compared,
+        }
+    return TuneDocument.model_validate(
+        {
+            "recipe": found.recipe,
+            "engine": found.engine,
+            "algorithm": found.algorithm,
+            "objective": found.objective,
+            "own": found.own,
+            "best": found.best,
+            "trials": [
+                one for setting in found.order for one in found.trials if one.setting == setting
             ],
-        },
-        "ended": found.ended,
-        "starts": found.starts,
-        "seconds": found.seconds,
-        "overrides": list(found.overrides),
-        "diff": found.diff,
-        "written": None if found.written is None else str(found.written),
-        "adaptive": None if found.adaptive is None else dict(found.adaptive),
-    }
+            "failed": [{"setting": name, "why": why} for name, why in found.failed.items()],
+            "comparison": comparison,
+            "ended": found.ended,
+            "starts": found.starts,
+            "seconds": found.seconds,
+            "overrides": found.overrides,
+            "diff": found.diff,
+            "adaptive": found.adaptive,
+            "written": None if found.written is None else str(found.written),
+        }
+    )

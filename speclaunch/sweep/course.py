@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from speclaunch import children
 from speclaunch.errors import LaunchError
-from speclaunch.sweep.folder import Folder
-from speclaunch.sweep.jobs import Job, Planned, Row, Verdict
+from speclaunch.sweep.jobs import Folder, Job, JobVerdict, Planned, Row
 
 _POLL_S = 0.3
 _END_S = 90.0
@@ -52,7 +51,7 @@ def require_launcher(name: str) -> None:
 
 def refused_row(job: Job) -> Row:
     """The row of a job that is never started."""
-    return Row(job.key, Verdict.REFUSED, job.refused)
+    return Row(job.key, JobVerdict.REFUSED, job.refused)
 
 
 def run_sweep(folder: Folder, planned: Planned, on_row: OnRow) -> bool:

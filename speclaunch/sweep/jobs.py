@@ -1,20 +1,39 @@
-"""What a sweep is made of: its options, its jobs, and the row that each of them becomes."""
+"""A sweep: its options, its jobs, the row that each of them becomes, and its folder.
+
+```
+sweep.json    the words and the jobs, for the jobs' own processes and for --resume
+lock          locked by the command that looks after the sweep, as long as it lives
+stop          there while the sweep is being ended
+rows/KEY.json what came of a job, written whole; KEY.lock: locked by who runs it; KEY.log
+hydra/        the launcher's own files
+```
+A row that is there is never made again. Locks are the kernel's: they end with their holder.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from speclaunch.errors import InputError, LaunchError, Problem
+from speclaunch.home import expand_user
+from speclaunch.launch.atomic_files import read_json, write_json
 from speclaunch.record import record
 
 LOCAL = ("basic", "joblib", "submitit_local")
 """Launchers that run their jobs on this machine."""
 
 
-class Verdict(StrEnum):
+class JobVerdict(StrEnum):
     """How a job ended."""
 
     SERVED = "served"
@@ -31,7 +50,7 @@ class Verdict(StrEnum):
     @property
     def bad(self) -> bool:
         """Whether the exit code tells of it."""
-        return self in (Verdict.FAILED, Verdict.FAILS)
+        return self in (JobVerdict.FAILED, JobVerdict.FAILS)
 
 
 @record
@@ -84,19 +103,13 @@ class Job:
     refused: str | None = None
     """Why it is never started."""
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """What `dataclasses.asdict` made of it."""
-        lists = {name: tuple(document[name]) for name in ("overrides", "varied")}
-        return cls(**{**document, **lists})
-
 
 @record
 class Row:
     """What came of a job."""
 
     key: str
-    verdict: Verdict
+    verdict: JobVerdict
     reason: str | None = None
     """Why it was refused or failed; of a plan, the budget in words."""
     acceptance_length: float | None = None
@@ -107,16 +120,6 @@ class Row:
     engine: str | None = None
     log: str | None = None
     ended: str | None = None
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self | None:
-        """The row of a file; None where that is none."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        try:
-            verdict = Verdict(document["verdict"])
-            return cls(**{k: v for k, v in {**document, "verdict": verdict}.items() if k in known})
-        except (KeyError, ValueError, TypeError):
-            return None
 
 
 @record
@@ -136,3 +139,144 @@ class Planned:
     def is_local(self) -> bool:
         """Whether the jobs run on this machine."""
         return self.launcher in LOCAL
+
+
+_ROW, _PLANNED = TypeAdapter(Row), TypeAdapter(Planned)
+_VERSION = 1
+_POLL_S = 0.5
+
+
+@record
+class Folder:
+    """A sweep's folder, at `path`."""
+
+    path: Path
+
+    @property
+    def hydra(self) -> Path:
+        """Where the launcher writes."""
+        return self.path / "hydra"
+
+    def absolute(self) -> Folder:
+        """The same folder, wherever a job looks from."""
+        return Folder(expand_user(self.path).absolute())
+
+    def log(self, key: str) -> Path:
+        """What a job said."""
+        return self.path / "rows" / f"{key}.log"
+
+    def row(self, key: str) -> Row | None:
+        """What came of a job; None where it is not done."""
+        document = read_json(self.path / "rows" / f"{key}.json")
+        try:
+            return None if document is None else _ROW.validate_python(document)
+        except ValidationError:
+            return None
+
+    def write(self, row: Row) -> None:
+        """Keep a row, whole or not at all. Raises OSError."""
+        write_json(self.path / "rows" / f"{row.key}.json", dataclasses.asdict(row))
+
+    def forget(self, key: str) -> None:
+        """Let a job be run again."""
+        (self.path / "rows" / f"{key}.json").unlink(missing_ok=True)
+
+    def create(self, planned: Planned) -> None:
+        """Make the folder, and write down what the sweep is. Raises LaunchError."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for folder in (self.path / "rows", self.hydra):
+                folder.mkdir(exist_ok=True)
+            about = _PLANNED.dump_python(planned, mode="json")
+            write_json(self.path / "sweep.json", {"version": _VERSION, **about})
+        except OSError as error:
+            raise LaunchError(
+                f"cannot write {self.path}: {error.strerror}", help="--directory chooses another"
+            ) from error
+
+    def planned(self) -> Planned:
+        """What the sweep is. Raises InputError where the folder is none of a sweep."""
+        document = read_json(self.path / "sweep.json")
+        try:
+            if document is None or document.pop("version") != _VERSION:
+                raise ValueError
+            return _PLANNED.validate_python(document)
+        except (KeyError, ValueError):
+            said = f"{self.path} is not the folder of a sweep"
+            raise InputError(Problem(said, help="give the one that the sweep named")) from None
+
+    @contextlib.contextmanager
+    def looked_after(self) -> Iterator[None]:
+        """Be the one that looks after this sweep. Raises LaunchError where another one does."""
+        fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if _locked(fd, tries=40) is False:  # a job that looks holds it for a moment
+                other = os.pread(fd, 20, 0).decode(errors="replace").strip()
+                raise LaunchError(
+                    f"the sweep in {self.path} is looked after by process {other}",
+                    help="wait for it, or stop it with Ctrl-C; --directory begins another",
+                )
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+            self._stop.unlink(missing_ok=True)
+            yield
+        finally:
+            os.close(fd)
+
+    def stop(self) -> None:
+        """Tell all jobs to end, wherever they run."""
+        with contextlib.suppress(OSError):
+            self._stop.touch()
+
+    def is_stopped(self, *, local: bool) -> bool:
+        """Whether the jobs shall end: they were told to, or who looked after them is gone.
+
+        On another machine (`local` False) the second is unknown, and jobs of a queue may outlive
+        the command that submitted them.
+        """
+        if self._stop.exists() or not self.path.exists():
+            return True
+        if not local:
+            return False
+        try:
+            fd = os.open(self.path / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return True
+        try:
+            return _locked(fd, tries=1) is True
+        finally:
+            os.close(fd)
+
+    @contextlib.contextmanager
+    def claimed(self, key: str, stopped: Callable[[], bool]) -> Iterator[bool]:
+        """Be the one that runs a job: false where the sweep ended before who runs it did."""
+        path = self.path / "rows" / f"{key}.lock"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while _locked(fd, tries=1) is False:
+                if stopped():
+                    yield False
+                    return
+                time.sleep(_POLL_S)
+            yield True
+        finally:
+            os.close(fd)
+
+    @property
+    def _stop(self) -> Path:
+        return self.path / "stop"
+
+
+def _locked(fd: int, *, tries: int) -> bool | None:
+    """Whether the file is ours now; None on a file system without locks."""
+    for left in reversed(range(tries)):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if left:
+                time.sleep(0.05)
+        except OSError:
+            return None
+        else:
+            return True
+    return False

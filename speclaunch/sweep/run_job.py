@@ -18,8 +18,7 @@ from speclaunch.errors import ExitCode
 from speclaunch.launch.atomic_files import read_json
 from speclaunch.launch.free_port import free_port
 from speclaunch.launch.journal import FILE as JOURNAL
-from speclaunch.sweep.folder import Folder
-from speclaunch.sweep.jobs import Job, Planned, Row, Verdict
+from speclaunch.sweep.jobs import Folder, Job, JobVerdict, Planned, Row
 
 _POLL_S = 0.3
 _END_S = 60.0
@@ -63,18 +62,18 @@ def _smoke(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], boo
     row = partial(_row, job, folder, engine=_text(told.get("engine")))
     verification = _mapping(told.get("verification"))
     if not documents:
-        return row(Verdict.REFUSED, reason=_last_error(folder.log(job.key)))
+        return row(JobVerdict.REFUSED, reason=_last_error(folder.log(job.key)))
     seen: dict[str, Any] = {
         "acceptance_length": verification.get("acceptance_length"),
         "ready_seconds": told.get("ready_seconds"),
         "kv_tokens": _kv_tokens(told),
     }
     if code == ExitCode.CLEAN:
-        return row(Verdict.SERVED, **seen)
+        return row(JobVerdict.SERVED, **seen)
     title = _mapping(told.get("cause")).get("title")
     problems = verification.get("problems") or ()
     why = "; ".join(map(str, problems)) or _text(title) or _text(told.get("error"))
-    return row(Verdict.FAILED, reason=why or _last_error(folder.log(job.key)), **seen)
+    return row(JobVerdict.FAILED, reason=why or _last_error(folder.log(job.key)), **seen)
 
 
 def _plan(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool]) -> Row | None:
@@ -83,15 +82,15 @@ def _plan(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool
         return None
     _, documents = done
     if not documents:
-        return _row(job, folder, Verdict.REFUSED, reason=_last_error(folder.log(job.key)))
+        return _row(job, folder, JobVerdict.REFUSED, reason=_last_error(folder.log(job.key)))
     told = documents[-1]
     budget = _mapping(told.get("budget"))
-    known = {one.value for one in (Verdict.FITS, Verdict.TIGHT, Verdict.FAILS)}
+    known = {one.value for one in (JobVerdict.FITS, JobVerdict.TIGHT, JobVerdict.FAILS)}
     fit = budget.get("fit")
     return _row(
         job,
         folder,
-        Verdict(fit) if fit in known else Verdict.UNKNOWN,
+        JobVerdict(fit) if fit in known else JobVerdict.UNKNOWN,
         reason=_text(budget.get("why")),
         kv_tokens=budget.get("tokens"),
         engine=_text(told.get("engine")),
@@ -152,7 +151,9 @@ def _documents(said: bytes) -> list[dict[str, Any]]:
     return found
 
 
-def _row(job: Job, folder: Folder, verdict: Verdict, reason: str | None = None, **seen: Any) -> Row:
+def _row(
+    job: Job, folder: Folder, verdict: JobVerdict, reason: str | None = None, **seen: Any
+) -> Row:
     ended = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     short = reason[:_LONGEST_REASON] if reason else None
     return Row(job.key, verdict, short, log=str(folder.log(job.key)), ended=ended, **seen)

@@ -21,8 +21,8 @@ from speclaunch import children
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.plan.topics.adaptive import ALGORITHMS
-from speclaunch.tuning.objective import Known
-from speclaunch.tuning.setting import Setting
+from speclaunch.tuning.objective import TrialModels
+from speclaunch.tuning.space import DraftSetting
 
 OPTION = "speculative_adaptive_config"
 _NEAR = 0.97
@@ -39,7 +39,7 @@ print(json.dumps({"all": steps, "routed": routed}))
 """Read by the engine's own reader, in its interpreter."""
 
 
-def require_adaptive(algorithm: str, version: str, space: Sequence[Setting]) -> None:
+def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]) -> None:
     """Raises InputError where the release, or the algorithm, has no such file."""
     place = Place(COMMAND_LINE, text="--adaptive-config")
     if load_catalogue(version).by_name(OPTION) is None:
@@ -54,7 +54,7 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[Setting]) -> 
         raise InputError(Problem("no chain (topk 1) passes the rules", place))
 
 
-def configuration(found: Known, space: Sequence[Setting]) -> dict[str, Any]:
+def configuration(found: TrialModels, space: Sequence[DraftSetting]) -> dict[str, Any]:
     """The file: for each load that was tuned the steps that are near the best."""
     chains = [one for one in space if one.topk == 1 and one.steps]
     file: dict[str, Any] = {}

@@ -21,7 +21,7 @@ from itertools import combinations
 from operator import mul
 
 from speclaunch.record import record
-from speclaunch.tuning.setting import Setting
+from speclaunch.tuning.space import DraftSetting
 
 _GAMMA = 0.6
 _MOST = 0.999
@@ -30,7 +30,7 @@ _GAMMAS = tuple(step / 20 for step in range(31))
 
 
 @record
-class Pace:
+class RequestPace:
     """How long a request took, in seconds."""
 
     first_token: float
@@ -42,7 +42,7 @@ class Pace:
 class Trial:
     """A setting that was measured at one load."""
 
-    setting: Setting
+    setting: DraftSetting
     step_seconds: float
     """Seconds of a verify step, all that is between two of them included."""
     accept_length: float
@@ -53,7 +53,7 @@ class Trial:
     throughput: float = 0.0
     """Output tokens a second of all requests together."""
     requests_per_second: float = 0.0
-    paces: tuple[Pace, ...] = ()
+    paces: tuple[RequestPace, ...] = ()
 
     @property
     def speed(self) -> float:
@@ -62,7 +62,7 @@ class Trial:
 
 
 @record
-class Model:
+class SpeedModel:
     """The parts of a step's time, and how likely drafts are right."""
 
     base: float
@@ -73,41 +73,41 @@ class Model:
     gamma: float
     tried: tuple[Trial, ...]
 
-    def speed(self, setting: Setting) -> float:
+    def speed(self, setting: DraftSetting) -> float:
         """Tokens a second that it will have; what it had, where it was tried."""
         for trial in self.tried:
             if trial.setting == setting:
                 return trial.speed
         return self.accept_length(setting) / self.step_seconds(setting)
 
-    def step_seconds(self, setting: Setting) -> float:
+    def step_seconds(self, setting: DraftSetting) -> float:
         """Seconds of a verify step."""
         return self.base + self.by_step * setting.steps + self.by_token * setting.tokens
 
-    def accept_length(self, setting: Setting) -> float:
+    def accept_length(self, setting: DraftSetting) -> float:
         """Tokens of a verify step."""
         return 1 + sum(_shares(setting, self.hits, self.gamma))
 
 
-def fitted(trials: Sequence[Trial]) -> Model:
+def fitted(trials: Sequence[Trial]) -> SpeedModel:
     """The model of at least one trial."""
     base, by_step, by_token = _costs(trials)
     hits = _hits(trials)
-    return Model(base, by_step, by_token, hits, _gamma(trials, hits), tuple(trials))
+    return SpeedModel(base, by_step, by_token, hits, _gamma(trials, hits), tuple(trials))
 
 
-def _depth(setting: Setting) -> int:
+def _depth(setting: DraftSetting) -> int:
     return setting.steps or setting.tokens - 1
 
 
-def _candidates(setting: Setting) -> float:
+def _candidates(setting: DraftSetting) -> float:
     """How many candidates a position has on average."""
     if setting.topk == 1:
         return 1.0
     return min(float(setting.topk), max(1.0, (setting.tokens - 1) / setting.steps))
 
 
-def _shares(setting: Setting, hits: Sequence[float], gamma: float) -> list[float]:
+def _shares(setting: DraftSetting, hits: Sequence[float], gamma: float) -> list[float]:
     """The chance that at least 1, 2, … drafts are accepted."""
     power = _candidates(setting) ** gamma
     found: list[float] = []

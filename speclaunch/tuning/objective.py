@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from speclaunch.bench.goodput import Bound, bounds
-from speclaunch.bench.measurement import Request
+from speclaunch.bench.measurement import MeasuredRequest
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.record import record
-from speclaunch.tuning.model import Model, Pace, Trial, fitted
-from speclaunch.tuning.setting import Setting
+from speclaunch.tuning.model import RequestPace, SpeedModel, Trial, fitted
+from speclaunch.tuning.space import DraftSetting
 
 _MOST = 4096
 _FORM = re.compile(r"(latency|throughput|goodput)(?:@(\d{1,6}(?:,\d{1,6})*))?(?::(.+))?\Z")
@@ -34,7 +34,7 @@ class Aim(StrEnum):
 
 
 @record
-class Objective:
+class TuningObjective:
     """What is tuned for, at which numbers of requests at a time."""
 
     aim: Aim
@@ -49,7 +49,7 @@ class Objective:
         return f"{told}:{','.join(map(str, self.within))}" if self.within else told
 
 
-def objective(text: str) -> Objective:
+def objective(text: str) -> TuningObjective:
     """As `--objective` says it. Raises InputError."""
     found = _FORM.match(text.strip())
     if found is None:
@@ -59,13 +59,13 @@ def objective(text: str) -> Objective:
     if aim is Aim.LATENCY:
         if loads or rest:
             raise _refused(text, "latency is that of one request at a time")
-        return Objective(aim, (1,))
+        return TuningObjective(aim, (1,))
     if not numbers or not all(1 <= one <= _MOST for one in numbers):
         raise _refused(text, f"{aim.value} is that at a load from 1 to {_MOST}")
     if (aim is Aim.GOODPUT) != bool(rest):
         what = "goodput needs bounds" if aim is Aim.GOODPUT else "throughput has no bounds"
         raise _refused(text, what)
-    return Objective(aim, numbers, bounds(rest) if rest else ())
+    return TuningObjective(aim, numbers, bounds(rest) if rest else ())
 
 
 def _refused(text: str, said: str) -> InputError:
@@ -87,10 +87,10 @@ def worth(trial: Trial, within: Sequence[Bound], slower: float = 1.0) -> float:
     return share * trial.requests_per_second / slower + _NEXT_TO_NOTHING * nearer
 
 
-def _slowed(pace: Pace, slower: float) -> Request:
+def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
     """A request whose tokens after the first take so many times as long."""
     latency = pace.first_token + slower * (pace.latency - pace.first_token)
-    return Request(
+    return MeasuredRequest(
         ok=True,
         error="",
         latency=latency,
@@ -106,13 +106,13 @@ def _slowed(pace: Pace, slower: float) -> Request:
 
 
 @record
-class Known:
+class TrialModels:
     """All trials, and the models of each load that was tried."""
 
-    objective: Objective
-    models: Mapping[int, Model]
+    objective: TuningObjective
+    models: Mapping[int, SpeedModel]
 
-    def score(self, setting: Setting) -> float:
+    def score(self, setting: DraftSetting) -> float:
         """The logarithm of how good a setting is: measured where it was tried, else predicted."""
         within = self.objective.within
         found = []
@@ -127,10 +127,10 @@ class Known:
         return sum(found) / len(found)
 
 
-def known(aim: Objective, trials: Sequence[Trial]) -> Known:
+def known(aim: TuningObjective, trials: Sequence[Trial]) -> TrialModels:
     """What is known of at least one trial at each load."""
     models = {
         load: fitted([one for one in trials if one.concurrency == load])
         for load in aim.concurrencies
     }
-    return Known(aim, models)
+    return TrialModels(aim, models)

@@ -1,32 +1,46 @@
-"""Trials of settings: each an engine start and a few rounds; kept as they are measured."""
+"""Trials of settings, each an engine start and a few rounds; the comparison of the best with the
+recipe's own; both kept as they are measured.
+
+That a setting was the fastest of many says little: one start each, and the luckiest of them. So the
+best few are measured again, in starts of their own and in rounds that take turns with the recipe's.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, field, fields
 from pathlib import Path
-from statistics import median
-from typing import Any
+from statistics import fmean, median
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 from speclaunch.bench.comparison import Measuring, Serving
-from speclaunch.bench.engines import Order
-from speclaunch.bench.gate import Expected, objections
-from speclaunch.bench.generator import Load
-from speclaunch.bench.measurement import Measured, Round, accepted_by_position
+from speclaunch.bench.engines import EngineOrder
+from speclaunch.bench.gate import ExpectedSide, objections
+from speclaunch.bench.generator import RoundLoad
+from speclaunch.bench.goodput import goodput
+from speclaunch.bench.measurement import Round, accepted_by_position
+from speclaunch.bench.statistics import LEAST_PAIRS, Interval, SpeedClaim, interval
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.home import make_private, speclaunch_home
 from speclaunch.launch import kept_work
 from speclaunch.launch.atomic_files import read_json
 from speclaunch.record import record
-from speclaunch.tuning.model import Pace, Trial
-from speclaunch.tuning.setting import Setting
+from speclaunch.tuning.model import RequestPace, Trial
+from speclaunch.tuning.objective import TuningObjective
+from speclaunch.tuning.space import DraftSetting
 
 _FILE = "tune.json"
 _VERSION = 3
 _START_SECONDS = 3600.0
 _ROUND_SECONDS = 1800.0
+OWN = "the recipe's own"
+ERROR_RATE = 0.05
+"""How often a setting is said to be faster where none is; divided among those that are compared."""
 
 
 @record
@@ -45,21 +59,21 @@ class Protocol:
 
 
 @record
-class Start:
+class TrialStart:
     """One start of an engine: its trials, one a load, and how long it took."""
 
-    setting: Setting
+    setting: DraftSetting
     trials: tuple[Trial, ...]
     seconds: float
 
 
 def measure(
-    setting: Setting,
-    order: Order,
-    start: Callable[[Order], Serving],
+    setting: DraftSetting,
+    order: EngineOrder,
+    start: Callable[[EngineOrder], Serving],
     generator: Measuring,
     protocol: Protocol,
-) -> Start:
+) -> TrialStart:
     """One start, and its rounds; no engine is left. Raises LaunchError."""
     began = time.monotonic()
     engine = start(order)
@@ -68,11 +82,15 @@ def measure(
         found = measure_started(setting, order, engine, generator, protocol)
     finally:
         engine.stop()
-    return Start(setting, found, time.monotonic() - began)
+    return TrialStart(setting, found, time.monotonic() - began)
 
 
 def measure_started(
-    setting: Setting, order: Order, engine: Serving, generator: Measuring, protocol: Protocol
+    setting: DraftSetting,
+    order: EngineOrder,
+    engine: Serving,
+    generator: Measuring,
+    protocol: Protocol,
 ) -> tuple[Trial, ...]:
     """At each load a round that warms up, then the rounds that count. Raises LaunchError."""
     found = []
@@ -80,7 +98,7 @@ def measure_started(
         requests = protocol.requests_at(concurrency)
         rounds = [
             generator.measure(
-                Load(
+                RoundLoad(
                     order.name,
                     engine.url,
                     protocol.prompts,
@@ -93,15 +111,15 @@ def measure_started(
             )
             for number in range(-1, protocol.rounds)
         ][1:]
-        expected = Expected(order.name, speculates=True, drafts=setting.tokens)
-        wrong = objections(Measured(tuple(rounds)), (expected,), requests)
+        expected = ExpectedSide(order.name, speculates=True, drafts=setting.tokens)
+        wrong = objections(rounds, (expected,), requests)
         if wrong:
             raise LaunchError(f"{setting}: the measurement does not count: {wrong[0].message}")
         found.append(trial_of(setting, rounds))
     return tuple(found)
 
 
-def trial_of(setting: Setting, rounds: Sequence[Round]) -> Trial:
+def trial_of(setting: DraftSetting, rounds: Sequence[Round]) -> Trial:
     """What rounds of one load say of a setting. Times are the median round's: one that was
     disturbed does not count; the acceptance is that of all requests."""
     requests = [one for each in rounds for one in each.requests]
@@ -115,7 +133,7 @@ def trial_of(setting: Setting, rounds: Sequence[Round]) -> Trial:
         rounds[0].concurrency,
         median(one.throughput for one in rounds),
         median(len(one.requests) / one.seconds for one in rounds),
-        tuple(Pace(one.first_token, one.latency, one.tokens or 0) for one in requests),
+        tuple(RequestPace(one.first_token, one.latency, one.tokens or 0) for one in requests),
     )
 
 
@@ -125,14 +143,115 @@ def _step_seconds(each: Round) -> float:
 
 
 @record
+class LoadRatio:
+    """The ratio at one number of requests at a time."""
+
+    concurrency: int
+    ratio: float
+
+
+@record
+class Compared:
+    """A setting against the recipe's own."""
+
+    setting: DraftSetting
+    ratio: Interval
+    """Of the objective; of several loads by the geometric mean."""
+    by_load: tuple[LoadRatio, ...]
+
+    @property
+    def claim(self) -> Literal["faster", "slower", "not shown"]:
+        """What is shown of it."""
+        if self.ratio.claim is SpeedClaim.NOT_SHOWN:
+            return "not shown"
+        return "faster" if self.ratio.claim is SpeedClaim.PAYS else "slower"
+
+
+@record
+class TuningVerdict:
+    """What the comparison shows; `refused`: why it does not count."""
+
+    compared: tuple[Compared, ...] = ()
+    refused: tuple[str, ...] = ()
+
+    @property
+    def winner(self) -> Compared | None:
+        """The best of those that are shown to be faster; None: the recipe stays as it is."""
+        faster = [one for one in self.compared if one.claim == "faster"]
+        return max(faster, key=lambda one: one.ratio.ratio, default=None)
+
+
+def verdict(
+    aim: TuningObjective,
+    protocol: Protocol,
+    settings: Sequence[DraftSetting],
+    rounds: Sequence[Round],
+    starts: int = 1,
+) -> TuningVerdict:
+    """What the rounds show; sides are named by their settings, and were started so often."""
+    sides = [ExpectedSide(OWN, speculates=True)]
+    sides += [ExpectedSide(str(one), speculates=True, drafts=one.tokens) for one in settings]
+    refused: list[str] = []
+    for load in aim.concurrencies:
+        there = [one for one in rounds if one.concurrency == load]
+        refused += [one.message for one in objections(there, sides, protocol.requests_at(load))]
+    if refused:
+        return TuningVerdict(refused=tuple(dict.fromkeys(refused)))
+    confidence = 1 - ERROR_RATE / len(settings)
+    found = []
+    for one in settings:
+        ours, theirs = _series(aim, rounds, str(one)), _series(aim, rounds, OWN)
+        pairs = min(len(next(iter(ours.values()))), len(next(iter(theirs.values()))))
+        least = max(LEAST_PAIRS, starts)
+        if pairs < least:
+            return TuningVerdict(refused=(f"{pairs} pairs of rounds: at least {least}",))
+        if min(min(values) for values in (*ours.values(), *theirs.values())) <= 0:
+            return TuningVerdict(refused=("in a round no request met the bounds",))
+        ratio = interval(_together(ours, pairs), _together(theirs, pairs), confidence, starts)
+        by_load = tuple(LoadRatio(load, median(ours[load]) / median(theirs[load])) for load in ours)
+        found.append(Compared(one, ratio, by_load))
+    return TuningVerdict(tuple(found))
+
+
+def _series(aim: TuningObjective, rounds: Sequence[Round], side: str) -> dict[int, list[float]]:
+    """What the objective asks for, of each round at each load."""
+    found: dict[int, list[float]] = {}
+    for one in sorted(rounds, key=lambda each: each.number):
+        if one.side == side:
+            value = goodput(one, aim.within) if aim.within else one.throughput
+            found.setdefault(one.concurrency, []).append(value)
+    return found
+
+
+def _together(values: Mapping[int, Sequence[float]], pairs: int) -> list[float]:
+    """The geometric mean over the loads, round by round."""
+    return [
+        math.exp(fmean(math.log(one[number]) for one in values.values())) for number in range(pairs)
+    ]
+
+
+@record
+class Verified:
+    """The comparison of the best settings, and what it was asked for."""
+
+    settings: tuple[str, ...]
+    starts_each: int
+    verdict: TuningVerdict
+
+
+_STARTS = TypeAdapter(tuple[TrialStart, ...])
+_VERIFIED = TypeAdapter(Verified | None)
+
+
+@record
 class KeptStarts:
     """The starts of one question on disk."""
 
     path: Path
-    starts: tuple[Start, ...] = ()
+    starts: tuple[TrialStart, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
     """Settings that could not be measured, and why."""
-    verified: Mapping[str, Any] | None = None
+    verified: Verified | None = None
     """What the last comparison of the best ones showed."""
     compared: int = 0
     """Starts of comparisons, also of those that do not count."""
@@ -158,7 +277,7 @@ class KeptStarts:
             "version": _VERSION,
             "starts": [asdict(one) for one in self.starts],
             "failed": dict(self.failed),
-            "verified": self.verified,
+            "verified": None if self.verified is None else asdict(self.verified),
             "compared": self.compared,
         }
         kept_work.write(self.path, document)
@@ -178,25 +297,28 @@ def kept(key: str, *, fresh: bool) -> KeptStarts:
         return KeptStarts(folder / _FILE)
     return KeptStarts(
         folder / _FILE,
-        tuple(_start(one) for one in document["starts"]),
-        dict(document["failed"]),
-        document["verified"],
+        _STARTS.validate_python(document["starts"]),
+        document["failed"],
+        _VERIFIED.validate_python(_by_name(document["verified"])),
         document["compared"],
     )
 
 
-def _start(said: Mapping[str, Any]) -> Start:
-    trials = tuple(trial_from(one) for one in said["trials"])
-    return Start(Setting(**said["setting"]), trials, float(said["seconds"]))
+def _by_name(verified: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """What was verified, with the names of values that an earlier version stored as lists."""
+    if verified is None:
+        return None
 
+    def named(kind: Any, said: Any) -> Any:
+        names = [one.name for one in fields(kind)]
+        return dict(zip(names, said, strict=True)) if isinstance(said, list) else said
 
-def trial_from(said: Mapping[str, Any]) -> Trial:
-    """A trial as it was written."""
-    return Trial(
-        **{
-            **said,
-            "setting": Setting(**said["setting"]),
-            "accepted": tuple(said["accepted"]),
-            "paces": tuple(Pace(**one) for one in said["paces"]),
+    found = [
+        {
+            "setting": named(DraftSetting, one["setting"]),
+            "ratio": named(Interval, one["ratio"]),
+            "by_load": [named(LoadRatio, load) for load in one["by_load"]],
         }
-    )
+        for one in verified["verdict"]["compared"]
+    ]
+    return {**verified, "verdict": {**verified["verdict"], "compared": found}}

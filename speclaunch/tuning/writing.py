@@ -22,7 +22,7 @@ from speclaunch.recipe.find_recipe import split_recipe
 from speclaunch.record import record
 from speclaunch.resources import recipes_dir
 from speclaunch.rules.finding import Fix
-from speclaunch.tuning.setting import Setting
+from speclaunch.tuning.space import DraftSetting
 
 _OURS = re.compile(r"\s*# tuned \d{4}-\d\d-\d\d: ")
 """A comment of ours, of an earlier tuning."""
@@ -51,15 +51,14 @@ def require_own(path: Path, words: Sequence[str]) -> None:
 
 def tuned(
     path: Path,
-    setting: Setting,
-    algorithm: str,
+    setting: DraftSetting,
     version: str,
     evidence: str,
     config_dirs: Sequence[Path] = (),
 ) -> Tuned:
     """The recipe with a setting. Raises InputError where its text cannot be edited so."""
     before = reads.read_text(path)
-    fix = Fix("", setting.arguments(algorithm))
+    fix = Fix("", setting.arguments)
     try:
         made = fixed_recipe(before, str(path), path, fix, load_catalogue(version), config_dirs)
     except NotFixableError as error:

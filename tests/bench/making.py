@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from speclaunch.bench.measurement import Request, Round
+from speclaunch.bench.measurement import MeasuredRequest, Round
 
-GOOD = Request(
+GOOD = MeasuredRequest(
     ok=True,
     error="",
     latency=1.0,
@@ -23,8 +23,8 @@ GOOD = Request(
 PLAIN = {"verify_steps": 0, "proposed": 0, "positions": ()}
 
 
-def request(**changes: Any) -> Request:
-    return Request(**{**{name: getattr(GOOD, name) for name in GOOD.__slots__}, **changes})
+def request(**changes: Any) -> MeasuredRequest:
+    return MeasuredRequest(**{**{name: getattr(GOOD, name) for name in GOOD.__slots__}, **changes})
 
 
 def a_round(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.bench.aiperf import Aiperf, has_template, require_aiperf, require_measurable
-from speclaunch.bench.generator import Load
+from speclaunch.bench.generator import RoundLoad
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import InputError, LaunchError
 
@@ -56,9 +56,9 @@ def program(tmp_path: Path, body: str) -> Aiperf:
     return Aiperf(path, folder, None, {"R": "served-name"}, None)
 
 
-def load(**changes: object) -> Load:
+def load(**changes: object) -> RoundLoad:
     given = {"prompts": Prompts("chat", 12, TEXTS), "concurrency": 3, "requests": 4, **changes}
-    return Load("R", "http://127.0.0.1:1", number=0, seed=7, **given)  # type: ignore[arg-type]
+    return RoundLoad("R", "http://127.0.0.1:1", number=0, seed=7, **given)  # type: ignore[arg-type]
 
 
 def test_a_round_as_aiperf_recorded_it(tmp_path: Path) -> None:

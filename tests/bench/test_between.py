@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from speclaunch.bench.between import ERROR_RATE, Named, difference, ratio_between
+from speclaunch.bench.between import ERROR_RATE, difference, ratio_between
 from speclaunch.bench.schema import CertificateDocument, DifferenceDocument, SideRecord
 from speclaunch.bench.statistics import of_starts
 from tests.report.bench.made import OURS, SIDES, made
@@ -24,7 +24,7 @@ difference, with 17.776 degrees of freedom."""
 def compared(
     before: CertificateDocument, after: CertificateDocument, names: tuple[str, str] = ("old", "new")
 ) -> DifferenceDocument:
-    return difference(Named(names[0], before), Named(names[1], after))
+    return difference(before, after, names)
 
 
 def test_the_interval_is_welchs() -> None:

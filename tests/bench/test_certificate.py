@@ -6,16 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from speclaunch.bench.certificate import Certificate, certificate
-from speclaunch.bench.cost import Cost
+from speclaunch.bench.certificate import SINGLE_SENTENCE, certificate, single
 from speclaunch.bench.goodput import bounds
-from speclaunch.bench.measurement import Measured, Round
-from speclaunch.bench.single import SENTENCE, single
-from speclaunch.bench.statistics import Claim
-from speclaunch.report.bench import document
-from speclaunch.report.bench_document import Circumstances, certificate_document
-from speclaunch.report.bench_markdown import certificate_markdown
-from speclaunch.report.bench_single import single_document, single_markdown
+from speclaunch.bench.measurement import Round
+from speclaunch.bench.schema import CertificateDocument, SideMemory
+from speclaunch.bench.statistics import SpeedClaim
+from speclaunch.report.bench_markdown import certificate_markdown, single_markdown
 from tests.bench.making import PLAIN, a_round
 
 PAYS, LOSES, UNCLEAR = 2.0, 0.5, 1.0
@@ -33,13 +29,21 @@ def cell(factor: float, concurrency: int, context: int = 0, prompt: int = 20) ->
     return found
 
 
-def certified(*cells: list[Round], **given: object) -> Certificate:
+def certified(*cells: list[Round], **given: object) -> CertificateDocument:
     rounds = tuple(one for each in cells for one in each)
-    return certificate("R", "plain", Measured(rounds), (), **given)  # type: ignore[arg-type]
+    return certificate("R", "plain", rounds, (), **given)  # type: ignore[arg-type]
 
 
-def told(found: Certificate) -> list[tuple[str, int, int, str]]:
-    return [(one.along, one.fixed, one.start, one.claim.value) for one in found.stops]
+def told(found: CertificateDocument) -> list[tuple[str, int | None, int, str]]:
+    return [
+        (
+            one.along,
+            one.context if one.concurrency is None else one.concurrency,
+            one.start,
+            one.claim,
+        )
+        for one in found.stops_paying
+    ]
 
 
 def test_the_concurrency_from_which_on_it_does_not_pay() -> None:
@@ -73,13 +77,8 @@ def test_the_context_length_from_which_on_it_does_not_pay() -> None:
         "At a concurrency of 1, from prompts of 8000 tokens on it does not pay." in found.sentence
     )
     assert "chat, prompts of 2000 tokens: it pays at a concurrency of 1." in found.sentence
-    stops = document(found)["stops_paying"]
-    assert {
-        "workload": "chat",
-        "along": "context",
-        "concurrency": 1,
-        "start": 8000,
-    }.items() <= stops[-2].items()
+    stop = found.stops_paying[-2]
+    assert (stop.workload, stop.along, stop.concurrency, stop.start) == ("chat", "context", 1, 8000)
 
 
 def test_prompts_as_they_are_stand_where_their_length_is() -> None:
@@ -92,24 +91,22 @@ def test_prompts_as_they_are_stand_where_their_length_is() -> None:
 @pytest.mark.parametrize(
     ("factor", "sides", "claim"),
     [
-        (PAYS, ["R"], Claim.NOT_SHOWN),
-        (LOSES, ["R"], Claim.DOES_NOT_PAY),
-        (UNCLEAR, ["R"], Claim.NOT_SHOWN),
-        (PAYS, ["plain"], Claim.NOT_SHOWN),
-        (LOSES, ["plain"], Claim.NOT_SHOWN),
-        (LOSES, ["R", "plain"], Claim.NOT_SHOWN),
-        (PAYS, [], Claim.PAYS),
+        (PAYS, ["R"], SpeedClaim.NOT_SHOWN),
+        (LOSES, ["R"], SpeedClaim.DOES_NOT_PAY),
+        (UNCLEAR, ["R"], SpeedClaim.NOT_SHOWN),
+        (PAYS, ["plain"], SpeedClaim.NOT_SHOWN),
+        (LOSES, ["plain"], SpeedClaim.NOT_SHOWN),
+        (LOSES, ["R", "plain"], SpeedClaim.NOT_SHOWN),
+        (PAYS, [], SpeedClaim.PAYS),
     ],
 )
 def test_made_up_acceptance_is_never_claimed_to_pay(
-    factor: float, sides: list[str], claim: Claim
+    factor: float, sides: list[str], claim: SpeedClaim
 ) -> None:
     found = certified(cell(factor, 1), simulated=dict.fromkeys(sides, VARIABLE))
     assert (found.claim, found.cells[0].claim) == (claim, claim)
-    assert (found.least is None) == bool(sides)
     said = [f"{side}: acceptance is made up by {VARIABLE}: the output is corrupt" for side in sides]
-    assert document(found)["caveats"] == said
-    assert document(found)["cells"][0]["claim"] == claim.value
+    assert list(found.caveats) == said
 
 
 def test_goodput_is_compared_pair_by_pair() -> None:
@@ -118,11 +115,10 @@ def test_goodput_is_compared_pair_by_pair() -> None:
     assert goodput is not None
     assert goodput.ratio is not None
     assert goodput.baseline == pytest.approx(1.0)  # 4 requests in 4 seconds
-    assert goodput.ratio.ratio == pytest.approx(found.cells[0].throughput.ratio)
-    said = document(found)
-    assert said["goodput_within"] == {"e2el": 2000.0}
-    assert said["cells"][0]["baseline"]["goodput"] == pytest.approx(1.0)
-    assert said["cells"][0]["goodput"]["candidate_share"] == 1.0
+    assert goodput.ratio.ratio == pytest.approx(found.cells[0].speed_up.ratio)
+    assert found.goodput_within == {"e2el": 2000.0}
+    assert found.cells[0].baseline.goodput == pytest.approx(1.0)
+    assert goodput.candidate_share == 1.0
 
 
 def test_goodput_of_nothing_has_no_ratio() -> None:
@@ -133,13 +129,12 @@ def test_goodput_of_nothing_has_no_ratio() -> None:
     goodput = found.cells[0].goodput
     assert goodput is not None
     assert (goodput.ratio, goodput.baseline_share) == (None, 0.75)
-    assert document(found)["cells"][0]["goodput"]["ratio"] is None
-    assert "| - |" in certificate_markdown(certificate_document(found, rounds, Circumstances()))
+    assert "| - |" in certificate_markdown(found)
 
 
 def test_goodput_widens_the_intervals_that_hold_together() -> None:
-    plain = certified(cell(PAYS, 1)).cells[0].throughput
-    wider = certified(cell(PAYS, 1), goodput_within=bounds("e2el=2000")).cells[0].throughput
+    plain = certified(cell(PAYS, 1)).cells[0].speed_up
+    wider = certified(cell(PAYS, 1), goodput_within=bounds("e2el=2000")).cells[0].speed_up
     assert wider.high - wider.low > plain.high - plain.low
 
 
@@ -148,19 +143,19 @@ def test_goodput_widens_the_intervals_that_hold_together() -> None:
     [61440, None],
 )
 def test_the_cost_in_tokens(ours: int | None) -> None:
-    memory = [Cost("plain", 65536, None, None), Cost("R", ours, 5 << 30, "engine")]
+    memory = [
+        SideMemory(side="plain", max_total_num_tokens=65536, bytes=None),
+        SideMemory(side="R", max_total_num_tokens=ours, bytes=5 << 30, bytes_measured="engine"),
+    ]
     found = certified(cell(PAYS, 1), memory=memory)
-    sides = [(one["side"], one["max_total_num_tokens"]) for one in document(found)["memory"]]
+    sides = [(one.side, one.max_total_num_tokens) for one in found.memory]
     assert sides == [("R", ours), ("plain", 65536)]
 
 
 def test_one_side_alone_claims_nothing() -> None:
     rounds = [one for one in cell(PAYS, 1, 500) if one.side == "R"]
-    found = single(
-        "R", Measured(tuple(rounds)), (), simulated={}, goodput_within=bounds("ttft=200")
-    )
-    said = single_document(found)
-    assert (said.claim, said.baseline, said.sentence) == (None, None, SENTENCE)
+    said = single("R", rounds, (), simulated={}, goodput_within=bounds("ttft=200"))
+    assert (said.claim, said.baseline, said.sentence) == (None, None, SINGLE_SENTENCE)
     (only,) = said.cells
     assert only.context == 500
     assert only.candidate.accept_length == pytest.approx(3.2)

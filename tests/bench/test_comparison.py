@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from speclaunch.bench.comparison import Schedule, measure, steps
-from speclaunch.bench.engines import Order
-from speclaunch.bench.generator import Load
-from speclaunch.bench.keeping import key_of
+from speclaunch.bench.engines import EngineOrder
+from speclaunch.bench.generator import RoundLoad
 from speclaunch.bench.measurement import Round
+from speclaunch.bench.stored import key_of
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import LaunchError
 from tests.bench.making import a_round
 
 SCHEDULE = Schedule(
-    (Order("R", ("recipe=R",), 1), Order("plain", ("recipe=R",), 2)),
+    (EngineOrder("R", ("recipe=R",), 1), EngineOrder("plain", ("recipe=R",), 2)),
     (Prompts("chat", 32, ("a", "b")),),
     (1, 8),
     4,
@@ -34,7 +34,7 @@ class Engines:
         self.running: set[str] = set()
         self.starts = 1
 
-    def start(self, order: Order) -> _Engine:
+    def start(self, order: EngineOrder) -> _Engine:
         self.said.append(f"start {order.name}")
         self.up.add(order.name)
         self.running.add(order.name)
@@ -73,9 +73,9 @@ class Measuring:
 
     def __init__(self, engines: Engines) -> None:
         self.engines = engines
-        self.loads: list[Load] = []
+        self.loads: list[RoundLoad] = []
 
-    def measure(self, load: Load, seconds: float) -> Round:
+    def measure(self, load: RoundLoad, seconds: float) -> Round:
         assert self.engines.running == {load.side}
         self.loads.append(load)
         found = a_round(load.side, load.number)
@@ -180,7 +180,7 @@ def test_an_engine_that_was_started_again_ends_the_comparison() -> None:
     engines = Engines()
 
     class Restarting(Measuring):
-        def measure(self, load: Load, seconds: float) -> Round:
+        def measure(self, load: RoundLoad, seconds: float) -> Round:
             engines.starts += load.number >= 0
             return super().measure(load, seconds)
 
@@ -197,7 +197,7 @@ def test_a_generator_that_fails_because_its_engine_ended_is_told_so(
     engines = Engines()
 
     class Failing(Measuring):
-        def measure(self, load: Load, seconds: float) -> Round:
+        def measure(self, load: RoundLoad, seconds: float) -> Round:
             if load.number < 0:
                 return super().measure(load, seconds)
             if not lives:

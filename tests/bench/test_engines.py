@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.bench.engines import Engine, Order
+from speclaunch.bench.engines import EngineOrder, MeasuredEngine
 
 SLOW = """
 import signal, sys, time
@@ -26,7 +26,7 @@ def test_an_interruption_while_it_stops_waits_for_its_end(
     assert slow.stdout is not None
     slow.stdout.readline()
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: slow)
-    engine = Engine(Order("R", (), 1), tmp_path / "log")
+    engine = MeasuredEngine(EngineOrder("R", (), 1), tmp_path / "log")
     monkeypatch.undo()
     wait, said = slow.wait, [KeyboardInterrupt()]
 

@@ -7,20 +7,24 @@ from dataclasses import replace
 import pytest
 
 from speclaunch.bench.comparison import Schedule, Step, steps
-from speclaunch.bench.engines import Order
-from speclaunch.bench.estimate import Pace, estimate, seconds_left, starts_due
+from speclaunch.bench.engines import EngineOrder
+from speclaunch.bench.estimate import estimate, seconds_left, starts_due
 from speclaunch.bench.measurement import Round
-from speclaunch.bench.sides import NONE, Asked, baseline, candidate
+from speclaunch.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.bench.workload import Prompts
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
 from speclaunch.plan.resolve import resolve
-from speclaunch.report.bench_schedule import lines, time_line
+from speclaunch.report.bench_progress import lines, time_line
 from speclaunch.rules.examine import Lookup
 from tests.bench.making import a_round
 
 SCHEDULE = Schedule(
-    (Order("R", (), 1), Order("plain", (), 2)), (Prompts("chat", 32, ("a", "b")),), (1, 8), 4, 4
+    (EngineOrder("R", (), 1), EngineOrder("plain", (), 2)),
+    (Prompts("chat", 32, ("a", "b")),),
+    (1, 8),
+    4,
+    4,
 )
 
 
@@ -33,9 +37,9 @@ def test_rounds_that_are_due_take_what_those_of_their_kind_took() -> None:
     all_steps = steps(SCHEDULE)
     seconds = {("R", 1): 2.0, ("plain", 1): 3.0, ("R", 8): 5.0, ("plain", 8): 7.0}
     done = [of(step, seconds[step.side.name, step.concurrency]) for step in all_steps[:4]]
-    left = seconds_left(SCHEDULE, done, all_steps[4:], 0, Pace((0.5,), ()))
+    left = seconds_left(SCHEDULE, done, all_steps[4:], 0, between=(0.5,))
     assert left == pytest.approx(3 * 17 + 12 * 0.5)
-    assert seconds_left(SCHEDULE, done, [], 0, Pace()) == 0
+    assert seconds_left(SCHEDULE, done, [], 0) == 0
 
 
 def test_a_kind_that_was_not_measured_takes_the_other_sides_or_that_of_its_tokens() -> None:
@@ -43,16 +47,16 @@ def test_a_kind_that_was_not_measured_takes_the_other_sides_or_that_of_its_token
     first = all_steps[0]  # R at 1
     done = [of(first, 4.0)]  # 4 requests of 32 tokens in 4 seconds
     other = next(s for s in all_steps if (s.side.name, s.concurrency) == ("plain", 1))
-    assert seconds_left(SCHEDULE, done, [other], 0, Pace()) == pytest.approx(4.0)
+    assert seconds_left(SCHEDULE, done, [other], 0) == pytest.approx(4.0)
     wider = next(s for s in all_steps if (s.side.name, s.concurrency) == ("R", 8))
-    assert seconds_left(SCHEDULE, done, [wider], 0, Pace()) == pytest.approx(16.0)
+    assert seconds_left(SCHEDULE, done, [wider], 0) == pytest.approx(16.0)
 
 
 def test_nothing_is_said_before_anything_is_known() -> None:
     due = steps(SCHEDULE)
-    assert seconds_left(SCHEDULE, [], due, 2, Pace()) is None
-    assert seconds_left(SCHEDULE, [of(due[0], 1.0)], due[1:], 1, Pace()) is None
-    known = seconds_left(SCHEDULE, [of(due[0], 1.0)], due[1:2], 1, Pace((), (20.0,)))
+    assert seconds_left(SCHEDULE, [], due, 2) is None
+    assert seconds_left(SCHEDULE, [of(due[0], 1.0)], due[1:], 1) is None
+    known = seconds_left(SCHEDULE, [of(due[0], 1.0)], due[1:2], 1, starting=(20.0,))
     assert known == pytest.approx(21.0)
 
 
@@ -73,7 +77,7 @@ def test_starts_that_are_due() -> None:
     assert left(thrice, 8, before=8) == 4
 
 
-ASKED = Asked((), "0.5.23", Lookup(), dry_run=True)
+ASKED = SideOptions((), "0.5.23", Lookup(), dry_run=True)
 SMALL = Checkpoint("m", architectures=("LlamaForCausalLM",), weight_bytes=16 * 10**9)
 
 

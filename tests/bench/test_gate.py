@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from speclaunch.bench.gate import Expected, objections
-from speclaunch.bench.measurement import Measured, Round
+from speclaunch.bench.gate import ExpectedSide, objections
+from speclaunch.bench.measurement import Round
 from tests.bench.making import PLAIN, a_round
 
-SIDES = (Expected("R", speculates=True, drafts=4), Expected("plain", speculates=False))
+SIDES = (ExpectedSide("R", speculates=True, drafts=4), ExpectedSide("plain", speculates=False))
 
 
-def measured(*more: Round, **changes: Any) -> Measured:
+def measured(*more: Round, **changes: Any) -> list[Round]:
     good = [a_round("R", number) for number in range(4)]
     good += [a_round("plain", number, **PLAIN) for number in range(4)]
-    return Measured((*good, *more, *([a_round("R", 4, **changes)] if changes else ())))
+    return [*good, *more, *([a_round("R", 4, **changes)] if changes else ())]
 
 
 BROKEN = {
@@ -52,7 +52,7 @@ def test_a_baseline_that_speculates_is_named() -> None:
 
 def test_an_answer_that_comes_again_was_not_generated() -> None:
     rounds = [a_round("R", number, id="a1") for number in range(4)]
-    (found,) = objections(Measured(tuple(rounds)), SIDES[:1], 4)
+    (found,) = objections(rounds, SIDES[:1], 4)
     assert (found.kind, "15 answers" in found.message) == ("cache", True)
 
 
@@ -70,13 +70,13 @@ def test_sides_with_different_prompts_are_named() -> None:
 @pytest.mark.parametrize(("factor", "kinds"), [(1.2, []), (2.0, ["drift"]), (0.5, ["drift"])])
 def test_a_side_that_becomes_another_is_named(factor: float, kinds: list[str]) -> None:
     rounds = [a_round("R", number, 2.0 * (factor if number > 2 else 1)) for number in range(6)]
-    found = objections(Measured(tuple(rounds)), SIDES[:1], 4)
+    found = objections(rounds, SIDES[:1], 4)
     assert [one.kind for one in found] == kinds
 
 
 def test_one_cause_is_told_once() -> None:
     bad = [a_round("R", number, tokens=31) for number in range(5)]
-    (found,) = objections(Measured(tuple(bad)), SIDES[:1], 4)
+    (found,) = objections(bad, SIDES[:1], 4)
     assert "round 1" in found.message
 
 
@@ -88,4 +88,4 @@ def test_no_good_run_is_refused() -> None:
             for number in range(6)
             for side, changes in (("R", {}), ("plain", PLAIN))
         ]
-        assert objections(Measured(tuple(rounds)), SIDES, 4) == ()
+        assert objections(rounds, SIDES, 4) == ()

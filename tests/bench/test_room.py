@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from speclaunch.bench.gate import Expected
-from speclaunch.bench.room import longest, with_room
+from speclaunch.bench.gate import ExpectedSide
 from speclaunch.bench.running import RunningSide
+from speclaunch.bench.sides import longest, with_room
 from speclaunch.bench.workload import workload
 from speclaunch.errors import InputError
 
 
 def server(**info: Any) -> RunningSide:
-    return RunningSide("s", "http://127.0.0.1:1", None, info, Expected("s", speculates=False))
+    return RunningSide("s", "http://127.0.0.1:1", None, info, ExpectedSide("s", speculates=False))
 
 
 @pytest.mark.parametrize(

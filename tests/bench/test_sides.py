@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.bench.sides import NONE, Asked, Side, baseline, candidate, server
+from speclaunch.bench.sides import NONE, LaunchedSide, SideOptions, baseline, candidate, server
 from speclaunch.cli.bench_sides import memory_warnings
 from speclaunch.errors import InputError
 from speclaunch.facts.hardware import declare
@@ -12,7 +12,7 @@ from speclaunch.recipe.find_recipe import split_recipe
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup
 
-ASKED = Asked((), "0.5.23", Lookup(), dry_run=True)
+ASKED = SideOptions((), "0.5.23", Lookup(), dry_run=True)
 
 
 def test_the_baseline_is_the_same_without_speculation() -> None:
@@ -88,7 +88,7 @@ def test_a_server_against_itself_has_two_names() -> None:
     one = server("http://127.0.0.1:1", ASKED)
     other = baseline("url=http://127.0.0.1:1", [], one, ASKED)
     assert other.name == other.expected.name == "127.0.0.1:1 (url=http://127.0.0.1:1)"
-    assert isinstance(baseline("recipe=eagle3_llama8b", [], one, ASKED), Side)
+    assert isinstance(baseline("recipe=eagle3_llama8b", [], one, ASKED), LaunchedSide)
 
 
 @pytest.mark.thorough
@@ -117,7 +117,7 @@ def test_another_recipe_and_the_same_on_another_engine() -> None:
 
 def test_a_side_that_is_tight_or_does_not_fit_is_a_warning_beforehand() -> None:
     words = ["recipe=ngram_qwen7b", "args.mem_fraction_static=0.93"]
-    asked = Asked((), None, Lookup(hardware=declare("rtx4090")), dry_run=True)
+    asked = SideOptions((), None, Lookup(hardware=declare("rtx4090")), dry_run=True)
     one = candidate(words, asked)
     said = list(memory_warnings([one]))
     assert len(said) == 1 and said[0].startswith("ngram_qwen7b is tight: ")

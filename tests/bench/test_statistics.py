@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from speclaunch.bench.statistics import Claim, interval, of_starts, quantile
+from speclaunch.bench.statistics import SpeedClaim, interval, of_starts, quantile
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_the_same_against_itself_is_claimed_to_differ_at_the_rate_that_is_said()
     random, claimed = Random(1), 0
     for _ in range(400):
         ours, theirs = ([math.exp(random.gauss(5, 0.05)) for _ in range(6)] for _ in range(2))
-        claimed += interval(ours, theirs).claim is not Claim.NOT_SHOWN
+        claimed += interval(ours, theirs).claim is not SpeedClaim.NOT_SHOWN
     assert claimed <= 32  # 20 are to be expected
 
 
@@ -52,7 +52,7 @@ def test_starts_that_differ_are_claimed_to_differ_at_the_rate_that_is_said(start
             ours = [math.exp(engines[at % number] + random.gauss(5, 0.02)) for at in range(12)]
             theirs = [math.exp(random.gauss(5, 0.02)) for _ in range(12)]
             found = interval(ours, theirs, starts=number)
-            claimed[number] += found.claim is not Claim.NOT_SHOWN
+            claimed[number] += found.claim is not SpeedClaim.NOT_SHOWN
     assert claimed[starts] <= 32  # 20 are to be expected
     assert claimed[1] > 200
 
@@ -67,9 +67,9 @@ def test_a_start_counts_once() -> None:
 
 
 def test_claims() -> None:
-    assert interval([2.0, 2.1, 2.05], [1.0, 1.0, 1.0]).claim is Claim.PAYS
-    assert interval([0.5, 0.52, 0.51], [1.0, 1.0, 1.0]).claim is Claim.DOES_NOT_PAY
-    assert interval([1.1, 0.9, 1.0], [1.0, 1.0, 1.0]).claim is Claim.NOT_SHOWN
+    assert interval([2.0, 2.1, 2.05], [1.0, 1.0, 1.0]).claim is SpeedClaim.PAYS
+    assert interval([0.5, 0.52, 0.51], [1.0, 1.0, 1.0]).claim is SpeedClaim.DOES_NOT_PAY
+    assert interval([1.1, 0.9, 1.0], [1.0, 1.0, 1.0]).claim is SpeedClaim.NOT_SHOWN
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from speclaunch.bench.certificate import single
 from speclaunch.bench.gate import Objection
-from speclaunch.bench.measurement import Measured
 from speclaunch.bench.schema import CertificateDocument
-from speclaunch.bench.single import single
 from speclaunch.cli.completing import candidates
-from speclaunch.report.bench_single import single_document
 from tests.program import run
 from tests.report.bench.made import OURS, keep, made, measured
 from tests.report.bench.test_schema import SCHEMA
@@ -36,8 +34,8 @@ def kept() -> None:
 
 
 def test_one_server_alone_is_shown_again() -> None:
-    rounds = [one for one in measured().rounds if one.side == OURS]
-    found = single_document(single(OURS, Measured(tuple(rounds)), (), simulated={}))
+    rounds = [one for one in measured() if one.side == OURS]
+    found = single(OURS, rounds, (), simulated={})
     keep(OLD, found)
     text = run("bench", "show")
     (cell, *_) = found.cells

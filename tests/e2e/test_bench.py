@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.bench.keeping import FILE
+from speclaunch.bench.stored import FILE
 from speclaunch.launch.free_port import free_port
 from tests.e2e.conftest import Marked, command
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.proving.keeping import FILE
+from speclaunch.proving.stored import FILE
 from tests.e2e.conftest import Marked
 from tools.proof_faults import FAULTS, activate, breakable_shim
 

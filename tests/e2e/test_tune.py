@@ -13,7 +13,7 @@ import pytest
 from speclaunch.cpu.environment import CpuEngine
 from speclaunch.errors import LaunchError
 from speclaunch.recipe.compose import compose
-from speclaunch.report.tuning_schema import TuneDocument
+from speclaunch.report.tuning import TuneDocument
 from speclaunch.resources import recipes_dir
 from speclaunch.tuning.adaptive import checked
 from tests.e2e.conftest import Marked

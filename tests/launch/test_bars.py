@@ -12,8 +12,7 @@ from rich.console import Console
 from speclaunch.launch import supervisor
 from speclaunch.launch.log.phases import PhaseTracker, read_bar
 from speclaunch.launch.supervisor import Ending, EngineOrder, supervise
-from speclaunch.report.launching import PlainObserver
-from speclaunch.report.progress import WeightSizes, how_far
+from speclaunch.report.launching import PlainObserver, WeightSizes, how_far
 
 Make = Callable[..., EngineOrder]
 STAMP = "[2026-11-21 02:16:12]"

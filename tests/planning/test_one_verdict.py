@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speclaunch.bench.sides import Asked, candidate
+from speclaunch.bench.sides import SideOptions, candidate
 from speclaunch.cli.bench_sides import memory_warnings
 from speclaunch.deploy.assemble import assemble
 from speclaunch.deploy.round_trip import findings_of_recipe
@@ -162,7 +162,7 @@ def by_launch(one: PlannedDeployment, session: Session) -> Fit | None:
 
 
 def by_bench(path: Path) -> Fit | None:
-    side = candidate([f"recipe={path}"], Asked((), None, Lookup(), dry_run=True))
+    side = candidate([f"recipe={path}"], SideOptions((), None, Lookup(), dry_run=True))
     for text in memory_warnings([side]):
         return next(fit for fit in Fit if f" {fit.text}:" in text)
     return None

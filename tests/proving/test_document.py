@@ -9,22 +9,29 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from speclaunch.proving.answers import Question
-from speclaunch.proving.proof import Judged, Proof
+from speclaunch.proving.answers import ProofPrompt
+from speclaunch.proving.proof import (
+    AnswerKind,
+    AnswerVerdict,
+    CheckedAnswer,
+    LevelRecord,
+    Proof,
+    ProofDocument,
+    SamplesRecord,
+    WrongRecord,
+)
 from speclaunch.proving.two_sample import Drawn
-from speclaunch.proving.verdict import Kind, Verdict
-from speclaunch.report.proof_schema import LevelRecord, ProofDocument, SamplesRecord, WrongRecord
-from speclaunch.report.proving import document, show_proof
+from speclaunch.report.proving import show_proof
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
-SAME = Verdict(Kind.SAME)
-WRONG = Verdict(Kind.WRONG, 3, 2.5, 311, 42, " cat", " dog")
-SHORT = Verdict(Kind.WRONG, 2)
+SAME = AnswerVerdict(AnswerKind.SAME)
+WRONG = AnswerVerdict(AnswerKind.WRONG, 3, 2.5, 311, 42, " cat", " dog")
+SHORT = AnswerVerdict(AnswerKind.WRONG, 2)
 
 
-def proof(*verdicts: Verdict, sampled: Drawn | None = None, steps: int = 4) -> Proof:
+def proof(*verdicts: AnswerVerdict, sampled: Drawn | None = None, steps: int = 4) -> Proof:
     some = [
-        Judged(Question(f"say [{number}]", 8), 1 + 3 * (number % 2), one, 8, steps)
+        CheckedAnswer(ProofPrompt(f"say [{number}]", 8), 1 + 3 * (number % 2), one, 8, steps)
         for number, one in enumerate(verdicts)
     ]
     return Proof(tuple(some), 0.25, sampled)
@@ -32,7 +39,8 @@ def proof(*verdicts: Verdict, sampled: Drawn | None = None, steps: int = 4) -> P
 
 def told(found: Proof) -> str:
     text = io.StringIO()
-    show_proof(Console(file=text, width=400, highlight=False), found, "r")
+    console = Console(file=text, width=400, highlight=False)
+    show_proof(console, found.document("r", "r alone", "0.5.23", ""))
     return text.getvalue()
 
 
@@ -53,7 +61,8 @@ def test_the_documentation_names_every_key() -> None:
 
 
 def test_the_document_has_counts_by_concurrency_and_what_is_wrong() -> None:
-    found = document(proof(SAME, WRONG, SAME, SHORT), "r", "r alone", "0.5.23", "bfloat16")
+    made = proof(SAME, WRONG, SAME, SHORT).document("r", "r alone", "0.5.23", "bfloat16")
+    found = made.model_dump(mode="json")
     assert next(iter(found)) == "version" and found["version"] == 1
     assert (found["recipe"], found["baseline"], found["engine"]) == ("r", "r alone", "0.5.23")
     assert (found["lossless"], found["dtype"], found["samples"]) == (False, "bfloat16", None)
@@ -72,7 +81,7 @@ def test_the_document_has_counts_by_concurrency_and_what_is_wrong() -> None:
         "gap_nats": 2.5,
     }
     assert (found["wrong"][1]["position"], found["wrong"][1]["got"]) == (2, None)
-    ProofDocument.model_validate(found)
+    assert ProofDocument.model_validate(found) == made
 
 
 def test_the_text_says_what_is_wrong_where() -> None:
@@ -95,7 +104,7 @@ def test_the_first_wrong_answers_are_enough() -> None:
 
 
 def test_a_good_proof_is_short() -> None:
-    said = told(proof(SAME, Verdict(Kind.TIE, 1, 0.1, 3, 4)))
+    said = told(proof(SAME, AnswerVerdict(AnswerKind.TIE, 1, 0.1, 3, 4)))
     assert said.startswith("✓ r is lossless in all 2 answers")
     assert "1 the same, 1 numerical ties" in said
     assert "wrong:" not in said
@@ -111,7 +120,7 @@ def test_answers_without_a_draft_are_told() -> None:
 def test_samples_are_told(probability: float, how: str) -> None:
     found = proof(SAME, sampled=Drawn(probability, 24, 2000))
     assert f"samples {how}: a probability of {probability} over 24 positions" in told(found)
-    said = document(found, "r", "p", "0.5.23", "")
-    assert said["samples"]["differ"] == (how == "differ")
-    assert said["lossless"] == (how == "agree")
-    assert said["dtype"] is None
+    said = found.document("r", "p", "0.5.23", "")
+    assert said.samples is not None and said.samples.differ == (how == "differ")
+    assert said.lossless == (how == "agree")
+    assert said.dtype is None

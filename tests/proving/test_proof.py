@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from speclaunch.errors import LaunchError
-from speclaunch.proving.answers import Question, Server
-from speclaunch.proving.proof import Proof, prove, reference, sampled, samples_agree
-from speclaunch.proving.verdict import Kind
+from speclaunch.proving.answers import ProofPrompt, ProofServer
+from speclaunch.proving.proof import (
+    AnswerKind,
+    Proof,
+    prove_answers,
+    reference,
+    sampled,
+    samples_agree,
+)
 
 VOCABULARY = 50
-QUESTIONS = [Question(text, 8) for text in ("a", "bc", "def", "ghij", "klmno")]
+QUESTIONS = [ProofPrompt(text, 8) for text in ("a", "bc", "def", "ghij", "klmno")]
 
 
 @dataclass
@@ -80,22 +86,22 @@ class Cycle:
 
 def proven(speculative: Cycle, levels: tuple[int, ...] = (1, 3)) -> Proof:
     found = {
-        level: Server(lambda: speculative, level).answers(QUESTIONS, logprobs=False)
+        level: ProofServer(lambda: speculative, level).answers(QUESTIONS, logprobs=False)
         for level in levels
     }
     plain = Cycle()
 
-    def server(level: int) -> Server:
-        return Server(lambda: plain, level)
+    def server(level: int) -> ProofServer:
+        return ProofServer(lambda: plain, level)
 
     known = reference(server, QUESTIONS, 3, "")
-    return Proof(prove(server, known, found), known.tolerance)
+    return Proof(prove_answers(server, known, found), known.tolerance)
 
 
 def test_the_same_server_is_lossless() -> None:
     found = proven(Cycle())
     assert found.is_lossless
-    assert (found.count(Kind.SAME), found.tolerance) == (10, 0.25)
+    assert (found.counts.same, found.tolerance) == (10, 0.25)
     assert [(one.concurrency, one.requests, one.accept_length) for one in found.levels] == [
         (1, 5, 8 / 3),
         (3, 5, 8 / 3),
@@ -109,7 +115,7 @@ def test_a_wrong_token_is_found_wherever_it_is(at: int) -> None:
 
     found = proven(Cycle(wrong))
     assert not found.is_lossless
-    assert {one.verdict.kind for one in found.answers} == {Kind.WRONG}
+    assert {one.verdict.kind for one in found.answers} == {AnswerKind.WRONG}
     assert {one.verdict.position for one in found.answers} == {at}
     first = found.wrong[0].verdict
     assert first.got is not None and first.expected is not None
@@ -119,7 +125,7 @@ def test_a_wrong_token_is_found_wherever_it_is(at: int) -> None:
 
 
 def test_a_missing_token_is_found() -> None:
-    assert proven(Cycle(lambda ids: ids[:-1] if len(ids) > 1 else ids)).count(Kind.WRONG) == 10
+    assert proven(Cycle(lambda ids: ids[:-1] if len(ids) > 1 else ids)).counts.wrong == 10
 
 
 def test_answers_without_drafts_prove_nothing() -> None:
@@ -132,23 +138,25 @@ def test_answers_without_drafts_prove_nothing() -> None:
 
 def test_an_empty_answer_is_wrong() -> None:
     found = proven(Cycle(lambda ids: [] if len(ids) > 1 else ids))
-    assert {(one.verdict.kind, one.verdict.position) for one in found.answers} == {(Kind.WRONG, 0)}
+    assert {(one.verdict.kind, one.verdict.position) for one in found.answers} == {
+        (AnswerKind.WRONG, 0)
+    }
 
 
 def test_only_a_batch_may_be_wrong() -> None:
     right, wrong = Cycle(), Cycle(lambda ids: [*ids[:-1], 0] if len(ids) > 1 else ids)
     heard = {
-        1: Server(lambda: right, 1).answers(QUESTIONS, logprobs=False),
-        4: Server(lambda: wrong, 4).answers(QUESTIONS, logprobs=False),
+        1: ProofServer(lambda: right, 1).answers(QUESTIONS, logprobs=False),
+        4: ProofServer(lambda: wrong, 4).answers(QUESTIONS, logprobs=False),
     }
 
-    def server(level: int) -> Server:
-        return Server(Cycle, level)
+    def server(level: int) -> ProofServer:
+        return ProofServer(Cycle, level)
 
     known = reference(server, QUESTIONS, 4, "float32")
-    proof = Proof(prove(server, known, heard), known.tolerance)
-    assert [one.counts[Kind.WRONG] for one in proof.levels] == [0, 5]
-    few = prove(server, known.first(2), {4: heard[4][:2]})
+    proof = Proof(prove_answers(server, known, heard), known.tolerance)
+    assert [one.answers.wrong for one in proof.levels] == [0, 5]
+    few = prove_answers(server, known.first(2), {4: heard[4][:2]})
     assert few == proof.answers[5:7]
 
 
@@ -157,8 +165,8 @@ def test_the_last_token_of_the_vocabulary_is_scored_as_itself() -> None:
     found = proven(Cycle(lambda ids: [last] * len(ids) if len(ids) > 1 else ids))
     first = found.wrong[0].verdict
     assert (first.got, first.got_text) == (last, None)
-    server = Server(Cycle, 1)
-    assert server.prompt_ids([Question("c1", 1)]) == [(ord("c") % VOCABULARY, last)]
+    server = ProofServer(Cycle, 1)
+    assert server.prompt_ids([ProofPrompt("c1", 1)]) == [(ord("c") % VOCABULARY, last)]
 
 
 def test_a_server_that_scores_other_tokens_is_told() -> None:
@@ -168,7 +176,7 @@ def test_a_server_that_scores_other_tokens_is_told() -> None:
             return 7, "<7>"
 
     with pytest.raises(LaunchError, match="scores token 7, and was asked for 30"):
-        Server(Other, 1).scores([((1, 2), (30,))])
+        ProofServer(Other, 1).scores([((1, 2), (30,))])
 
 
 def test_an_error_of_the_server_is_told() -> None:
@@ -189,32 +197,32 @@ def test_the_first_error_ends_all_questions() -> None:
             return Reply("scheduler died", 500)
 
     with pytest.raises(LaunchError):
-        Server(Failing, 3).answers(QUESTIONS * 20, logprobs=False)
+        ProofServer(Failing, 3).answers(QUESTIONS * 20, logprobs=False)
     assert Failing.posts <= 3
 
 
 def test_every_answer_is_told() -> None:
     ticks: list[int] = []
-    server = Server(Cycle, 3, lambda: ticks.append(1))
+    server = ProofServer(Cycle, 3, lambda: ticks.append(1))
     answers = server.answers(QUESTIONS, logprobs=False)
     assert len(ticks) == len(answers) == 5
     assert [one.prompt_tokens for one in answers] == [1, 2, 3, 4, 5]  # in the questions' order
 
 
 def test_fewer_questions_than_connections() -> None:
-    assert len(Server(Cycle, 16).answers(QUESTIONS[:2], logprobs=False)) == 2
-    assert Server(Cycle, 16).answers([], logprobs=False) == []
+    assert len(ProofServer(Cycle, 16).answers(QUESTIONS[:2], logprobs=False)) == 2
+    assert ProofServer(Cycle, 16).answers([], logprobs=False) == []
 
 
 def test_samples_are_compared_from_the_second_token_on() -> None:
-    server = Server(Cycle, 4)
+    server = ProofServer(Cycle, 4)
     mine = sampled(server, QUESTIONS[:2], 12)
     assert [len(one) for one in mine] == [12, 12]
     agree = samples_agree(mine, mine)
     assert (agree.positions, agree.probability) == (2 * 7, 1.0)
-    first = sampled(Server(lambda: Cycle(lambda ids: [45, *ids[1:]]), 1), QUESTIONS[:2], 12)
+    first = sampled(ProofServer(lambda: Cycle(lambda ids: [45, *ids[1:]]), 1), QUESTIONS[:2], 12)
     assert samples_agree(mine, first).probability == 1.0  # it comes without a draft
-    other = sampled(Server(lambda: Cycle(lambda ids: [45] * len(ids)), 1), QUESTIONS[:2], 12)
+    other = sampled(ProofServer(lambda: Cycle(lambda ids: [45] * len(ids)), 1), QUESTIONS[:2], 12)
     found = samples_agree(mine, other)
     assert found.probability < 0.001
     assert Proof((), 0.1, found).samples_differ

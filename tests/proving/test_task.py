@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from speclaunch.bench.sides import NONE, Asked, baseline, candidate
+from speclaunch.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.cli.check_options import lookup
-from speclaunch.cli.prove_task import Keeper, Served, Task, _Count, ask_ours, judge, served_dtype
+from speclaunch.cli.prove import Served, Task, _Count, ask_ours, judge, served_dtype
 from speclaunch.errors import LaunchError
 from speclaunch.launch.client import EngineError
-from speclaunch.proving.answers import Question, Server
-from speclaunch.proving.keeping import begin
-from speclaunch.proving.verdict import Kind
+from speclaunch.proving.answers import ProofPrompt, ProofServer
+from speclaunch.proving.stored import begin
 from tests.proving.test_proof import Cycle
 
 RECIPE = "recipe=cpu_standalone"
@@ -43,20 +42,20 @@ class Engines:
 
     @contextmanager
     def _asked(self, requests: int) -> Iterator[Any]:
-        def server(level: int) -> Server:
+        def server(level: int) -> ProofServer:
             self.levels.append(level)
             if level == self.fails_at:
                 raise KeyboardInterrupt
-            return Server(Cycle, level)
+            return ProofServer(Cycle, level)
 
         yield server
 
 
 @pytest.fixture(scope="module")
 def task() -> Task:
-    asked = Asked((), None, lookup((), None), dry_run=True)
+    asked = SideOptions((), None, lookup((), None), dry_run=True)
     ours = candidate([RECIPE], asked)
-    questions = tuple(Question(text, 8) for text in ("a", "bc", "def"))
+    questions = tuple(ProofPrompt(text, 8) for text in ("a", "bc", "def"))
     return Task(ours, baseline(NONE, [RECIPE], ours, asked), questions, (1, 4), 0)
 
 
@@ -80,46 +79,45 @@ def test_a_dry_run_says_starts_and_requests(task: Task) -> None:
 
 def test_all_is_asked_once_and_judged(task: Task) -> None:
     engines, said = Engines(), []
-    keeper = Keeper(begin("one", task.key, task.about, fresh=False))
-    ask_ours(task, engines, keeper, said.append)  # type: ignore[arg-type]
-    proof = judge(task, engines, keeper.heard, "float32")  # type: ignore[arg-type]
+    stored = begin("one", task.key, task.about, fresh=False)
+    ask_ours(task, engines, stored, said.append)  # type: ignore[arg-type]
+    proof = judge(task, engines, stored.heard, "float32")  # type: ignore[arg-type]
     assert engines.served == ["cpu_standalone", "cpu_standalone without speculation"]
-    assert (engines.ended, proof.count(Kind.SAME), proof.is_lossless) == (2, 6, True)
+    assert (engines.ended, proof.counts.same, proof.is_lossless) == (2, 6, True)
     assert said[0].startswith("cpu_standalone: 3 answers at a concurrency of 1 in ")
 
 
 def test_what_was_answered_before_ctrl_c_is_not_asked_again(task: Task) -> None:
     first = Engines(fails_at=4)
-    keeper = Keeper(begin("one", task.key, task.about, fresh=False))
+    stored = begin("one", task.key, task.about, fresh=False)
     with pytest.raises(KeyboardInterrupt):
-        ask_ours(task, first, keeper, lambda _: None)  # type: ignore[arg-type]
+        ask_ours(task, first, stored, lambda _: None)  # type: ignore[arg-type]
     assert first.ended == 1
     again = begin("one", task.key, task.about, fresh=False)
     assert again.heard.count == 3
     second = Engines()
-    keeper = Keeper(again)
-    ask_ours(task, second, keeper, lambda _: None)  # type: ignore[arg-type]
+    ask_ours(task, second, again, lambda _: None)  # type: ignore[arg-type]
     assert second.levels == [4]
     third = Engines()
-    ask_ours(task, third, Keeper(begin("one", task.key, {}, fresh=False)), print)  # type: ignore[arg-type]
+    ask_ours(task, third, begin("one", task.key, {}, fresh=False), print)  # type: ignore[arg-type]
     assert third.served == []  # all is there: the plain server alone is started
-    assert judge(task, third, keeper.heard, "float32").is_lossless  # type: ignore[arg-type]
+    assert judge(task, third, again.heard, "float32").is_lossless  # type: ignore[arg-type]
 
 
 @pytest.mark.thorough
 def test_samples_are_drawn_from_both(task: Task) -> None:
     sampled = replace(task, samples=10)
     engines = Engines()
-    keeper = Keeper(begin("one", sampled.key, {}, fresh=False))
-    ask_ours(sampled, engines, keeper, lambda _: None)  # type: ignore[arg-type]
-    assert keeper.heard.count == 6 + 30
-    proof = judge(sampled, engines, keeper.heard, "float32")  # type: ignore[arg-type]
+    stored = begin("one", sampled.key, {}, fresh=False)
+    ask_ours(sampled, engines, stored, lambda _: None)  # type: ignore[arg-type]
+    assert stored.heard.count == 6 + 30
+    proof = judge(sampled, engines, stored.heard, "float32")  # type: ignore[arg-type]
     assert proof.sampled is not None
     assert (proof.sampled.positions, proof.sampled.probability) == (9, 1.0)
 
 
 def test_another_engine_variable_or_question_is_another_proof(task: Task) -> None:
-    asked = Asked((), None, lookup((), None), dry_run=True)
+    asked = SideOptions((), None, lookup((), None), dry_run=True)
     other = candidate([RECIPE, "+engine.env.SGLANG_X=1"], asked)
     keys = [
         task.key,
@@ -153,7 +151,7 @@ def test_an_engine_that_ended_is_told_with_its_log(error: Exception) -> None:
 
 
 def test_an_engine_that_lives_gave_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("speclaunch.cli.prove_task._DYING_SECONDS", 0.0)
+    monkeypatch.setattr("speclaunch.cli.prove._DYING_SECONDS", 0.0)
     one, _ = served(lives=True)
     with pytest.raises(LaunchError, match="one gave no answer: silent"), one.asked(3):
         raise EngineError("silent")

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from speclaunch.proving.proof import ALARM
-from speclaunch.proving.two_sample import Drawn, Pair, compared, statistic
+from speclaunch.proving.two_sample import Drawn, SamplePair, compared, statistic
 
 REPEATS = 200
 WEIGHTS = [0.5, 0.2, 0.1, 0.1, 0.05, 0.05]
@@ -29,7 +29,8 @@ def drawn(
 ) -> Drawn:
     """The test on as many permutations as resolve the alarm."""
     pairs = [
-        Pair(samples(ours, count, random), samples(theirs, count, random)) for _ in range(prompts)
+        SamplePair(samples(ours, count, random), samples(theirs, count, random))
+        for _ in range(prompts)
     ]
     return compared(pairs, draws=199, seed=random.getrandbits(32))
 
@@ -86,26 +87,28 @@ def test_small_shifts_need_many_samples() -> None:
 @pytest.mark.thorough
 def test_a_shift_at_one_prompt_of_eight_is_seen() -> None:
     random = Random(7)
-    same = [Pair(samples(WEIGHTS, 50, random), samples(WEIGHTS, 50, random)) for _ in range(7)]
-    other = Pair(samples(WEIGHTS, 50, random), samples(shifted(0.45), 50, random))
+    same = [
+        SamplePair(samples(WEIGHTS, 50, random), samples(WEIGHTS, 50, random)) for _ in range(7)
+    ]
+    other = SamplePair(samples(WEIGHTS, 50, random), samples(shifted(0.45), 50, random))
     assert compared(same).probability > ALARM
     assert compared([*same, other]).probability <= ALARM
 
 
 def test_a_server_that_is_greedy_where_the_other_samples_is_seen() -> None:
     random = Random(7)
-    greedy = Pair(((0, 0),) * 40, samples(WEIGHTS, 40, random))
+    greedy = SamplePair(((0, 0),) * 40, samples(WEIGHTS, 40, random))
     assert compared([greedy]).probability <= 1 / 2001
 
 
 def test_what_is_no_alarm_ends_early() -> None:
     same = ((1, 2), (3, 4)) * 20
-    found = compared([Pair(same, same)])
+    found = compared([SamplePair(same, same)])
     assert (found.probability, found.positions) == (1.0, 2)
     assert found.draws < 50
 
 
-@pytest.mark.parametrize("pair", [Pair((), ((1,),)), Pair(((1,),), ())])
-def test_an_empty_sample_says_nothing(pair: Pair) -> None:
+@pytest.mark.parametrize("pair", [SamplePair((), ((1,),)), SamplePair(((1,),), ())])
+def test_an_empty_sample_says_nothing(pair: SamplePair) -> None:
     with pytest.raises(ValueError, match="empty"):
         compared([pair])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from speclaunch.facts.facts import checkpoint_fact
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.lint.report import FileReport, Report
-from speclaunch.report.causes import brief_causes, causes, left_out
+from speclaunch.report.findings import brief_causes, causes, left_out
 from speclaunch.rules.finding import Unjudged
 
 NO_HARDWARE = "the hardware is not known"

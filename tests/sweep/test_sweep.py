@@ -15,8 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from speclaunch.sweep.folder import Folder
-from speclaunch.sweep.jobs import Row, Verdict
+from speclaunch.sweep.jobs import Folder, JobVerdict, Row
 from tests.launch import fake_sglang
 
 pytestmark = pytest.mark.thorough
@@ -222,7 +221,7 @@ def test_a_folder_that_is_none_is_refused(sweep: Sweep, tmp_path: Path) -> None:
 def test_a_row_is_kept_whole(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     (tmp_path / "rows").mkdir()
-    row = Row("k", Verdict.SERVED, acceptance_length=2.5, kv_tokens=10)
+    row = Row("k", JobVerdict.SERVED, acceptance_length=2.5, kv_tokens=10)
     folder.write(row)
     assert folder.row("k") == row
     (tmp_path / "rows" / "k.json").write_text('{"verdict": "odd"')

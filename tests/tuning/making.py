@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from speclaunch.bench.measurement import Request, Round
-from speclaunch.tuning.model import Pace, Trial
-from speclaunch.tuning.setting import Setting
+from speclaunch.bench.measurement import MeasuredRequest, Round
+from speclaunch.tuning.model import RequestPace, Trial
+from speclaunch.tuning.space import DraftSetting
 
-OWN, DEEP, TREE = Setting(3, 1, 4), Setting(5, 1, 6), Setting(3, 4, 12)
+OWN, DEEP, TREE = DraftSetting(3, 1, 4), DraftSetting(5, 1, 6), DraftSetting(3, 4, 12)
 
 
-def trial(setting: Setting, step: float, length: float, load: int = 1, first: float = 0.1) -> Trial:
+def trial(
+    setting: DraftSetting, step: float, length: float, load: int = 1, first: float = 0.1
+) -> Trial:
     """64 tokens a request."""
     latency = first + 63 * step / length
-    pace = Pace(first, latency, 64)
+    pace = RequestPace(first, latency, 64)
     return Trial(setting, step, length, (), load, load * length / step, load / latency, (pace,))
 
 
 def a_round(side: str, number: int, speed: float, load: int = 1, first: float = 0.05) -> Round:
     """4 requests of 64 tokens, one after the other, at so many tokens a second."""
     seconds = 64 / speed
-    one = Request(
+    one = MeasuredRequest(
         ok=True,
         error="",
         latency=seconds,

@@ -11,7 +11,7 @@ import pytest
 from speclaunch.errors import InputError, LaunchError
 from speclaunch.tuning.adaptive import adaptive_words, checked, configuration, require_adaptive
 from speclaunch.tuning.objective import known, objective
-from speclaunch.tuning.setting import Setting, settings
+from speclaunch.tuning.space import DraftSetting, settings
 from tests.program import run
 from tests.tuning.making import trial
 
@@ -24,7 +24,7 @@ def test_each_load_has_its_steps() -> None:
     trials = []
     for load, by_token in ((1, 0.0001), (32, 0.01)):
         for steps in (1, 8):
-            one = trial(Setting(steps, 1, steps + 1), 0.01 + by_token * steps, 1, load)
+            one = trial(DraftSetting(steps, 1, steps + 1), 0.01 + by_token * steps, 1, load)
             length = 1 + sum(shares[:steps])
             given = {name: getattr(one, name) for name in one.__slots__}
             new = {**given, "accept_length": length, "accepted": shares[:steps]}

@@ -11,7 +11,7 @@ import pytest
 
 from speclaunch.tuning.objective import objective
 from speclaunch.tuning.search import next_trial, ranked
-from speclaunch.tuning.setting import Setting, settings
+from speclaunch.tuning.space import DraftSetting, settings
 from tests.tuning.making import trial
 
 ROOT = Path(__file__).parents[2]
@@ -61,9 +61,9 @@ def test_the_measured_grid_is_searched_well(recipe: str) -> None:
     if len(speeds) < WHOLE:
         pytest.skip(f"{len(speeds)} settings are measured so far")
     aim, space, tried = objective("latency"), tuple(speeds), []
-    while (step := next_trial(aim, space, None, tried, len(space) // 5)).setting is not None:
-        one = speeds[step.setting]
-        made = trial(step.setting, one["step_seconds"], one["accept_length"])
+    while (setting := next_trial(aim, space, None, tried, len(space) // 5)[0]) is not None:
+        one = speeds[setting]
+        made = trial(setting, one["step_seconds"], one["accept_length"])
         given = {name: getattr(made, name) for name in made.__slots__}
         tried.append(type(made)(**{**given, "accepted": tuple(one["accepted"])}))
     found = speeds[ranked(aim, tried)[0]]
@@ -83,6 +83,6 @@ def test_noise_and_regret_of_a_document() -> None:
 
     document = {"trials": [one(0, 0.010), one(1, 0.011), one(0, 0.02, 6)]}
     assert campaign.repeat_noise(document) == pytest.approx(0.0953, abs=1e-3)
-    assert Setting(**campaign.best(document)) == Setting(3, 1, 4)
+    assert DraftSetting(**campaign.best(document)) == DraftSetting(3, 1, 4)
     assert campaign.regret_of({"regret": {"ratio": 0.97}}) == pytest.approx(0.03)
     assert campaign.regret_of({"regret": {"ratio": 1.2}}) == 0

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from speclaunch.bench.statistics import Interval
 from speclaunch.launch import atomic_files
-from speclaunch.tuning.trials import kept
+from speclaunch.tuning.trials import Compared, LoadRatio, TrialStart, TuningVerdict, Verified, kept
+from tests.tuning.making import DEEP, trial
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +43,30 @@ def test_an_interrupted_write_leaves_the_old_file_alone(
         atomic_files.write_json(path, {"a": 2})
     assert [one.name for one in home.iterdir()] == ["a.json"]
     assert atomic_files.read_json(path) == {"a": 1}
+
+
+FOUND = TuningVerdict((Compared(DEEP, Interval(1.5, 1.25, 1.75, 6), (LoadRatio(8, 1.5),)),))
+
+
+def test_what_was_measured_is_there_again() -> None:
+    memory = replace(
+        kept("k", fresh=False),
+        starts=(TrialStart(DEEP, (trial(DEEP, 0.01, 3),), 20.0),),
+        failed={"8 steps": "no room"},
+        verified=Verified((str(DEEP),), 3, FOUND),
+        compared=4,
+    )
+    memory.write()
+    assert kept("k", fresh=False) == memory
+
+
+def test_a_comparison_that_an_earlier_version_stored_is_read() -> None:
+    old = {
+        "refused": [],
+        "compared": [{"setting": [5, 1, 6], "ratio": [1.5, 1.25, 1.75, 6], "by_load": [[8, 1.5]]}],
+    }
+    verified = {"settings": [str(DEEP)], "starts_each": 1, "verdict": old}
+    path = kept("k", fresh=False).path
+    document = {"version": 3, "starts": [], "failed": {}, "verified": verified, "compared": 2}
+    path.write_text(json.dumps(document))
+    assert kept("k", fresh=False).verified == Verified((str(DEEP),), 1, FOUND)

@@ -9,7 +9,7 @@ import pytest
 from speclaunch.errors import InputError
 from speclaunch.tuning.objective import Aim, known, objective, worth
 from speclaunch.tuning.search import next_trial, ranked
-from speclaunch.tuning.setting import Setting
+from speclaunch.tuning.space import DraftSetting
 from tests.tuning.making import DEEP, OWN, TREE, trial
 
 
@@ -75,11 +75,11 @@ def test_goodput_counts_the_requests_within_the_bounds() -> None:
 def test_a_setting_that_failed_is_not_tried_again() -> None:
     aim = objective("latency")
     space = (OWN, DEEP, TREE)
-    assert next_trial(aim, (OWN, DEEP), OWN, [trial(OWN, 0.01, 2)], 5).setting == DEEP
-    assert next_trial(aim, space, OWN, [], 0).setting is None
+    assert next_trial(aim, (OWN, DEEP), OWN, [trial(OWN, 0.01, 2)], 5)[0] == DEEP
+    assert next_trial(aim, space, OWN, [], 0)[0] is None
 
 
 def test_without_bounds_it_is_the_speed() -> None:
-    one = trial(Setting(0, 1, 8), 0.01, 3)
+    one = trial(DraftSetting(0, 1, 8), 0.01, 3)
     assert worth(one, ()) == pytest.approx(300)
     assert worth(one, (), slower=2) == pytest.approx(150)

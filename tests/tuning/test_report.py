@@ -11,16 +11,15 @@ import pytest
 from rich.console import Console
 
 from speclaunch.bench.statistics import Interval
-from speclaunch.report.tuning import Outcome, document, evidence, show_outcome
-from speclaunch.report.tuning_schema import TuneDocument, schema
+from speclaunch.report.tuning import TuneDocument, TuningOutcome, document, evidence, show_outcome
 from speclaunch.tuning.objective import objective
-from speclaunch.tuning.verification import Compared, Verdict
+from speclaunch.tuning.trials import Compared, LoadRatio, TuningVerdict
 from tests.tuning.making import DEEP, OWN, TREE, trial
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
-FASTER = Compared(DEEP, Interval(1.18, 1.12, 1.25, 6), ((1, 1.18),))
-ALIKE = Compared(TREE, Interval(1.02, 0.97, 1.07, 6), ((1, 1.02),))
-OUTCOME = Outcome(
+FASTER = Compared(DEEP, Interval(1.18, 1.12, 1.25, 6), (LoadRatio(1, 1.18),))
+ALIKE = Compared(TREE, Interval(1.02, 0.97, 1.07, 6), (LoadRatio(1, 1.02),))
+OUTCOME = TuningOutcome(
     recipe="mine",
     engine="0.5.23",
     algorithm="EAGLE3",
@@ -29,7 +28,7 @@ OUTCOME = Outcome(
     order=(DEEP, TREE, OWN),
     trials=(trial(OWN, 0.01, 2), trial(DEEP, 0.01, 3), trial(TREE, 0.012, 3)),
     failed={"steps 8, topk 1, 9 draft tokens": "it did not start"},
-    verdict=Verdict((FASTER, ALIKE)),
+    verdict=TuningVerdict((FASTER, ALIKE)),
     compared_starts=1,
     ended="no other setting is predicted to be faster",
     starts=6,
@@ -42,7 +41,11 @@ OUTCOME = Outcome(
 )
 
 
-def told(outcome: Outcome) -> str:
+def schema() -> dict[str, object]:
+    return TuneDocument.model_json_schema(mode="serialization")
+
+
+def told(outcome: TuningOutcome) -> str:
     text = StringIO()
     show_outcome(Console(file=text, width=120), outcome)
     return text.getvalue()
@@ -58,19 +61,18 @@ def test_the_schema_is_that_of_the_documentation() -> None:
     [
         OUTCOME,
         replace(OUTCOME, verdict=None, written=None, adaptive=None, own=None),
-        replace(OUTCOME, verdict=Verdict(refused=("no tokens",))),
+        replace(OUTCOME, verdict=TuningVerdict(refused=("no tokens",))),
     ],
 )
-def test_the_document_is_of_the_schema(outcome: Outcome) -> None:
+def test_the_document_is_of_the_schema(outcome: TuningOutcome) -> None:
     found = document(outcome)
-    assert TuneDocument.model_validate(found).model_dump() == found
-    assert json.loads(json.dumps(found)) == found
+    assert TuneDocument.model_validate_json(found.model_dump_json()) == found
 
 
 def test_the_best_is_the_one_that_is_shown_to_be_faster() -> None:
-    assert document(OUTCOME)["best"] == DEEP.arguments("EAGLE3")
-    alike = replace(OUTCOME, verdict=Verdict((ALIKE,)))
-    assert document(alike)["best"] == OWN.arguments("EAGLE3")
+    assert document(OUTCOME).best == DEEP.arguments
+    alike = replace(OUTCOME, verdict=TuningVerdict((ALIKE,)))
+    assert document(alike).best == OWN.arguments
 
 
 def test_words() -> None:
@@ -80,9 +82,11 @@ def test_words() -> None:
     assert "written: mine.yaml" in text and "+b" in text
     assert "It was not measured as such" in text
     assert "args.speculative_adaptive_config=steps.json" in text
-    alike = told(replace(OUTCOME, verdict=Verdict((ALIKE,)), written=None, diff="", overrides=()))
+    alike = told(
+        replace(OUTCOME, verdict=TuningVerdict((ALIKE,)), written=None, diff="", overrides=())
+    )
     assert "No setting is shown to be faster: the recipe stays as it is." in alike
-    refused = told(replace(OUTCOME, verdict=Verdict(refused=("no tokens",))))
+    refused = told(replace(OUTCOME, verdict=TuningVerdict(refused=("no tokens",))))
     assert "The comparison does not count: no tokens." in refused
     nothing = told(replace(OUTCOME, verdict=None))
     assert "one start of each proves little" in nothing
@@ -99,7 +103,7 @@ def test_the_evidence_of_a_comment() -> None:
 
 def test_the_documentation_names_every_key() -> None:
     page = (DOCS / "tune.md").read_text()
-    models = [TuneDocument.model_json_schema(), *TuneDocument.model_json_schema()["$defs"].values()]
-    for model in models:
+    whole = TuneDocument.model_json_schema(mode="serialization")
+    for model in (whole, *whole["$defs"].values()):
         for name in model["properties"]:
             assert f"`{name}`" in page, name

@@ -10,13 +10,13 @@ import pytest
 from speclaunch.tuning.model import Trial
 from speclaunch.tuning.objective import objective
 from speclaunch.tuning.search import next_trial, ranked
-from speclaunch.tuning.setting import NGRAM, Setting, settings
+from speclaunch.tuning.space import NGRAM, DraftSetting, settings
 
 LATENCY = objective("latency")
-Measure = Callable[[Setting], Trial]
+Measure = Callable[[DraftSetting], Trial]
 
 
-def machine(seed: int, noise: float = 0.02) -> tuple[Measure, Callable[[Setting], float]]:
+def machine(seed: int, noise: float = 0.02) -> tuple[Measure, Callable[[DraftSetting], float]]:
     """A machine with a cost that is not quite linear, and a draft that gets worse with depth."""
     random = Random(seed)
     base, by_step = random.uniform(0.01, 0.03), random.uniform(0.0005, 0.006)
@@ -24,7 +24,7 @@ def machine(seed: int, noise: float = 0.02) -> tuple[Measure, Callable[[Setting]
     hit, fall = random.uniform(0.35, 0.92), random.uniform(0.86, 1.0)
     second = random.uniform(0.15, 0.5)
 
-    def truth(one: Setting) -> Trial:
+    def truth(one: DraftSetting) -> Trial:
         seconds = base + by_step * one.steps + by_token * one.tokens
         seconds += 3 * by_token * max(0, one.tokens - knee)
         share, shares = 1.0, []
@@ -38,7 +38,7 @@ def machine(seed: int, noise: float = 0.02) -> tuple[Measure, Callable[[Setting]
             shares.append(share)
         return Trial(one, seconds, 1 + sum(shares), tuple(shares))
 
-    def measure(one: Setting) -> Trial:
+    def measure(one: DraftSetting) -> Trial:
         exact = truth(one)
         factor = 1 + random.gauss(0, noise)
         return Trial(one, exact.step_seconds * factor, exact.accept_length, exact.accepted)
@@ -46,13 +46,13 @@ def machine(seed: int, noise: float = 0.02) -> tuple[Measure, Callable[[Setting]
     return measure, lambda one: truth(one).speed
 
 
-def tuned(space: tuple[Setting, ...], measure: Measure, most: int) -> list[Trial]:
+def tuned(space: tuple[DraftSetting, ...], measure: Measure, most: int) -> list[Trial]:
     trials: list[Trial] = []
     while True:
-        step = next_trial(LATENCY, space, None, trials, most)
-        if step.setting is None:
+        setting, _ = next_trial(LATENCY, space, None, trials, most)
+        if setting is None:
             return trials
-        trials.append(measure(step.setting))
+        trials.append(measure(setting))
 
 
 @pytest.mark.thorough
@@ -80,8 +80,8 @@ def test_there_are_many_settings_and_each_once() -> None:
 
 
 def test_arguments_are_the_algorithms() -> None:
-    assert Setting(0, 1, 8).arguments(NGRAM) == {"speculative_num_draft_tokens": 8}
-    assert Setting(3, 4, 16).arguments("EAGLE") == {
+    assert DraftSetting(0, 1, 8).arguments == {"speculative_num_draft_tokens": 8}
+    assert DraftSetting(3, 4, 16).arguments == {
         "speculative_num_steps": 3,
         "speculative_eagle_topk": 4,
         "speculative_num_draft_tokens": 16,
@@ -90,8 +90,8 @@ def test_arguments_are_the_algorithms() -> None:
 
 def test_the_recipes_own_setting_is_tried_first() -> None:
     space = settings("EAGLE")
-    own = Setting(3, 1, 4)
-    assert next_trial(LATENCY, space, own, [], 10).setting == own
+    own = DraftSetting(3, 1, 4)
+    assert next_trial(LATENCY, space, own, [], 10)[0] == own
 
 
 def test_it_ends_at_the_budget_and_where_nothing_is_left() -> None:
@@ -100,7 +100,7 @@ def test_it_ends_at_the_budget_and_where_nothing_is_left() -> None:
     assert len(tuned(space, measure, 2)) == 2
     assert len(tuned(space, measure, 100)) <= 3
     all_tried = [measure(one) for one in space]
-    assert next_trial(LATENCY, space, None, all_tried, 100).why == "all settings were tried"
+    assert next_trial(LATENCY, space, None, all_tried, 100)[1] == "all settings were tried"
 
 
 def test_of_ngram_the_neighbours_of_the_best_are_tried() -> None:
@@ -108,7 +108,7 @@ def test_of_ngram_the_neighbours_of_the_best_are_tried() -> None:
     of 8. No model of chains tells that."""
     lengths = {2: 1.9, 3: 2.6, 4: 3.3, 6: 4.6, 8: 6.2, 10: 5.0, 12: 4.5, 16: 4.2, 20: 4, 24: 3.8}
 
-    def measure(one: Setting) -> Trial:
+    def measure(one: DraftSetting) -> Trial:
         length = lengths.get(one.tokens, 3.6)
         return Trial(one, 0.016 + 0.0002 * one.tokens, length, (0.85,) * 3)
 

@@ -9,15 +9,14 @@ from typing import cast
 import pytest
 
 from speclaunch.cli.measure_options import TuneOptions
-from speclaunch.cli.tune import _written
-from speclaunch.cli.tuning_starts import Question
+from speclaunch.cli.tune import TuningTask, _written
 from speclaunch.cli.writing import OutputRefusedError
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError
 from speclaunch.recipe.compose import compose
 from speclaunch.resources import recipes_dir
 from speclaunch.rules.examine import Lookup
-from speclaunch.tuning.setting import NGRAM, Setting
+from speclaunch.tuning.space import DraftSetting
 from speclaunch.tuning.writing import Tuned, elsewhere, require_own, tuned
 
 EVIDENCE = "2026-11-23: 1.18 (1.12 to 1.25) times as fast, code"
@@ -55,7 +54,7 @@ def written(folder: Path, text: str) -> Path:
 def test_it_is_written_where_the_recipe_says_it(tmp_path: Path, text: str) -> None:
     path = written(tmp_path, text)
     before = compose(str(path), (), ()).values
-    found = tuned(path, Setting(5, 2, 8), "STANDALONE", "0.5.23", EVIDENCE)
+    found = tuned(path, DraftSetting(5, 2, 8), "0.5.23", EVIDENCE)
     assert path.read_text() == text == found.before  # nothing is written yet
     path.write_text(found.after)
     after = compose(str(path), (), ()).values
@@ -72,8 +71,8 @@ def test_it_is_written_where_the_recipe_says_it(tmp_path: Path, text: str) -> No
 
 def test_a_second_tuning_replaces_the_comment_of_the_first(tmp_path: Path) -> None:
     path = written(tmp_path, ITS_OWN)
-    path.write_text(tuned(path, Setting(5, 2, 8), "STANDALONE", "0.5.23", EVIDENCE).after)
-    again = tuned(path, Setting(4, 1, 5), "STANDALONE", "0.5.23", "2027-01-01: 2.00 (1.50 to 2.50)")
+    path.write_text(tuned(path, DraftSetting(5, 2, 8), "0.5.23", EVIDENCE).after)
+    again = tuned(path, DraftSetting(4, 1, 5), "0.5.23", "2027-01-01: 2.00 (1.50 to 2.50)")
     assert again.after.count("# tuned ") == 1 and "2027-01-01" in again.after
     assert "  speculative_num_steps: 4  # as in the group\n" in again.after
 
@@ -81,7 +80,7 @@ def test_a_second_tuning_replaces_the_comment_of_the_first(tmp_path: Path) -> No
 def test_ngram_has_one_argument(tmp_path: Path) -> None:
     text = (recipes_dir() / "cpu_ngram.yaml").read_text()
     path = written(tmp_path, text)
-    found = tuned(path, Setting(0, 1, 12), NGRAM, "0.5.23", EVIDENCE)
+    found = tuned(path, DraftSetting(0, 1, 12), "0.5.23", EVIDENCE)
     changed = text.replace("draft_tokens: 8", "draft_tokens: 12")
     assert found.after == changed.replace("args:\n", f"args:\n  # tuned {EVIDENCE}\n")
 
@@ -95,12 +94,12 @@ def test_what_comes_with_speclaunch_is_not_edited() -> None:
 def test_a_text_that_cannot_be_edited_is_said(tmp_path: Path) -> None:
     path = written(tmp_path, OF_A_GROUP.partition("args:")[0] + "args: ${oc.env:NOTHING,null}\n")
     with pytest.raises(InputError):
-        tuned(path, Setting(5, 2, 8), "STANDALONE", "0.5.23", EVIDENCE)
+        tuned(path, DraftSetting(5, 2, 8), "0.5.23", EVIDENCE)
 
 
 def test_in_another_folder_it_is_the_same_recipe_or_refused(tmp_path: Path) -> None:
     path = written(tmp_path, ITS_OWN.replace("# Mine.", "# Mine: recipe=mine"))
-    found = tuned(path, Setting(5, 2, 8), "STANDALONE", "0.5.23", EVIDENCE)
+    found = tuned(path, DraftSetting(5, 2, 8), "0.5.23", EVIDENCE)
     other = tmp_path / "other" / "theirs.yaml"
     other.parent.mkdir()
     text = elsewhere(found, other)
@@ -112,7 +111,7 @@ def test_in_another_folder_it_is_the_same_recipe_or_refused(tmp_path: Path) -> N
         "speculative_eagle_topk: 1\nspeculative_num_draft_tokens: 3\n"
     )
     path.write_text(OF_A_GROUP.replace("standalone_chain", "ours"))
-    found = tuned(path, Setting(5, 2, 8), "STANDALONE", "0.5.23", EVIDENCE)
+    found = tuned(path, DraftSetting(5, 2, 8), "0.5.23", EVIDENCE)
     with pytest.raises(InputError):  # its group is not there
         elsewhere(found, other)
     assert elsewhere(found, other, [tmp_path])
@@ -126,12 +125,12 @@ def test_a_tuned_recipe_with_a_new_error_is_not_written(
     before = "defaults: [base]\nargs:\n  model_path: m\n  speculative_algorithm: NGRAM\n"
     prepared = SimpleNamespace(catalogue=load_catalogue("0.5.23"))
     side = SimpleNamespace(prepared=prepared, lookup=Lookup())
-    question = cast("Question", SimpleNamespace(side=side))
 
     def write(old: str, new: str, *, force: bool = False) -> Path | None:
         path.write_text(old)
         options = TuneOptions(write=True, force=force)
-        return _written(options, question, Tuned(path, old, new))
+        task = cast(TuningTask, SimpleNamespace(side=side, options=options))
+        return _written(task, Tuned(path, old, new))
 
     broken = f"{before}  mem_fraction_static: 83\n"
     with pytest.raises(OutputRefusedError, match="1 error"):

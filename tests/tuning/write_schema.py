@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from speclaunch.report.tuning_schema import schema
-from tests.tuning.test_report import DOCS
+from tests.tuning.test_report import DOCS, schema
 
 if __name__ == "__main__":
     (DOCS / "tune.schema.json").write_text(json.dumps(schema(), indent=1) + "\n")

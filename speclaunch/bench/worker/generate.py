@@ -62,7 +62,7 @@ def main() -> None:
     hello = json.loads(lines.readline())
     if not hello["trusted"]:
         refuse_remote_code()
-    generator = Generator(loaded())
+    generator = RequestGenerator(loaded())
     tokenizer = tokenizer_of(hello.get("tokenizer"))
     template = getattr(tokenizer, "chat_template", None) is not None
     say(out, hello, {"generator": generator.module.__name__, "template": template})
@@ -169,7 +169,7 @@ def _no_datasets(*_: object, **__: object) -> None:
     raise RuntimeError("the package `datasets` is not installed beside the engine")
 
 
-class Generator:
+class RequestGenerator:
     """The generator's module, with ears."""
 
     def __init__(self, module: types.ModuleType) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from speclaunch import __version__
-from speclaunch.bench.schema import CellRecord, CertificateDocument, MemoryRecord
+from speclaunch.bench.schema import CellRecord, CertificateDocument, SideMemory
 from speclaunch.report import bench_words as words
 from speclaunch.report.bench_page import charts
 from speclaunch.report.plan import formatting
@@ -114,7 +114,7 @@ def engines(found: CertificateDocument) -> str:
     return f"{told} on {found.hardware}" if told and found.hardware else told or "An engine"
 
 
-def memory_rows(rows: Sequence[MemoryRecord]) -> list[tuple[str, str, str, str]]:
+def memory_rows(rows: Sequence[SideMemory]) -> list[tuple[str, str, str, str]]:
     """Each side with its tokens, what they are of the most that a side has, and its bytes."""
     most = max((row.max_total_num_tokens or 0 for row in rows), default=0)
     return [

@@ -1,4 +1,4 @@
-"""How `lint` writes what it found: one module a format, behind one interface."""
+"""How `lint` writes what it found: a class a format, behind one interface."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from speclaunch.report.formats.interface import Format
 
-MODULES = {
-    "text": "text",
-    "concise": "concise",
-    "json": "json_report",
-    "github": "github",
-    "gitlab": "gitlab",
-    "sarif": "sarif",
-    "junit": "junit",
-    "rdjson": "rdjson",
-    "azure": "azure",
+FORMATS = {
+    "text": "text:TextFormat",
+    "concise": "text:ConciseFormat",
+    "json": "json_documents:JsonFormat",
+    "github": "ci_commands:GithubFormat",
+    "gitlab": "json_documents:GitlabFormat",
+    "sarif": "sarif:SarifFormat",
+    "junit": "junit:JunitFormat",
+    "rdjson": "json_documents:RdjsonFormat",
+    "azure": "ci_commands:AzureFormat",
 }
-"""The formats by their names; a module is imported when its format is asked for."""
+"""Module and class of each format; a module is imported when its format is requested."""
 
 
 def format_named(name: str) -> Format:
-    """The format of a name of `MODULES`."""
-    found: Format = import_module(f"{__name__}.{MODULES[name]}").FORMAT
+    """The format of a name of `FORMATS`."""
+    module, _, kind = FORMATS[name].partition(":")
+    found: Format = getattr(import_module(f"{__name__}.{module}"), kind)()
     return found

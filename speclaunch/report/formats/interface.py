@@ -37,7 +37,7 @@ def no_edits(_found: ToldOnce) -> FileEdits | None:
 
 
 @record(slots=False)
-class Told:
+class FormatInput:
     """What a format writes. `strict`: warnings fail, too. `info`: the text has all details."""
 
     report: Report
@@ -112,10 +112,10 @@ class Format(ABC):
     """Whether findings leave the exit code at 0, unless asked otherwise."""
 
     @abstractmethod
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """Everything that is written, with the last line's end; empty: nothing."""
 
-    def show(self, told: Told, printer: Printer, write: Callable[[str], object]) -> None:
+    def show(self, told: FormatInput, printer: Printer, write: Callable[[str], object]) -> None:
         """Show it on standard output. `printer` draws there, `write` writes text as it is."""
         del printer
         write(self.text(told))

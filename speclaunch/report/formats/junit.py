@@ -10,17 +10,17 @@ from xml.etree import ElementTree as Xml
 
 from speclaunch.lint.report import FileReport
 from speclaunch.patterns import lazy
-from speclaunch.report.formats.interface import Format, Told, readable
+from speclaunch.report.formats.interface import Format, FormatInput, readable
 from speclaunch.rules.finding import Finding
 
 _NOT_XML = lazy("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """XML 1.0 has no way to write any other character."""
 
 
-class Junit(Format):
+class JunitFormat(Format):
     """A suite for each file and engine version."""
 
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """The document."""
         root = Xml.Element("testsuites", name="speclaunch")
         tests = failures = 0
@@ -41,11 +41,11 @@ class Junit(Format):
         return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(root, "unicode")}\n'
 
 
-def _name(told: Told, file: FileReport) -> str:
+def _name(told: FormatInput, file: FileReport) -> str:
     return f"{file.path} (SGLang {file.engine})" if told.names_engines else file.path
 
 
-def _case(suite: Xml.Element, told: Told, finding: Finding) -> Xml.Element:
+def _case(suite: Xml.Element, told: FormatInput, finding: Finding) -> Xml.Element:
     place = finding.place
     case = Xml.SubElement(
         suite,
@@ -76,6 +76,3 @@ def _text(text: str) -> str:
     """What XML can hold of a text: one end of a line, and U+FFFD for what it cannot."""
     said = readable(text).replace("\r\n", "\n").replace("\r", "\n")
     return _NOT_XML.sub("\ufffd", said)
-
-
-FORMAT = Junit()

@@ -4,7 +4,8 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the li
 https://docs.github.com/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit.
 Columns are counted in characters (`columnKind`), paths from the root of the repository
 (`%SRCROOT%`). The fingerprint has a name of our own: `primaryLocationLineHash` is computed by
-GitHub's action from the file, and it warns of any other.
+GitHub's action from the file, and it warns of any other. A rule is described by its page, as text
+and as Markdown that stands alone.
 """
 
 from __future__ import annotations
@@ -12,17 +13,90 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
+from posixpath import normpath
 from typing import Any
 from urllib.parse import quote
 
 from speclaunch import __version__
 from speclaunch.errors import COMMAND_LINE, Place
+from speclaunch.patterns import lazy
+from speclaunch.record import record
 from speclaunch.report.formats.fingerprints import fingerprints, fingerprints_by_message
-from speclaunch.report.formats.interface import NO_FILES, Format, Told, from_root, readable
-from speclaunch.report.formats.rule_help import RuleHelp, rule_help
+from speclaunch.report.formats.interface import NO_FILES, Format, FormatInput, from_root, readable
 from speclaunch.resources import docs_url
+from speclaunch.rules import FAMILY_OF
 from speclaunch.rules.finding import Finding, Severity
+from speclaunch.rules.pages import Page, page, page_url
+
+_LINK = lazy(r"\[([^\]]*)\]\((?!https?:)([^)\s]*)\)")
+_MARKS = lazy(r"^#+ |^```\w*\n|`", re.MULTILINE)
+
+MOST_DESCRIBED = 1024
+"""GitHub shows no more of a rule's description."""
+
+
+@record
+class RuleHelp:
+    """A rule for a reader who has nothing but the document. `severity`: its own, or that of a
+    finding where lint itself reports it."""
+
+    code: str
+    name: str
+    severity: Severity
+    summary: str
+    description: str
+    """What it finds, in at most `MOST_DESCRIBED` characters."""
+    text: str
+    markdown: str
+    tags: tuple[str, ...]
+    url: str | None = None
+
+
+def rule_help(code: str, name: str, severity: Severity) -> RuleHelp:
+    """What is known of a rule or notice. Raises FileNotFoundError."""
+    from speclaunch.rules.registry import by_code  # noqa: PLC0415  few formats need it
+
+    found = page(code)
+    rule = by_code(code)
+    return RuleHelp(
+        code,
+        name,
+        rule.severity if rule else severity,
+        found.summary.replace("\n", " "),
+        _described(found),
+        _without_markdown(f"{found.summary}.\n\n{found.body}").strip(),
+        _alone(f"{found.summary}.\n\n{found.body}").strip(),
+        ("sglang", FAMILY_OF[rule.module] if rule else "lint"),
+        page_url(code),
+    )
+
+
+def _described(found: Page) -> str:
+    _, _, below = found.body.partition("## What it does\n")
+    what = _without_markdown(below.partition("\n## ")[0])
+    said = " ".join(f"{found.summary}. {what}".split())
+    return said if len(said) <= MOST_DESCRIBED else f"{said[: MOST_DESCRIBED - 1]}…"
+
+
+def _alone(markdown: str) -> str:
+    """With links that lead somewhere without the other pages, or their text alone."""
+
+    def link(found: re.Match[str]) -> str:
+        base, (text, target) = docs_url(), found.groups()
+        where, _, part = target.partition("#")
+        if base is None or not where.endswith(".md"):
+            return text
+        way = normpath(f"rules/{where}").removesuffix(".md").removesuffix("README")
+        return f"[{text}]({base}{way.rstrip('/')}/{'#' + part if part else ''})"
+
+    return _LINK.sub(link, markdown)
+
+
+def _without_markdown(markdown: str) -> str:
+    return _MARKS.sub("", _LINK.sub(lambda found: found[1], markdown))
+
 
 MOST_RESULTS = 25_000
 MOST_LOCATIONS = 1_000
@@ -41,12 +115,12 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: 
 _PROBLEMS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
 
 
-class Sarif(Format):
+class SarifFormat(Format):
     """One run. It tells a service of findings, so that they are no failure of the step."""
 
     exits_zero = True
 
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """The document, at most as large as GitHub takes."""
         findings = told.findings
         most = min(len(findings), MOST_RESULTS)
@@ -60,7 +134,7 @@ class Sarif(Format):
             most = min(most - 1, most * MOST_BYTES // size)
 
 
-def _document(told: Told, findings: Sequence[Finding], most: int) -> str:
+def _document(told: FormatInput, findings: Sequence[Finding], most: int) -> str:
     kept = findings[:most]
     rules = {one.code: rule_help(one.code, one.rule, one.severity) for one in kept}
     index = {code: at for at, code in enumerate(sorted(rules))}
@@ -89,7 +163,7 @@ def _document(told: Told, findings: Sequence[Finding], most: int) -> str:
     return readable(json.dumps(document, indent=1, ensure_ascii=False)) + "\n"
 
 
-def _invocation(told: Told, left_out: int) -> dict[str, Any]:
+def _invocation(told: FormatInput, left_out: int) -> dict[str, Any]:
     invocation: dict[str, Any] = {"executionSuccessful": not told.report.unreadable}
     if left_out:
         said = (
@@ -119,7 +193,7 @@ def _rule(rule: RuleHelp) -> dict[str, Any]:
 
 
 def _result(
-    told: Told, finding: Finding, marks: Mapping[str, str], rule_index: int
+    told: FormatInput, finding: Finding, marks: Mapping[str, str], rule_index: int
 ) -> dict[str, Any]:
     others = [_location(one) for one in finding.others[:MOST_LOCATIONS]]
     result: dict[str, Any] = {
@@ -171,7 +245,7 @@ def _quoted(path: str) -> str:
         return quote(readable(path))
 
 
-def _fix(told: Told, finding: Finding) -> dict[str, Any] | None:
+def _fix(told: FormatInput, finding: Finding) -> dict[str, Any] | None:
     made = told.edits_of(finding)
     if made is None or finding.fix is None:
         return None
@@ -189,6 +263,3 @@ def _fix(told: Told, finding: Finding) -> dict[str, Any] | None:
     ]
     change = {"artifactLocation": artifact(made.path), "replacements": replacements}
     return {"description": {"text": _plain(finding.fix.text)}, "artifactChanges": [change]}
-
-
-FORMAT = Sarif()

@@ -1,4 +1,6 @@
-"""The text: findings as a compiler shows them, and what could not be judged, a line a cause."""
+"""The text: findings as a compiler shows them, and what could not be checked, a line a cause; and
+concise: `path:line:column: severity[CODE] message`, as editors and grep take it.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +9,36 @@ from collections import Counter
 from collections.abc import Callable
 
 from speclaunch.engine.versions import ascending
-from speclaunch.report.causes import brief_causes, causes, left_out, of_baseline
-from speclaunch.report.findings import COLORS, origins, render
-from speclaunch.report.formats.interface import Format, Told
-from speclaunch.report.styled import PlainPrinter, Printer, Styled
+from speclaunch.report.findings import (
+    COLORS,
+    brief_causes,
+    causes,
+    left_out,
+    of_baseline,
+    origins,
+    render,
+)
+from speclaunch.report.formats.interface import Format, FormatInput, one_line
+from speclaunch.report.styled import PlainPrinter, Printer, Styled, many
 from speclaunch.rules.finding import Severity
 
 
-class Text(Format):
+class TextFormat(Format):
     """Drawn on a terminal, and the same without styles everywhere else."""
 
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """As it is written to a pipe."""
         written = io.StringIO()
         _show(PlainPrinter(written), told)
         return written.getvalue()
 
-    def show(self, told: Told, printer: Printer, write: Callable[[str], object]) -> None:
+    def show(self, told: FormatInput, printer: Printer, write: Callable[[str], object]) -> None:
         """Show it line by line."""
         del write
         _show(printer, told)
 
 
-def _show(printer: Printer, told: Told) -> None:
+def _show(printer: Printer, told: FormatInput) -> None:
     report = told.report
     several = told.names_engines
     for found in told.found:
@@ -49,22 +58,29 @@ def _show(printer: Printer, told: Told) -> None:
         printer.print(_summary(told))
 
 
-def _summary(told: Told) -> Styled:
+def _summary(told: FormatInput) -> Styled:
     """`2 errors, 1 warning in 3 deployments (SGLang 0.5.23)`, each finding counted once."""
     report = told.report
     counts = Counter(one.severity for one in told.findings)
-    parts = [_many(counts[one], one) for one in Severity if counts[one]]
+    parts = [
+        f"{counts[one]} info" if one is Severity.INFO else many(counts[one], one)
+        for one in Severity
+        if counts[one]
+    ]
     if counts[Severity.INFO] and not told.info:
         parts[-1] += " (--info)"
     engines = ", ".join(ascending(file.engine for file in report.files if not file.template))
-    where = f"{_many(report.deployments, 'deployment')} (SGLang {engines})"
+    where = f"{many(report.deployments, 'deployment')} (SGLang {engines})"
     color = next((COLORS[one] for one in Severity if counts[one]), "bold green")
     return Styled(f"{', '.join(parts) or 'no findings'} in {where}", color)
 
 
-def _many(count: int, what: str) -> str:
-    plural = "" if count == 1 or what == Severity.INFO else "s"
-    return f"{count} {what}{plural}"
+class ConciseFormat(Format):
+    """A line each, in the order of the files, and nothing else."""
 
-
-FORMAT = Text()
+    def text(self, told: FormatInput) -> str:
+        """The lines."""
+        return "".join(
+            f"{one_line(f'{one.place}: {one.severity}[{one.code}] {told.message(one)}')}\n"
+            for one in (found.finding for found in told.found)
+        )

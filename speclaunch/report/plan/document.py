@@ -1,13 +1,17 @@
-"""A plan, or the difference of plans, as JSON.
+"""The JSON of `speclaunch plan`: a contract that scripts are written against.
 
-A record of `schema.py` reads the attributes of its source by itself; here is only what has another
-shape there.
+`docs/reference/plan.schema.json` is made from these models; a test compares them. A key is never
+taken away or given another meaning within version 1; new ones may be added. A record reads the
+attributes of its source by itself; the functions below build what has another shape there.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from speclaunch.errors import COMMAND_LINE
 from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
@@ -17,21 +21,382 @@ from speclaunch.plan.topics.memory import draft_in_pool
 from speclaunch.planning.comparison import PlanComparison
 from speclaunch.planning.planned_deployment import Coverage, NoCoverage, PlannedDeployment
 from speclaunch.report.findings_json import checkpoint_json, finding_json
-from speclaunch.report.plan import schema
 
 if TYPE_CHECKING:
     from speclaunch.planning.advice import Advice, Fitting
     from speclaunch.planning.plan_requests import DeploymentPlan
 
 
+def _json_value(value: Any) -> Any:
+    """A value that JSON has: no NaN, no tuple, nothing but text for what it does not know."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_json_value(item) for item in value]
+    return str(value)
+
+
+JsonValue = Annotated[Any, BeforeValidator(_json_value)]
+TextOrNull = Annotated[str | None, BeforeValidator(lambda text: text or None)]
+"""An empty text is null."""
+
+
+class _Record(BaseModel):
+    """Validates from an object with attributes of the same names, or from its own JSON."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", from_attributes=True, populate_by_name=True
+    )
+
+
+class _Versioned(_Record):
+    version: Literal[1] = 1
+
+
+class ArgumentRecord(_Record):
+    """One server argument. `why` says where the effective value comes from."""
+
+    name: str
+    spelling: str
+    concern: Literal["speculation", "memory", "scheduling", "attention", "graphs", "serving"]
+    outcome: Literal["given", "default", "filled", "changed", "unknown"]
+    is_given: bool
+    given: JsonValue
+    effective: JsonValue
+    why: str
+    source: TextOrNull
+    changed: bool
+    silent: bool
+    unknown: str | None
+    derived: bool
+    path: str | None
+    line: int | None
+
+
+class DerivedRecord(_Record):
+    """What the engine works out and has no argument for; null where a fact is missing."""
+
+    spec_v2: bool | None
+    draft_in_pool: bool | None
+    attention_ranks: int | None
+    replicas: int | None
+
+
+class Bytes(_Record):
+    """A size, how it comes about, and whether it is exact."""
+
+    bytes: int
+    why: str
+    exact: bool
+
+
+class ShareRecord(Bytes):
+    """What one use takes of a GPU."""
+
+    bytes: int = Field(validation_alias=AliasPath("size", "bytes"))
+    why: str = Field(validation_alias=AliasPath("size", "why"))
+    exact: bool = Field(validation_alias=AliasPath("size", "exact"))
+    use: str
+
+
+class Rank(_Record):
+    """The memory of ranks that are alike."""
+
+    ranks: list[int]
+    memory_bytes: int
+    short_bytes: int
+    shares: list[ShareRecord]
+
+
+class MemoryRecord(_Record):
+    """The memory budget; null where it is not known."""
+
+    fit: Literal["fits", "tight", "fails", "unknown"]
+    why: str
+    phase: str | None
+    message: str | None
+    ranks: list[Rank]
+    target_kv_bytes_per_token: Bytes | None = Field(validation_alias="target_kv")
+    draft_kv_bytes_per_token: Bytes | None = Field(validation_alias="draft_kv")
+    tokens: int | None
+    running_requests: int | None
+    context_length: int | None
+    requests_at_context: int | None
+    mem_fraction_static: float | None
+    working_fractions: list[float] | None
+    unknown: list[str]
+    notes: list[str]
+
+
+class MarginChoice(_Record):
+    """One `mem_fraction_static` and what it gives. `spare_bytes`: what is left on a GPU where every
+    estimate turns out at its least."""
+
+    mem_fraction_static: float = Field(validation_alias="fraction")
+    tokens: int
+    running_requests: int
+    requests_at_context: int | None
+    spare_bytes: int
+
+
+class FractionMargins(_Record):
+    """The largest fraction that is certain to work, likely to (null: none is), and at the edge.
+    Nothing works below `least`."""
+
+    least: float
+    certain: MarginChoice | None
+    likely: MarginChoice | None
+    edge: MarginChoice
+
+
+class GraphSpan(_Record):
+    """Batch sizes in a row that are decoded in the same way."""
+
+    first: int
+    last: int
+    covered: Literal["captured", "padded", "uncovered"]
+
+
+class Graphs(_Record):
+    """The CUDA graphs of decode. Without `captured`, `why` says why there are none, or unknown."""
+
+    known: bool
+    why: str | None
+    captured: list[int]
+    batches: int | None
+    spans: list[GraphSpan]
+    average_padding: float | None
+    worst_padding: float | None
+    worst_batch: int | None
+
+
+class FindingRecord(_Record):
+    """A finding, as `lint` writes it."""
+
+    code: str
+    rule: str
+    severity: Literal["error", "warning", "info"]
+    message: str
+    why: str
+    fix: str | None
+    applicability: Literal["safe", "unsafe"] | None
+    path: str
+    line: int | None
+    column: int | None
+    source: str
+    url: str | None
+
+
+class UnjudgedRecord(_Record):
+    """A rule that had no verdict."""
+
+    code: str
+    rule: str
+    reason: str
+
+
+class CheckpointRecord(_Record):
+    """Where the facts of a checkpoint come from. `unread`: those that no source tells."""
+
+    name: str
+    provenance: Literal["directory", "cache", "repository", "index", "hub"] | None
+    where: str | None
+    read: str | None
+    revision: str | None
+    doubt: str | None
+    assumed: str | None
+    unread: list[str]
+
+
+class UnknownFactRecord(_Record):
+    """A fact that nobody could tell."""
+
+    what: str
+    why: str
+    fix: str | None = Field(validation_alias="help")
+
+
+class SuggestedChange(_Record):
+    """One argument to change: from what it is in effect, to what it should be."""
+
+    name: str
+    before: JsonValue
+    value: JsonValue
+    why: str
+    cost: str
+
+
+class AlternativeRecord(_Record):
+    """What else would make it fit, where no settings do."""
+
+    what: str
+    verdict: str
+    fits: bool
+    changes: dict[str, JsonValue]
+
+
+class SuggestionRecord(_Record):
+    """What `--fit` found: `fits` with the changes that do it (none: nothing needs to change)."""
+
+    fit: Literal["fits", "tight", "fails", "unknown"]
+    why: str
+    objective: str
+    cost: str
+    changes: list[SuggestedChange]
+    overrides: list[str]
+    diff: list[str]
+    command: str | None
+    tokens: int | None
+    alternatives: list[AlternativeRecord]
+    margins: FractionMargins | None
+
+
+class BestForLoad(_Record):
+    """What `--best` found for `requests` of `context` tokens each at the same time: `fits` where
+    all have room, `tight` where they do in the best case alone, `fails` where
+    `requests_with_room` have."""
+
+    fit: Literal["fits", "tight", "fails", "unknown"]
+    why: str
+    requests: int | None
+    context: int | None
+    requests_with_room: int
+    tokens_needed: int
+    arguments: dict[str, JsonValue]
+    graph_sizes: list[int]
+    margins: FractionMargins | None
+    overrides: list[str]
+    diff: list[str]
+    assumed: list[str]
+    command: str | None
+    alternatives: list[AlternativeRecord]
+
+
+class ContradictionRecord(_Record):
+    """A value that speclaunch has otherwise than the engine: a defect of speclaunch. `report`:
+    one line that says all that a report of it needs."""
+
+    name: str
+    ours: JsonValue
+    engine: JsonValue
+    report: str
+
+
+class EngineSaysRecord(_Record):
+    """What the engine itself said when it was asked (`--ask`). `accepted` null: it could not be
+    asked, `why` says why. `filled`: arguments that were not known, and have its values now."""
+
+    release: str
+    accepted: bool | None
+    why: TextOrNull
+    filled: list[str]
+    contradictions: list[ContradictionRecord]
+
+
+class PlanRecord(_Record):
+    """One plan."""
+
+    recipe: str
+    label: str
+    path: str
+    engine: str
+    hardware: str | None
+    hardware_note: str | None
+    arguments: list[ArgumentRecord]
+    derived: DerivedRecord
+    budget: MemoryRecord
+    margins: FractionMargins | None
+    graphs: Graphs
+    findings: list[FindingRecord]
+    unjudged: list[UnjudgedRecord]
+    checkpoints: list[CheckpointRecord]
+    unknown: list[UnknownFactRecord]
+    argv: list[str]
+    env: dict[str, str | None]
+    notes: list[str]
+    suggestion: SuggestionRecord | None
+    best: BestForLoad | None
+    engine_says: EngineSaysRecord | None
+
+
+class PlanDocument(PlanRecord, _Versioned):
+    """`speclaunch plan recipe=R --output-format json`."""
+
+
+class ChangedArgument(_Record):
+    """An argument that is not the same; null: that version does not have it."""
+
+    name: str
+    concern: str
+    before: ArgumentRecord | None
+    after: ArgumentRecord | None
+
+
+class ChangedNumber(_Record):
+    """A number of the two budgets that is not the same."""
+
+    name: str
+    unit: str
+    before: int | float | str | None
+    after: int | float | str | None
+
+
+class PlanComparisonRecord(_Record):
+    """What changes from one plan to the next; `before` and `after` count in `plans`."""
+
+    before: int
+    after: int
+    title: str
+    arguments: list[ChangedArgument]
+    findings_gained: list[FindingRecord]
+    findings_lost: list[FindingRecord]
+    budget: list[ChangedNumber]
+    command: list[str]
+
+
+class ComparisonDocument(_Versioned):
+    """`speclaunch plan A B --output-format json`, and with several versions."""
+
+    plans: list[PlanRecord]
+    comparisons: list[PlanComparisonRecord]
+
+
+class RoleRecord(_Record):
+    """One role of a recipe; `gpus` are those of one server, null where it is not known."""
+
+    role: str
+    replicas: int
+    hosts: int | None
+    gpus_of_a_host: int | None
+    gpus: int | None
+    plan: PlanRecord
+
+
+class RolesDocument(_Versioned):
+    """`speclaunch plan recipe=R --output-format json`, of a recipe with several roles. `findings`
+    are those that need several roles; hosts and GPUs are those of all servers."""
+
+    recipe: str
+    engine: str
+    servers: int
+    hosts: int | None
+    gpus: int | None
+    roles: list[RoleRecord]
+    findings: list[FindingRecord]
+
+
 def plan_document(planned: PlannedDeployment) -> str:
     """One plan; see docs/reference/plan.md."""
-    return schema.PlanDocument(**dict(_plan(planned))).model_dump_json(indent=2)
+    return PlanDocument(**dict(_plan(planned))).model_dump_json(indent=2)
 
 
 def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[PlanComparison]) -> str:
     """Several plans, and what changes from each to the next."""
-    return schema.ComparisonDocument.model_validate(
+    return ComparisonDocument.model_validate(
         {
             "plans": [_plan(planned) for planned in plans],
             "comparisons": [_comparison(one, number) for number, one in enumerate(found)],
@@ -41,7 +406,7 @@ def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[Plan
 
 def roles_document(found: DeploymentPlan) -> str:
     """The roles of a recipe, and what needs several of them."""
-    return schema.RolesDocument.model_validate(
+    return RolesDocument.model_validate(
         {
             "recipe": found.name,
             "engine": found.version,
@@ -64,8 +429,8 @@ def roles_document(found: DeploymentPlan) -> str:
     ).model_dump_json(indent=2)
 
 
-def _plan(planned: PlannedDeployment) -> schema.PlanRecord:
-    return schema.PlanRecord.model_validate(
+def _plan(planned: PlannedDeployment) -> PlanRecord:
+    return PlanRecord.model_validate(
         {
             "recipe": planned.name,
             "label": planned.label,
@@ -173,7 +538,7 @@ def _derived(plan: Plan) -> dict[str, Any]:
 def _graphs(found: Coverage | NoCoverage) -> dict[str, Any]:
     if isinstance(found, NoCoverage):
         known = {"known": not found.unknown, "why": found.why, "captured": [], "spans": []}
-        return dict.fromkeys(schema.Graphs.model_fields) | known
+        return dict.fromkeys(Graphs.model_fields) | known
     worst = found.worst
     return {
         "known": True,

@@ -6,7 +6,7 @@ from speclaunch.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
 from speclaunch.plan.fit.predict import Choice, Margins
 from speclaunch.planning.planned_deployment import BatchCoverage, Coverage, NoCoverage
 from speclaunch.report.plan import formatting
-from speclaunch.report.plan.bar import COLORS, LETTERS, cells, ink, used
+from speclaunch.report.plan.pictures import COLORS, LETTERS, cells, ink, used
 from speclaunch.report.plan.terminal_lines import LineWriter, TableCell
 
 _HEADS = {

@@ -24,12 +24,27 @@ from speclaunch.planning.planned_deployment import (
 )
 from speclaunch.redaction import masked
 from speclaunch.report.plan import formatting
-from speclaunch.report.plan.bar import COLORS, LETTERS, ink, used
-from speclaunch.report.plan.comparison_text import amount, change, names_of, reasons
-from speclaunch.report.plan.comparison_text import cell as value_of
 from speclaunch.report.plan.memory_text import margin_rows, missing, numbers, sentences
-from speclaunch.report.plan.pictures import memory_picture, padding, spans, ticks
-from speclaunch.report.plan.roles_text import differences, rows, totals
+from speclaunch.report.plan.pictures import (
+    COLORS,
+    LETTERS,
+    ink,
+    memory_picture,
+    padding,
+    spans,
+    ticks,
+    used,
+)
+from speclaunch.report.plan.side_by_side import (
+    amount,
+    change,
+    differences,
+    names_of,
+    reasons,
+    rows,
+    totals,
+)
+from speclaunch.report.plan.side_by_side import cell as value_of
 from speclaunch.report.plan.text import place, why
 from speclaunch.rules.finding import Severity, Unjudged
 

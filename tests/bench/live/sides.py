@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.bench.comparison import Schedule, Serving, measure
-from speclaunch.bench.engines import Engine, Order
+from speclaunch.bench.engines import EngineOrder, MeasuredEngine
 from speclaunch.bench.gate import Objection, objections
-from speclaunch.bench.generator import Generator
-from speclaunch.bench.measurement import Measured
-from speclaunch.bench.sides import Asked, Side, baseline, candidate
+from speclaunch.bench.generator import SglangGenerator
+from speclaunch.bench.measurement import Round
+from speclaunch.bench.sides import LaunchedSide, SideOptions, baseline, candidate
 from speclaunch.bench.workload import workload
 from speclaunch.cli.check_options import lookup
 from speclaunch.launch.free_port import free_port
@@ -27,7 +27,7 @@ REQUESTS = 8
 class Fronted:
     """An engine that serves already, through a proxy; `stop` ends the proxy alone."""
 
-    def __init__(self, engine: Engine, through: Through) -> None:
+    def __init__(self, engine: MeasuredEngine, through: Through) -> None:
         self._engine, self._proxy = engine, Proxy(through)
         self.url = self._proxy.url
 
@@ -73,22 +73,22 @@ class Pair:
         """`against`: as `--against`; None: the deployment alone, for both sides. `changes`: of the
         recipe, as on a command line."""
         self._stack = ExitStack()
-        asked = Asked((), None, lookup((), None))
+        asked = SideOptions((), None, lookup((), None))
         words = [f"recipe={recipe}", *changes]
         first = candidate(words, asked)
-        self.sides: dict[str, Side] = {OURS: first}
+        self.sides: dict[str, LaunchedSide] = {OURS: first}
         if against is not None:
             self.sides[THEIRS] = baseline(against, words, first, asked)
-        self.engines: dict[str, Engine] = {}
+        self.engines: dict[str, MeasuredEngine] = {}
         self._folder = folder
         try:
             for name, side in self.sides.items():
-                engine = Engine(side.order(free_port()), folder / f"{name}.log")
+                engine = MeasuredEngine(side.order(free_port()), folder / f"{name}.log")
                 self._stack.callback(engine.stop)
                 self.engines[name] = engine
                 engine.wait(600)
                 engine.pause()
-            self._generator = Generator(
+            self._generator = SglangGenerator(
                 first.prepared.python, first.environment, folder, first.tokenizer
             )
             self._stack.callback(self._generator.close)
@@ -111,27 +111,27 @@ class Pair:
         requests: int = REQUESTS,
         output_tokens: int = 16,
         prompts: str = "code",
-    ) -> Measured:
+    ) -> list[Round]:
         """A comparison of two sides: of each its engine and what it passes through."""
 
-        def start(order: Order) -> Serving:
+        def start(order: EngineOrder) -> Serving:
             engine, make = through[order.name]
             for one in self.engines.values():
                 one.pause()
             return Fronted(self.engines[engine], make(self.engines[engine].url))
 
         schedule = Schedule(
-            tuple(Order(name, (), 0) for name in through),
+            tuple(EngineOrder(name, (), 0) for name in through),
             (workload(prompts, output_tokens, 0),),
             (concurrency,),
             rounds,
             requests,
         )
-        return Measured(tuple(measure(schedule, start, self._generator, _quiet)))
+        return list(measure(schedule, start, self._generator, _quiet))
 
     def judged(
         self, through: Mapping[str, tuple[str, Make]], rounds: int, **words: Any
-    ) -> tuple[Measured, tuple[Objection, ...]]:
+    ) -> tuple[list[Round], tuple[Objection, ...]]:
         """A comparison, and what the gate says to it: each side is to be what its name says."""
         sides = {name: self.sides.get(name, self.sides[OURS]) for name in through}
         expected = [replace(side.expected, name=name) for name, side in sides.items()]

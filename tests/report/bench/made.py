@@ -10,11 +10,10 @@ from random import Random
 from speclaunch.bench.certificate import certificate
 from speclaunch.bench.gate import Objection
 from speclaunch.bench.goodput import Bound
-from speclaunch.bench.keeping import Kept
 from speclaunch.bench.kept_names import FILE, directory
-from speclaunch.bench.measurement import Measured, Request, Round
-from speclaunch.bench.schema import CertificateDocument, MemoryRecord, SideRecord, SingleDocument
-from speclaunch.report.bench_document import Circumstances, certificate_document
+from speclaunch.bench.measurement import MeasuredRequest, Round
+from speclaunch.bench.schema import CertificateDocument, SideMemory, SideRecord, SingleDocument
+from speclaunch.bench.stored import StoredBench
 from tests.bench.making import GOOD, PLAIN
 
 OURS, THEIRS = "eagle3_llama8b", "eagle3_llama8b without speculation"
@@ -32,12 +31,12 @@ SIDES = (
     SideRecord(name=THEIRS, engine="0.5.23", command=COMMAND),
 )
 MEMORY = (
-    MemoryRecord(side=OURS, max_total_num_tokens=301_244, bytes=61 << 30),
-    MemoryRecord(side=THEIRS, max_total_num_tokens=332_100, bytes=60 << 30),
+    SideMemory(side=OURS, max_total_num_tokens=301_244, bytes=61 << 30),
+    SideMemory(side=THEIRS, max_total_num_tokens=332_100, bytes=60 << 30),
 )
 
 
-def a_request(random: Random, tokens_each_second: float, *, speculates: bool) -> Request:
+def a_request(random: Random, tokens_each_second: float, *, speculates: bool) -> MeasuredRequest:
     latency = 32 / tokens_each_second * math.exp(random.gauss(0, 0.2))
     first = latency * random.uniform(0.05, 0.2)
     accepted = sorted((random.randint(0, 5) for _ in range(3)), reverse=True)
@@ -55,7 +54,7 @@ def measured(
     rounds: int = 6,
     seed: int = 1,
     names: tuple[str, str] = (OURS, THEIRS),
-) -> Measured:
+) -> list[Round]:
     """Rounds of two sides; the speed-up `falls` by this factor from a concurrency to the next."""
     random = Random(seed)
     found: list[Round] = []
@@ -70,7 +69,7 @@ def measured(
                             for _ in range(8)]  # fmt: skip
                     seconds = sum(one.tokens or 0 for one in each) / speed
                     found.append(Round(side, workload, concurrency, number, seconds, tuple(each)))
-    return Measured(tuple(found))
+    return found
 
 
 def made(
@@ -84,16 +83,17 @@ def made(
     """A certificate of `measured(**changes)`."""
     names = changes.get("names", (OURS, THEIRS))
     found = measured(**changes)  # type: ignore[arg-type]
-    result = certificate(
-        *names,
+    return certificate(
+        *names,  # type: ignore[misc]
         found,
         objections,
         simulated=simulated,
         goodput_within=within,
-        starts=starts,  # type: ignore[misc]
+        starts=starts,
+        sides=SIDES,
+        measured="2026-11-23T10:40:00+0000",
+        hardware="h100",
     )
-    about = Circumstances(SIDES, "2026-11-23T10:40:00+0000", "h100")
-    return certificate_document(result, found.rounds, about)
 
 
 def keep(
@@ -106,5 +106,5 @@ def keep(
     folder.mkdir(parents=True)
     about = {"sides": [OURS, THEIRS], "commands": [list(side.command) for side in SIDES]}
     document = None if result is None else result.model_dump(mode="json")
-    Kept(folder, name, about).write(rounds, document)
+    StoredBench(folder, name, about).write(rounds, document)
     return folder / FILE

@@ -8,11 +8,11 @@ from speclaunch.bench.schema import (
     CellRecord,
     CertificateDocument,
     GoodputRecord,
-    IntervalRecord,
-    MemoryRecord,
+    Interval,
     NumbersRecord,
-    ObjectionRecord,
+    Objection,
     QuantilesRecord,
+    SideMemory,
     SideRecord,
 )
 
@@ -30,9 +30,9 @@ RATIOS = st.one_of(st.floats(1e-300, 1e300), st.floats(0.5, 2))
 
 
 @st.composite
-def _interval(draw: st.DrawFn) -> IntervalRecord:
+def _interval(draw: st.DrawFn) -> Interval:
     low, ratio, high = sorted(draw(st.lists(RATIOS, min_size=3, max_size=3)))
-    return IntervalRecord(ratio=ratio, low=low, high=high, pairs=draw(st.integers(3, 50)))
+    return Interval(ratio=ratio, low=low, high=high, pairs=draw(st.integers(3, 50)))
 
 
 @st.composite
@@ -96,9 +96,7 @@ def certificates(draw: st.DrawFn) -> CertificateDocument:
         counts=counts,
         objections=()
         if counts
-        else tuple(
-            draw(st.lists(st.builds(ObjectionRecord, kind=NAMES, message=NAMES), min_size=1))
-        ),
+        else tuple(draw(st.lists(st.builds(Objection, kind=NAMES, message=NAMES), min_size=1))),
         claim=draw(st.sampled_from(CLAIMS)) if counts else None,
         sentence=draw(NAMES),
         error_rate=draw(st.floats(0.001, 0.5)),
@@ -122,7 +120,7 @@ def certificates(draw: st.DrawFn) -> CertificateDocument:
         memory=tuple(
             draw(
                 st.lists(
-                    st.builds(MemoryRecord, side=NAMES, max_total_num_tokens=number, bytes=number),
+                    st.builds(SideMemory, side=NAMES, max_total_num_tokens=number, bytes=number),
                     max_size=2,
                 )
             )

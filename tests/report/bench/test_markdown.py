@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from speclaunch.bench.between import Named, difference
+from speclaunch.bench.between import difference
 from speclaunch.bench.gate import Objection
 from speclaunch.bench.schema import CertificateDocument
 from speclaunch.report.bench import columns
@@ -58,7 +58,7 @@ def test_a_refused_one_says_why() -> None:
 
 def test_two_compared() -> None:
     before, after = made(), made(seed=3, speed_up=2.0, concurrencies=(1, 8))
-    said = difference_markdown(difference(Named("old", before), Named("new", after)))
+    said = difference_markdown(difference(before, after, ("old", "new")))
     assert len(rows(said)) == 5  # four cells in common
     assert "only in old: code at 32, chat at 32" in said
 

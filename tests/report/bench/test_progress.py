@@ -7,7 +7,7 @@ from io import StringIO
 from rich.console import Console
 
 from speclaunch.bench.comparison import steps
-from speclaunch.report.bench_progress import Course, DrawnProgress, LineProgress, progress
+from speclaunch.report.bench_progress import BenchCourse, DrawnProgress, LineProgress, progress
 from speclaunch.report.styled import PlainPrinter
 from tests.bench.test_estimate import SCHEDULE, of
 
@@ -34,7 +34,7 @@ def played(shown: LineProgress | DrawnProgress, clock: Clock) -> None:
 
 def test_a_line_a_round_with_what_is_left() -> None:
     clock, stream = Clock(), StringIO()
-    course = Course(SCHEDULE, (), steps(SCHEDULE), clock)
+    course = BenchCourse(SCHEDULE, (), steps(SCHEDULE), clock)
     with LineProgress(PlainPrinter(stream), course) as shown:
         played(shown, clock)
     said = stream.getvalue().splitlines()
@@ -49,7 +49,7 @@ def test_a_line_a_round_with_what_is_left() -> None:
 def test_rounds_that_are_kept_count() -> None:
     all_steps = steps(SCHEDULE)
     done = [of(step, 2.0) for step in all_steps[:10]]
-    course = Course(SCHEDULE, done, all_steps[10:], Clock())
+    course = BenchCourse(SCHEDULE, done, all_steps[10:], Clock())
     assert (course.done, course.total) == (10, 16)
     assert course.left() is None  # how long a start takes here is not known
     assert course.now.endswith("chat at 8")
@@ -58,20 +58,20 @@ def test_rounds_that_are_kept_count() -> None:
 def test_a_bar_on_a_terminal_and_lines_elsewhere() -> None:
     clock, stream = Clock(), StringIO()
     console = Console(file=stream, force_terminal=True, width=100, legacy_windows=False)
-    course = Course(SCHEDULE, (), steps(SCHEDULE), clock)
+    course = BenchCourse(SCHEDULE, (), steps(SCHEDULE), clock)
     with progress(console, PlainPrinter(StringIO()), course) as shown:
         assert isinstance(shown, DrawnProgress)
         played(shown, clock)
     assert "starting R" in stream.getvalue() and "16/16" in stream.getvalue()
     piped = Console(file=StringIO(), width=100)
-    course = Course(SCHEDULE, (), steps(SCHEDULE), clock)
+    course = BenchCourse(SCHEDULE, (), steps(SCHEDULE), clock)
     with progress(piped, PlainPrinter(StringIO()), course) as shown:
         assert isinstance(shown, LineProgress)
 
 
 def test_a_sign_of_life_says_what_is_going_on() -> None:
     clock = Clock()
-    course = Course(SCHEDULE, (), steps(SCHEDULE), clock)
+    course = BenchCourse(SCHEDULE, (), steps(SCHEDULE), clock)
     shown = LineProgress(PlainPrinter(StringIO()), course)
     shown.say("starting R")
     assert shown._alive(75) == "starting R (1 min 15 s so far)"

@@ -9,7 +9,7 @@ import pytest
 
 from speclaunch.report.formats import format_named
 from speclaunch.report.formats.fingerprints import fingerprints
-from speclaunch.report.formats.interface import Told
+from speclaunch.report.formats.interface import FormatInput
 from speclaunch.report.formats.sarif import FINGERPRINT
 from speclaunch.rules.finding import Finding, Severity
 from tests.report.formats.made import finding, report
@@ -81,7 +81,7 @@ def test_a_path_is_the_same_however_it_was_given(
 def test_both_formats_have_them(tmp_path: Path) -> None:
     file = tmp_path / "a.sh"
     file.write_text(TEXT)
-    told = Told(report(*found(file)))
+    told = FormatInput(report(*found(file)))
     marks = set(fingerprints(told.findings))
     (run,) = json.loads(format_named("sarif").text(told))["runs"]
     assert {one["partialFingerprints"][FINGERPRINT] for one in run["results"]} == marks

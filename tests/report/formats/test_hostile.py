@@ -15,8 +15,8 @@ from junitparser import JUnitXml, TestSuite
 from rich.console import Console
 
 from speclaunch.lint.report import Report
-from speclaunch.report.formats import MODULES, format_named
-from speclaunch.report.formats.interface import Told, from_root, one_line, readable
+from speclaunch.report.formats import FORMATS, format_named
+from speclaunch.report.formats.interface import FormatInput, from_root, one_line, readable
 from speclaunch.rules.finding import Severity
 from tests.report.formats.lint_schema import LintDocument
 from tests.report.formats.made import (
@@ -31,7 +31,7 @@ from tests.report.formats.made import (
 FEW = settings(max_examples=20, deadline=None)
 
 
-def written(name: str, told: Told) -> str:
+def written(name: str, told: FormatInput) -> str:
     text = format_named(name).text(told)
     text.encode()  # can be written
     assert not text or text.endswith("\n")
@@ -42,16 +42,16 @@ def written(name: str, told: Told) -> str:
 @FEW
 @given(REPORTS)
 def test_all_are_written_and_say_the_same_twice(made: Report) -> None:
-    for name in MODULES:
+    for name in FORMATS:
         if name != "text":  # file names that are no text: printed as the stream has it
-            assert written(name, Told(made)) == written(name, Told(made))
+            assert written(name, FormatInput(made)) == written(name, FormatInput(made))
 
 
 @pytest.mark.thorough
 @FEW
 @given(REPORTS)
 def test_concise(made: Report) -> None:
-    told = Told(made)
+    told = FormatInput(made)
     lines = re.split("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", written("concise", told))[:-1]
     assert len(lines) == len(told.found)
     for line, found in zip(lines, told.found, strict=True):
@@ -63,7 +63,7 @@ def test_concise(made: Report) -> None:
 @FEW
 @given(REPORTS)
 def test_json(made: Report) -> None:
-    document = json.loads(written("json", Told(made)))
+    document = json.loads(written("json", FormatInput(made)))
     LintDocument.model_validate(document, strict=True)
     assert len(document["files"]) == len(made.files)
     said = [one["message"] for file in document["files"] for one in file["findings"]]
@@ -74,7 +74,7 @@ def test_json(made: Report) -> None:
 @FEW
 @given(REPORTS)
 def test_github(made: Report) -> None:
-    told = Told(made)
+    told = FormatInput(made)
     commands = [one for one in github_commands(written("github", told)) if "file" in one[1]]
     findings = told.findings
     assert [level for level, _, _ in commands] == [
@@ -93,20 +93,20 @@ def test_github(made: Report) -> None:
 @FEW
 @given(REPORTS)
 def test_githubs_summary(made: Report) -> None:
-    from speclaunch.report.formats.github import summary
+    from speclaunch.report.formats.ci_commands import summary
 
-    lines = summary(Told(made)).split("\n")
+    lines = summary(FormatInput(made)).split("\n")
     rows = [line for line in lines if line.startswith("| ") and not line.startswith("| Where")]
-    assert len(rows) == len(Told(made).findings)
+    assert len(rows) == len(FormatInput(made).findings)
     for row in rows:
         assert len(re.findall(r"\|", row)) == 4 and "<" not in row and len(row) < 3000
 
 
 def test_githubs_summary_shows_backticks_and_marks_as_they_are() -> None:
-    from speclaunch.report.formats.github import summary
+    from speclaunch.report.formats.ci_commands import summary
 
     said = finding("a.sh", 1, message="`--tp` [x](y) *z* @me")
-    row = summary(Told(report(said))).split("\n")[-2]
+    row = summary(FormatInput(report(said))).split("\n")[-2]
     assert "| &#96;--tp&#96; \\[x\\](y) \\*z\\* \\@me |" in row
 
 
@@ -114,7 +114,7 @@ def test_githubs_summary_shows_backticks_and_marks_as_they_are() -> None:
 @FEW
 @given(REPORTS)
 def test_azure(made: Report) -> None:
-    told = Told(made)
+    told = FormatInput(made)
     commands = azure_commands(written("azure", told))
     findings = [one for one in told.findings if one.severity is not Severity.INFO]
     assert len(commands) == len(findings)
@@ -129,7 +129,7 @@ def test_azure(made: Report) -> None:
 @given(REPORTS)
 def test_gitlab(made: Report) -> None:
     """The keys of https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format."""
-    told = Told(made)
+    told = FormatInput(made)
     issues = json.loads(written("gitlab", told))
     assert len({one["fingerprint"] for one in issues}) == len(issues) == len(told.findings)
     for issue, one in zip(issues, told.findings, strict=True):
@@ -143,7 +143,7 @@ def test_gitlab(made: Report) -> None:
 @FEW
 @given(REPORTS)
 def test_sarif(made: Report) -> None:
-    told = Told(made)
+    told = FormatInput(made)
     document = json.loads(written("sarif", told))
     (run,) = document["runs"]
     rules = run["tool"]["driver"]["rules"]
@@ -173,7 +173,7 @@ def _encodable(path: str) -> bool:
 @FEW
 @given(REPORTS)
 def test_junit(made: Report) -> None:
-    told = Told(made, strict=True)
+    told = FormatInput(made, strict=True)
     read = JUnitXml.fromstring(written("junit", told).encode())
     suites = [one for one in read if isinstance(one, TestSuite)]
     assert len(suites) == len(made.files)
@@ -187,7 +187,7 @@ def test_junit(made: Report) -> None:
 @FEW
 @given(REPORTS)
 def test_rdjson(made: Report) -> None:
-    told = Told(made)
+    told = FormatInput(made)
     document = json.loads(written("rdjson", told))
     for diagnostic, one in zip(document["diagnostics"], told.findings, strict=True):
         assert diagnostic["message"] == readable(told.full(one))
@@ -199,7 +199,7 @@ def test_rdjson(made: Report) -> None:
 @FEW
 @given(REPORTS)
 def test_text_is_what_rich_writes_to_a_pipe(made: Report) -> None:
-    told = Told(made)
+    told = FormatInput(made)
     drawn = io.StringIO()
     console = Console(file=drawn, highlight=False, soft_wrap=True, width=400)
     try:
@@ -211,11 +211,11 @@ def test_text_is_what_rich_writes_to_a_pipe(made: Report) -> None:
 
 @pytest.mark.parametrize("name", ["gitlab", "sarif", "junit", "rdjson", "json"])
 def test_of_nothing_there_is_a_document(name: str) -> None:
-    text = written(name, Told(Report()))
+    text = written(name, FormatInput(Report()))
     (JUnitXml.fromstring if name == "junit" else json.loads)(text.encode())
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name != "text"])
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "text"])
 def test_very_long_messages(name: str) -> None:
     long = finding("a.sh", 1, message="long " * 200_000)
-    assert len(written(name, Told(report(long)))) > 10**6
+    assert len(written(name, FormatInput(report(long)))) > 10**6

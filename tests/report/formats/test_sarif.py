@@ -15,8 +15,8 @@ from speclaunch.errors import Place
 from speclaunch.fix.edits import FileEdits, text_edits_between
 from speclaunch.lint.told_once import Told as ToldOnce
 from speclaunch.report.formats import sarif
-from speclaunch.report.formats.interface import Told
-from speclaunch.report.formats.rule_help import MOST_DESCRIBED, rule_help
+from speclaunch.report.formats.interface import FormatInput
+from speclaunch.report.formats.sarif import MOST_DESCRIBED, rule_help
 from speclaunch.resources import DOCS_URL_VARIABLE
 from speclaunch.rules.finding import Fix, Severity
 from speclaunch.rules.table import RULES
@@ -26,8 +26,8 @@ NOT_MODELLED = {"$schema", "columnKind"}
 """Of the standard, and not of the models."""
 
 
-def document(told: Told) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(sarif.FORMAT.text(told))
+def document(told: FormatInput) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(sarif.SarifFormat().text(told))
     return found
 
 
@@ -52,11 +52,11 @@ def edits(one: ToldOnce) -> FileEdits | None:
     return FileEdits(finding.place.path, changes, True, before, after)
 
 
-def several(tmp_path: Path) -> Told:
+def several(tmp_path: Path) -> FormatInput:
     file = tmp_path / "a b" / "ü.yaml"
     file.parent.mkdir(exist_ok=True)
     file.write_text("args:\n  page_size: 16\n  tp: 2\n")
-    return Told(
+    return FormatInput(
         report(
             finding(file, 3, 3, 2, Severity.INFO, code="SPL903"),
             finding(
@@ -113,7 +113,7 @@ def test_every_rule_has_help_that_stands_alone(
         monkeypatch.setenv(DOCS_URL_VARIABLE, base)
     codes = [(rule.code, rule.name) for rule in RULES]
     made = [finding("a.sh", at, code=code) for at, (code, _) in enumerate(codes, 1)]
-    rules = document(Told(report(*made)))["runs"][0]["tool"]["driver"]["rules"]
+    rules = document(FormatInput(report(*made)))["runs"][0]["tool"]["driver"]["rules"]
     assert [one["id"] for one in rules] == sorted(code for code, _ in codes)
     for one in rules:
         assert 10 < len(one["fullDescription"]["text"]) <= MOST_DESCRIBED
@@ -140,7 +140,7 @@ def test_at_most_what_github_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sarif, "MOST_RESULTS", 20)
     made = [finding("a.sh", at, severity=Severity.INFO, code="SPL903") for at in range(1, 26)]
     made += [finding("b.sh", at) for at in range(1, 6)]
-    (run,) = document(Told(report(*made)))["runs"]
+    (run,) = document(FormatInput(report(*made)))["runs"]
     assert len(run["results"]) == 20
     assert [one["ruleId"] for one in run["results"][:6]] == ["SPL211"] * 5 + ["SPL903"]
     (note,) = run["invocations"][0]["toolExecutionNotifications"]
@@ -151,7 +151,7 @@ def test_at_most_what_github_takes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_at_most_as_large_as_github_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sarif, "MOST_BYTES", 8_000)
     made = [finding(f"{at}.sh", at, message=f"{at * 7919}") for at in range(1, 500)]
-    text = sarif.FORMAT.text(Told(report(*made)))
+    text = sarif.SarifFormat().text(FormatInput(report(*made)))
     (run,) = json.loads(text)["runs"]
     import gzip
 
@@ -160,5 +160,7 @@ def test_at_most_as_large_as_github_takes(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_nothing_in_a_message_is_a_link() -> None:
-    (run,) = document(Told(report(finding("a.sh", 1, message="[x](http://a.invalid)"))))["runs"]
+    (run,) = document(FormatInput(report(finding("a.sh", 1, message="[x](http://a.invalid)"))))[
+        "runs"
+    ]
     assert run["results"][0]["message"]["text"].startswith("\\[x\\](http")

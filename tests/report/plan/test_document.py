@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.planning.comparison import compared
-from speclaunch.report.plan.document import comparison_document, plan_document
-from speclaunch.report.plan.schema import (
+from speclaunch.report.plan.document import (
     ArgumentRecord,
     ComparisonDocument,
     Graphs,
@@ -17,6 +16,8 @@ from speclaunch.report.plan.schema import (
     PlanDocument,
     RoleRecord,
     RolesDocument,
+    comparison_document,
+    plan_document,
 )
 from tests.report.plan.helpers import FAILS, FITS, UNKNOWN, planned
 

@@ -10,8 +10,8 @@ import pytest
 from speclaunch.plan.budget import MemoryShare, MemorySize, MemoryUse, RankBudget
 from speclaunch.planning.comparison import compared
 from speclaunch.report.plan import formatting
-from speclaunch.report.plan.bar import COLORS, LETTERS, cells, ink, used
-from speclaunch.report.plan.comparison_text import show_comparison
+from speclaunch.report.plan.pictures import COLORS, LETTERS, cells, ink, used
+from speclaunch.report.plan.side_by_side import show_comparison
 from speclaunch.report.plan.terminal_lines import wrapped
 from speclaunch.report.plan.text import show_plan
 from tests.report.plan.helpers import FAILS, FITS, GIB, UNKNOWN, planned, rank, shown

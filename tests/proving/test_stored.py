@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from speclaunch.errors import InputError
-from speclaunch.proving.answers import Answer
-from speclaunch.proving.keeping import FILE, Heard, begin, key_of
+from speclaunch.launch.kept_work import digest
+from speclaunch.proving.answers import ProofAnswer
+from speclaunch.proving.stored import FILE, Heard, begin
 
-HEARD = Heard({1: [Answer((1, 2, 3), 5, 2), Answer((4,), 6, 1)]}, [[Answer((7, 8), 5, 1)]])
+HEARD = Heard(
+    {1: [ProofAnswer((1, 2, 3), 5, 2), ProofAnswer((4,), 6, 1)]}, [[ProofAnswer((7, 8), 5, 1)]]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_interrupted_proof_goes_on_where_it_was() -> None:
     first = begin("one", "key", {"engine": "0.5.23"}, fresh=False)
     assert first.heard.count == 0
-    first.write(HEARD)
+    first.add(HEARD)
     again = begin("one", "key", {}, fresh=False)
     assert (again.directory, again.heard, again.heard.count) == (first.directory, HEARD, 3)
 
@@ -31,14 +34,14 @@ def test_an_interrupted_proof_goes_on_where_it_was() -> None:
 @pytest.mark.parametrize("key", ["key", "other"])
 def test_another_or_a_fresh_proof_begins_anew(key: str) -> None:
     first = begin("one", "key", {}, fresh=False)
-    first.write(HEARD)
+    first.add(HEARD)
     other = begin("one", key, {}, fresh=key == "key")
     assert other.directory != first.directory
     assert other.heard.count == 0
 
 
 def test_an_older_proof_does_not_come_back_where_a_fresh_one_was_begun() -> None:
-    begin("one", "key", {}, fresh=False).write(HEARD)
+    begin("one", "key", {}, fresh=False).add(HEARD)
     fresh = begin("one", "key", {}, fresh=True)
     again = begin("one", "key", {}, fresh=False)
     assert (again.directory, again.heard.count) == (fresh.directory, 0)
@@ -46,7 +49,8 @@ def test_an_older_proof_does_not_come_back_where_a_fresh_one_was_begun() -> None
 
 def test_a_finished_proof_is_not_gone_on_with() -> None:
     first = begin("one", "key", {}, fresh=False)
-    first.write(HEARD, {"lossless": True})
+    first.add(HEARD)
+    first.write({"lossless": True})
     assert begin("one", "key", {}, fresh=False).directory != first.directory
 
 
@@ -60,7 +64,8 @@ def test_a_file_that_is_none_is_left_alone(text: str) -> None:
 
 def test_the_result_stands_with_the_answers() -> None:
     first = begin("one", "key", {"engine": "0.5.23"}, fresh=False)
-    first.write(HEARD, {"lossless": True})
+    first.add(HEARD)
+    first.write({"lossless": True})
     said = json.loads((first.directory / FILE).read_text())
     assert (said["version"], said["result"]) == (1, {"lossless": True})
     assert said["about"] == {"engine": "0.5.23"}
@@ -75,5 +80,5 @@ def test_a_home_that_cannot_be_written_is_told(home: Path) -> None:
 
 def test_the_key_is_of_all_that_is_asked() -> None:
     one = {"questions": [["a", 8]], "levels": (1, 4)}
-    assert key_of(one) == key_of(dict(reversed(one.items())))
-    assert key_of(one) != key_of({**one, "levels": (1, 8)})
+    assert digest(one) == digest(dict(reversed(one.items())))
+    assert digest(one) != digest({**one, "levels": (1, 8)})

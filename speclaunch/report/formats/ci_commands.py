@@ -1,7 +1,9 @@
-"""GitHub Actions: a workflow command a finding, which becomes an annotation; and the job's summary.
+"""Commands to CI: findings become annotations of GitHub Actions, or issues of Azure Pipelines.
 
-https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands. GitHub shows the
+https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands: GitHub shows the
 first 10 errors, warnings and notices of a step.
+https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands: issues are errors and
+warnings only, so what the engine changes by itself stays a line of the log.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from speclaunch.errors import COMMAND_LINE
-from speclaunch.report.formats.interface import Format, Told, from_root, one_line, readable
+from speclaunch.report.formats.interface import Format, FormatInput, from_root, one_line, readable
+from speclaunch.report.styled import many
 from speclaunch.rules.finding import Finding, Severity
 
 SHOWN = 10
@@ -28,13 +31,13 @@ _CELL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "`
 _LONGEST_CELL = 500
 
 
-class Github(Format):
+class GithubFormat(Format):
     """Errors first; before the notices one that says what is not shown."""
 
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """The commands, a line each."""
         findings = told.findings
-        lines = [_command(told, one) for one in findings]
+        lines = [_workflow_command(told, one) for one in findings]
         counts = Counter(one.severity for one in findings)
         if max(counts.values(), default=0) > SHOWN:
             said = f"{counted(told)}; GitHub shows the first {SHOWN} of each level, the log has all"
@@ -43,7 +46,7 @@ class Github(Format):
         return "".join(f"{line}\n" for line in lines)
 
 
-def _command(told: Told, finding: Finding) -> str:
+def _workflow_command(told: FormatInput, finding: Finding) -> str:
     place = finding.place
     properties = {"file": from_root(place.path), "line": str(place.line), "col": str(place.column)}
     properties["endColumn"] = str(place.column + max(1, place.length))
@@ -66,7 +69,7 @@ def without_commands(text: str) -> str:
     return f"::stop-commands::{token}\n{text}{end}::{token}::\n"
 
 
-def add_summary(told: Told, environment: Mapping[str, str] = os.environ) -> None:
+def add_summary(told: FormatInput, environment: Mapping[str, str] = os.environ) -> None:
     """Append to the summary of the job, if GitHub names a file for it. Raises OSError."""
     file = environment.get("GITHUB_STEP_SUMMARY")
     if file:
@@ -74,7 +77,7 @@ def add_summary(told: Told, environment: Mapping[str, str] = os.environ) -> None
             opened.write(summary(told))
 
 
-def summary(told: Told) -> str:
+def summary(told: FormatInput) -> str:
     """The findings as a table of Markdown, errors first."""
     findings = told.findings
     lines = [f"### speclaunch: {counted(told)}", ""]
@@ -99,16 +102,42 @@ def _cell(text: str) -> str:
     return escaped.translate(_CELL)
 
 
-def counted(told: Told) -> str:
+def counted(told: FormatInput) -> str:
     """`2 errors, 1 warning in 3 deployments`."""
     counts = Counter(one.severity for one in told.findings)
     words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-    said = [_many(counts[severity], word) for severity, word in words.items() if counts[severity]]
-    return f"{', '.join(said) or 'no findings'} in {_many(told.report.deployments, 'deployment')}"
+    said = [many(counts[severity], word) for severity, word in words.items() if counts[severity]]
+    return f"{', '.join(said) or 'no findings'} in {many(told.report.deployments, 'deployment')}"
 
 
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+_AZURE_MESSAGE = str.maketrans({"%": "%AZP25", "\r": "%0D", "\n": "%0A"})
+_AZURE_PROPERTY = str.maketrans({"%": "%AZP25", "\r": "%0D", "\n": "%0A", ";": "%3B", "]": "%5D"})
 
 
-FORMAT = Github()
+class AzureFormat(Format):
+    """Errors first."""
+
+    def text(self, told: FormatInput) -> str:
+        """The commands, a line each."""
+        return "".join(f"{_logging_command(told, one)}\n" for one in told.findings)
+
+
+def _logging_command(told: FormatInput, finding: Finding) -> str:
+    place = finding.place
+    if finding.severity is Severity.INFO:
+        # `##[` and `##vso[` begin a command wherever they stand in a line
+        said = one_line(f"{place}: {finding.severity}[{finding.code}] {told.message(finding)}")
+        return said.replace("##", "# #")
+    properties = {
+        "type": finding.severity.value,
+        "sourcepath": from_root(place.path),
+        "linenumber": str(place.line),
+        "columnnumber": str(place.column),
+        "code": finding.code,
+    }
+    said = "".join(
+        f"{name}={readable(value).translate(_AZURE_PROPERTY)};"
+        for name, value in properties.items()
+    )
+    message = readable(told.full(finding)).translate(_AZURE_MESSAGE)
+    return f"##vso[task.logissue {said}]{message}"

@@ -1,7 +1,10 @@
-"""reviewdog's diagnostic format, with fixes as suggestions.
+"""Documents of JSON: the complete report, GitLab's code quality, and reviewdog's diagnostics.
 
-https://github.com/reviewdog/reviewdog/tree/master/proto/rdf: columns count the bytes of UTF-8, and
-paths begin in the working directory, which reviewdog knows.
+* The complete report, file by file, is a contract: docs/reference/lint.schema.json.
+* https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format. GitLab shows one of
+  several issues with the same fingerprint.
+* https://github.com/reviewdog/reviewdog/tree/master/proto/rdf, with fixes as suggestions: columns
+  count the bytes of UTF-8, and paths begin in the working directory, which reviewdog knows.
 """
 
 from __future__ import annotations
@@ -11,20 +14,58 @@ from typing import TYPE_CHECKING, Any
 
 from speclaunch.errors import Place
 from speclaunch.fix.edits import lines_of
-from speclaunch.report.formats.interface import Format, Told, readable
+from speclaunch.report.findings_json import report_json
+from speclaunch.report.formats.fingerprints import fingerprints
+from speclaunch.report.formats.interface import Format, FormatInput, from_root, readable
 from speclaunch.report.problems import whole_line
 from speclaunch.rules.finding import Finding, Severity
 
 if TYPE_CHECKING:
     from speclaunch.fix.edits import FileEdits
 
-_SEVERITIES = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "INFO"}
+
+class JsonFormat(Format):
+    """Nothing is left out or put together: each file and version has all that is known of it."""
+
+    def text(self, told: FormatInput) -> str:
+        """The document."""
+        document = report_json(told.report)
+        return readable(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
 
 
-class Rdjson(Format):
+_GITLAB_SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.INFO: "info"}
+
+
+class GitlabFormat(Format):
+    """A list, errors first. No two have one fingerprint: GitLab would show one of them."""
+
+    def text(self, told: FormatInput) -> str:
+        """The document."""
+        findings = told.findings
+        marks = fingerprints(findings)
+        issues = [
+            {
+                "description": told.full(one),
+                "check_name": one.code,
+                "fingerprint": mark,
+                "severity": _GITLAB_SEVERITIES[one.severity],
+                "location": {
+                    "path": from_root(one.place.path),
+                    "lines": {"begin": one.place.line, "end": one.place.line},
+                },
+            }
+            for one, mark in zip(findings, marks, strict=True)
+        ]
+        return readable(json.dumps(issues, indent=1, ensure_ascii=False)) + "\n"
+
+
+_RDJSON_SEVERITIES = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "INFO"}
+
+
+class RdjsonFormat(Format):
     """One DiagnosticResult."""
 
-    def text(self, told: Told) -> str:
+    def text(self, told: FormatInput) -> str:
         """The document."""
         document = {
             "source": {"name": "speclaunch"},
@@ -33,14 +74,14 @@ class Rdjson(Format):
         return readable(json.dumps(document, indent=1, ensure_ascii=False)) + "\n"
 
 
-def _diagnostic(told: Told, finding: Finding) -> dict[str, Any]:
+def _diagnostic(told: FormatInput, finding: Finding) -> dict[str, Any]:
     code: dict[str, Any] = {"value": finding.code}
     if finding.url is not None:
         code["url"] = finding.url
     found: dict[str, Any] = {
         "message": told.full(finding),
         "location": _location(finding.place),
-        "severity": _SEVERITIES[finding.severity],
+        "severity": _RDJSON_SEVERITIES[finding.severity],
         "code": code,
     }
     made = told.edits_of(finding)
@@ -89,6 +130,3 @@ def _range(path: str, line: int, column: int, length: int) -> dict[str, Any]:
 
     start, end = byte(column), byte(column + length)
     return {"start": {"line": line, "column": start}, "end": {"line": line, "column": end}}
-
-
-FORMAT = Rdjson()

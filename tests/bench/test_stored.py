@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.bench.find_kept import find_certificate, find_measured, kept_benches, require_cells
+from speclaunch.bench.certificate import single
 from speclaunch.bench.gate import Objection
-from speclaunch.bench.keeping import Kept
 from speclaunch.bench.kept_names import FILE, directory, kept_names
-from speclaunch.bench.measurement import Measured
-from speclaunch.bench.single import single
+from speclaunch.bench.stored import (
+    StoredBench,
+    find_certificate,
+    find_measured,
+    kept_benches,
+    require_cells,
+)
 from speclaunch.errors import InputError
-from speclaunch.report.bench_single import single_document
 from tests.bench.making import a_round
 from tests.report.bench.made import OURS, THEIRS, keep, made
 
@@ -118,8 +121,8 @@ def test_a_list_of_all() -> None:
     keep(f"{STAMPS[2]}-c", None, rounds=[a_round()])
     (directory() / "broken").mkdir()
     (directory() / "broken" / FILE).write_text("{")
-    alone = single_document(single("S", Measured(), (), simulated={}))
-    Kept(keep("20261104-100000-d", None).parent, "d", {"sides": ["S"]}).write(
+    alone = single("S", [], (), simulated={})
+    StoredBench(keep("20261104-100000-d", None).parent, "d", {"sides": ["S"]}).write(
         [], alone.model_dump(mode="json")
     )
     *found, last = kept_benches()

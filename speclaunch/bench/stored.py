@@ -1,24 +1,87 @@
-"""The comparisons that are kept: listed, found by name, read as certificates."""
+"""Comparisons on disk: stored round by round, so that an interrupted one continues; listed, found
+by name, read as certificates."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from speclaunch.bench.comparison import Schedule
 from speclaunch.bench.kept_names import FILE, LAST, directory, kept_files
+from speclaunch.bench.measurement import Round
 from speclaunch.bench.schema import CertificateDocument, SingleDocument
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem, from_here
+from speclaunch.launch import kept_work
 from speclaunch.launch.atomic_files import read_json
 from speclaunch.record import record
 
+VERSION = 1
+_ROUNDS = TypeAdapter(tuple[Round, ...])
 _LISTING = "`speclaunch bench ls` lists them"
 
 
 @record
-class KeptBench:
+class StoredBench:
+    """One comparison on disk. `key` says what was compared: the same one goes on."""
+
+    directory: Path
+    key: str
+    about: Mapping[str, Any]
+    rounds: tuple[Round, ...] = ()
+
+    @staticmethod
+    def stamp() -> str:
+        """Now, as it is written down."""
+        return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+    def write(self, rounds: Sequence[Round], result: Mapping[str, Any] | None = None) -> None:
+        """Write all of it, whole. Raises InputError where that cannot be done."""
+        document = {
+            "version": VERSION,
+            "key": self.key,
+            "updated": self.stamp(),
+            "about": dict(self.about),
+            "rounds": list(map(asdict, rounds)),
+            "result": result,
+        }
+        kept_work.write(self.directory / FILE, document)
+
+
+def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
+    """A digest of all that decides what is measured: engine commands with their variables,
+    workloads, rounds."""
+    asked = {
+        "commands": [list(one) for one in commands],
+        "workloads": [asdict(one) for one in schedule.workloads],
+        "concurrencies": schedule.concurrencies,
+        "requests": schedule.requests,
+        "blocks": schedule.blocks,
+        "starts": schedule.starts,
+        "seed": schedule.seed,
+        "generator": schedule.generator,
+    }
+    return kept_work.digest(asked)
+
+
+def begin(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredBench:
+    """The newest unfinished comparison of the same key, or a new one. Raises InputError."""
+    files = [] if fresh else reversed(kept_files())
+    for folder, document in kept_work.unfinished(files, key):
+        return StoredBench(folder, key, about, _ROUNDS.validate_python(document.get("rounds", ())))
+    begun = StoredBench(kept_work.new_folder(directory(), name), key, about)
+    if fresh:  # from now on it is what is gone on with, not an older one
+        begun.write(())
+    return begun
+
+
+@record
+class BenchListing:
     """A comparison on disk, as a list shows it."""
 
     name: str
@@ -38,18 +101,18 @@ class KeptBench:
         return str(self.result.get("claim") or "one server")
 
 
-def kept_benches() -> list[KeptBench]:
+def kept_benches() -> list[BenchListing]:
     """All that can be read, the oldest first."""
     return [found for path in kept_files() if (found := _kept(path)) is not None]
 
 
-def _kept(path: Path) -> KeptBench | None:
+def _kept(path: Path) -> BenchListing | None:
     document = read_json(path)
     if document is None or "rounds" not in document:
         return None
     about, rounds, result = (document.get(key) for key in ("about", "rounds", "result"))
     sides = about.get("sides") if isinstance(about, dict) else None
-    return KeptBench(
+    return BenchListing(
         path.parent.name,
         path,
         str(document.get("updated") or ""),
