@@ -20,6 +20,9 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch.engine.catalogue import held_versions
+from speclaunch.resources import models_dir
+from speclaunch.rules.registry import all_rules
 from tests.launch import fake_engine, fake_sglang
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -51,7 +54,6 @@ FINDS = {
 
 MEASURE = ("speclaunch bench", "speclaunch prove", "speclaunch tune", "speclaunch -m")
 """What takes engines that generate: tests/e2e/test_bench.py and test_sweep.py ask the real one."""
-
 
 PAGES = ("README.md", "docs/index.md")
 
@@ -180,6 +182,26 @@ def test_each_other_command_is_one_that_this_file_knows() -> None:
     ]
     for target in ("run", "test", "dist"):
         subprocess.run(["make", "-n", target], cwd=REPOSITORY, check=True, capture_output=True)
+
+
+def test_the_numbers_of_the_readme_are_those_of_their_sources() -> None:
+    readme = (REPOSITORY / "README.md").read_text()
+    recall, agreement = (
+        (REPOSITORY / "docs" / "reference" / f"{name}.md").read_text()
+        for name in ("recall", "agreement")
+    )
+    (refused, found, accepted, alarms) = re.findall(
+        r"^\| all \| all \| (\d+) \| ([\d.]+)% \| [\d.]+% \| (\d+) \| (\d+) \|", recall, re.M
+    )[0]
+    assert f"Of {int(refused):,} random command lines" in readme
+    assert f"{found} % get an error. Of {int(accepted):,} that they accept" in readme
+    assert alarms == "0"
+    (compared,) = re.findall(r"(\d+) configurations \(", agreement)
+    (releases,) = re.findall(r"in (\d+) releases", agreement)
+    assert f"{int(compared):,} configurations in {releases} releases" in readme
+    assert f"{len(all_rules())} rules" in readme
+    assert f"{len(held_versions())} SGLang versions" in readme
+    assert sum(1 for _ in models_dir().rglob("*.json")) > 400  # "over 400 public checkpoints"
 
 
 @pytest.mark.campaign
