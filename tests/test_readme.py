@@ -1,7 +1,7 @@
-"""Every command of the README, in its order, as a newcomer types them.
+"""Every command of the README and of the documentation's first page, in order, as a newcomer types them.
 
 The engine is the scripted one (no GPU here), `/models` an empty folder; a script and a log stand
-where the README takes the reader's own. `make test` is the run that this test is part of.
+where these pages take the reader's own. `make test` is the run that this test is part of.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch.engine.catalogue import held_versions
+from speclaunch.resources import models_dir
+from speclaunch.rules.registry import all_rules
 from tests.launch import fake_engine, fake_sglang
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -52,22 +55,26 @@ FINDS = {
 MEASURE = ("speclaunch bench", "speclaunch prove", "speclaunch tune", "speclaunch -m")
 """What takes engines that generate: tests/e2e/test_bench.py and test_sweep.py ask the real one."""
 
+PAGES = ("README.md", "docs/index.md")
+
 
 @dataclass(frozen=True)
 class Command:
+    page: str
     line: int
     text: str
 
 
 def commands() -> list[Command]:
-    """The lines of the README's shell blocks, without their comments."""
+    """Return the lines of the pages' shell blocks, without their comments."""
     found: list[Command] = []
-    inside = False
-    for number, line in enumerate((REPOSITORY / "README.md").read_text().splitlines(), 1):
-        if line.startswith("```"):
-            inside = line == "```bash"
-        elif inside and (words := shlex.split(line, comments=True)):
-            found.append(Command(number, shlex.join(words)))
+    for page in PAGES:
+        inside = False
+        for number, line in enumerate((REPOSITORY / page).read_text().splitlines(), 1):
+            if line.startswith("```"):
+                inside = line == "```bash"
+            elif inside and (words := shlex.split(line, comments=True)):
+                found.append(Command(page, number, shlex.join(words)))
     return found
 
 
@@ -144,7 +151,7 @@ def serves(text: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_commands_of_the_readme_work_in_order(shell: Shell, port: int) -> None:
+def test_the_commands_of_the_first_pages_work_in_order(shell: Shell, port: int) -> None:
     assert len(SPECLAUNCH) > 20
     for command in SPECLAUNCH:
         text = command.text
@@ -156,9 +163,9 @@ def test_the_commands_of_the_readme_work_in_order(shell: Shell, port: int) -> No
         expected = next((c for start, c in FINDS.items() if command.text.startswith(start)), 0)
         if serves(command.text):
             expected = 130
-        assert code == expected, f"README.md:{command.line}: {command.text}\n{said}"
+        assert code == expected, f"{command.page}:{command.line}: {command.text}\n{said}"
         assert "Traceback" not in said, said
-        assert said.strip(), f"README.md:{command.line}: {command.text} says nothing"
+        assert said.strip(), f"{command.page}:{command.line}: {command.text} says nothing"
     assert (shell.work / "mine.yaml").is_file()
     assert "<html" in (shell.work / "plan.html").read_text()
 
@@ -169,11 +176,32 @@ def test_each_other_command_is_one_that_this_file_knows() -> None:
         "make run",
         "make test",
         "pip install .",
+        "pip install .",
         "make dist",
         "pip install 'dist/speclaunch-*.whl'",
     ]
     for target in ("run", "test", "dist"):
         subprocess.run(["make", "-n", target], cwd=REPOSITORY, check=True, capture_output=True)
+
+
+def test_the_numbers_of_the_readme_are_those_of_their_sources() -> None:
+    readme = (REPOSITORY / "README.md").read_text()
+    recall, agreement = (
+        (REPOSITORY / "docs" / "reference" / f"{name}.md").read_text()
+        for name in ("recall", "agreement")
+    )
+    (refused, found, accepted, alarms) = re.findall(
+        r"^\| all \| all \| (\d+) \| ([\d.]+)% \| [\d.]+% \| (\d+) \| (\d+) \|", recall, re.M
+    )[0]
+    assert f"Of {int(refused):,} random command lines" in readme
+    assert f"{found} % get an error. Of {int(accepted):,} that they accept" in readme
+    assert alarms == "0"
+    (compared,) = re.findall(r"(\d+) configurations \(", agreement)
+    (releases,) = re.findall(r"in (\d+) releases", agreement)
+    assert f"{int(compared):,} configurations in {releases} releases" in readme
+    assert f"{len(all_rules())} rules" in readme
+    assert f"{len(held_versions())} SGLang versions" in readme
+    assert sum(1 for _ in models_dir().rglob("*.json")) > 400  # "over 400 public checkpoints"
 
 
 @pytest.mark.campaign

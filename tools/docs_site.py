@@ -38,6 +38,7 @@ def navigation() -> list[dict[str, Any]]:
     rules += [{family: pages} for family, pages in _families().items()]
     return [
         {"Home": "index.md"},
+        {"Tutorial": "tutorial.md"},
         {"How to": sections["How to"]},
         {"Reference": sections["Reference"]},
         {"Rules": rules},
