@@ -25,8 +25,8 @@ from speclaunch.importer.follow import followed
 from speclaunch.importer.interface import Reading
 from speclaunch.importer.recipe_name import recipe_name
 from speclaunch.importer.recipe_text import filled_in
+from speclaunch.lint.cache import installed_engine
 from speclaunch.lint.collect import LintedFile
-from speclaunch.lint.installed import installed_engine
 from speclaunch.reads.bounded import read_regular
 from speclaunch.report.console import err, write_exact
 from speclaunch.report.findings import show_findings

@@ -17,7 +17,7 @@ from speclaunch.fix.migrate import is_outdated
 from speclaunch.fixing.output_check import OutputCheck, configured
 from speclaunch.importer.images import image_version
 from speclaunch.launch.preflight import PreflightError
-from speclaunch.lint.ignores import unsilenced
+from speclaunch.lint.recipe_findings import unsilenced
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.recipe.recipe_words import split_recipe
 from speclaunch.recipe.select_role import select_role

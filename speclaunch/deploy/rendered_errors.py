@@ -13,8 +13,7 @@ from speclaunch.deploy.words import ALL_ADDRESSES
 from speclaunch.errors import Place
 from speclaunch.facts.facts import Facts
 from speclaunch.launch.preflight import here
-from speclaunch.lint.ignores import unsilenced
-from speclaunch.lint.role_findings import findings_across
+from speclaunch.lint.recipe_findings import findings_across, unsilenced
 from speclaunch.plan.request import Given, Request, from_invocation
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.load import Recipe

@@ -16,7 +16,7 @@ from speclaunch.facts.missing_paths import missing_paths
 from speclaunch.launch.foresight import foresee
 from speclaunch.launch.prepare import Prepared
 from speclaunch.launch.session import Session
-from speclaunch.lint.ignores import unsilenced
+from speclaunch.lint.recipe_findings import unsilenced
 from speclaunch.plan.plan import Plan
 from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
@@ -108,7 +108,7 @@ def with_other_roles(
 ) -> PreflightResult:
     """With what the roles of a recipe say of each other: one that does not fit the others does not
     serve with them."""
-    from speclaunch.lint.role_findings import findings_across  # noqa: PLC0415  few have roles
+    from speclaunch.lint.recipe_findings import findings_across  # noqa: PLC0415  few have roles
 
     told = findings_across(whole, prepared.catalogue.version, lookup, rules)
     more = tuple(one for one in told if one.severity is not Severity.INFO)

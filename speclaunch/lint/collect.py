@@ -16,8 +16,7 @@ from speclaunch.importer.placeholders import is_template
 from speclaunch.importer.suffixes import YAML_SUFFIXES
 from speclaunch.importer.templates import template_of
 from speclaunch.lint.ignores import Extent
-from speclaunch.lint.paths import STDIN, STDIN_SHOWN, FoundFile
-from speclaunch.lint.unread_files import PROSE, starts_a_server
+from speclaunch.lint.paths import PROSE, STDIN, STDIN_SHOWN, FoundFile, starts_a_server
 from speclaunch.patterns import lazy
 from speclaunch.reads.bounded import reason
 from speclaunch.record import record

@@ -9,9 +9,8 @@ from speclaunch.errors import Place
 from speclaunch.lint.file_codes import REFUSES
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request
-from speclaunch.record import record
 from speclaunch.redaction import Redactor
-from speclaunch.rules.finding import DeploymentPlace, Finding, Fix, Severity, Unjudged
+from speclaunch.rules.finding import DeploymentPlace, Finding, Fix, Judgement, Severity, Unjudged
 from speclaunch.rules.runner import secrets_of
 
 _OF_THE_PARSER = frozenset({"SPL001", "SPL002", "SPL003"})
@@ -19,17 +18,9 @@ _OF_THE_PARSER = frozenset({"SPL001", "SPL002", "SPL003"})
 _PARSER = "SystemExit"
 
 
-@record
-class SecondOpinion:
-    """What is added to the findings of a deployment."""
-
-    findings: tuple[Finding, ...] = ()
-    unjudged: tuple[Unjudged, ...] = ()
-
-
 def second_opinion(
     opinion: Opinion, plan: Plan, findings: Sequence[Finding], *, is_named: bool = True
-) -> SecondOpinion:
+) -> Judgement:
     """What an engine's opinion on a plan adds to the `findings` of the rules.
 
     A refusal that an error among them explains (one about the same arguments) adds nothing.
@@ -38,11 +29,11 @@ def second_opinion(
     refusal = opinion.refusal
     if refusal is not None:
         if any(_explains(one, refusal, plan.request) for one in findings):
-            return SecondOpinion()
-        return SecondOpinion((_refused(opinion.release, refusal, plan.request, is_named=is_named),))
+            return Judgement()
+        return Judgement((_refused(opinion.release, refusal, plan.request, is_named=is_named),))
     if not opinion.accepted:
-        return SecondOpinion((), (Unjudged(REFUSES.code, REFUSES.name, opinion.why),))
-    return SecondOpinion(tuple(_contradicted(opinion.release, plan.request, findings)))
+        return Judgement((), (Unjudged(REFUSES.code, REFUSES.name, opinion.why),))
+    return Judgement(tuple(_contradicted(opinion.release, plan.request, findings)))
 
 
 def asked_in_words(release: str) -> str:

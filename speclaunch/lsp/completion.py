@@ -19,7 +19,7 @@ from speclaunch.engine.about import about, takes
 from speclaunch.engine.argument import ArgumentKind, name_of
 from speclaunch.engine.catalogue import Catalogue, load
 from speclaunch.lint.paths import mentions_a_server
-from speclaunch.lsp.checking import Checked
+from speclaunch.lsp.checking import CheckedDocument
 from speclaunch.lsp.cursor import InCommand, InYaml, Kind, in_command, in_yaml, kind
 from speclaunch.lsp.hover import SLIME, argument
 from speclaunch.lsp.keys import about_key, is_section, keys_below, values_of
@@ -33,7 +33,7 @@ Item = Callable[[str, str, CompletionItemKind, str, str], CompletionItem]
 
 
 def completions(
-    checked: Checked, text: str, positions: Positions, line: int, column: int
+    checked: CheckedDocument, text: str, positions: Positions, line: int, column: int
 ) -> list[CompletionItem]:
     """What fits at a line and column, from 1."""
     what, base = kind(text, checked.path)

@@ -18,8 +18,8 @@ from lsprotocol.types import (
 from pygls.uris import from_fs_path
 
 from speclaunch.errors import COMMAND_LINE, Place
-from speclaunch.lint.told_once import Told
-from speclaunch.lsp.checking import Checked, is_same_file
+from speclaunch.lint.report import ReportedFinding
+from speclaunch.lsp.checking import CheckedDocument, is_same_file
 from speclaunch.lsp.positions import Positions
 from speclaunch.rules.finding import Finding, Severity
 
@@ -32,7 +32,7 @@ _SEVERITY = {
 _TAGS = {"SPL005": [DiagnosticTag.Deprecated], "SPL006": [DiagnosticTag.Unnecessary]}
 
 
-def diagnostics(checked: Checked, positions: Positions) -> list[Diagnostic]:
+def diagnostics(checked: CheckedDocument, positions: Positions) -> list[Diagnostic]:
     """Each finding at its place; one in another file at the choice of its group, with where it
     is."""
     return [
@@ -41,7 +41,7 @@ def diagnostics(checked: Checked, positions: Positions) -> list[Diagnostic]:
     ]
 
 
-def _diagnostic(one: Told, number: int, path: str, positions: Positions) -> Diagnostic:
+def _diagnostic(one: ReportedFinding, number: int, path: str, positions: Positions) -> Diagnostic:
     finding = one.finding
     here = is_same_file(finding.place.path, path)
     where = positions.range(finding.place if here else _choice(finding.place, path, positions))

@@ -7,8 +7,8 @@ from lsprotocol.types import Hover, MarkupContent, MarkupKind, Range
 from speclaunch.engine.about import about
 from speclaunch.engine.argument import EngineVariable, name_of
 from speclaunch.engine.catalogue import Catalogue, load
-from speclaunch.lint.told_once import Told
-from speclaunch.lsp.checking import Checked, is_same_file
+from speclaunch.lint.report import ReportedFinding
+from speclaunch.lsp.checking import CheckedDocument, is_same_file
 from speclaunch.lsp.cursor import Kind, flag_at, key_at, kind
 from speclaunch.lsp.keys import about_key
 from speclaunch.lsp.positions import Positions
@@ -19,7 +19,7 @@ SLIME = "--sglang-"
 
 
 def hover(
-    checked: Checked, text: str, positions: Positions, line: int, column: int
+    checked: CheckedDocument, text: str, positions: Positions, line: int, column: int
 ) -> Hover | None:
     """What is known of a line and column (from 1); None where nothing is."""
     parts = [_rule(one) for one in found_at(checked, line, column)]
@@ -34,18 +34,18 @@ def hover(
     return Hover(MarkupContent(MarkupKind.Markdown, "\n\n---\n\n".join(parts)), where)
 
 
-def found_at(checked: Checked, line: int, column: int) -> list[Told]:
+def found_at(checked: CheckedDocument, line: int, column: int) -> list[ReportedFinding]:
     """The findings that underline a place."""
     return [one for one in checked.found if _underlines(one, checked.path, line, column)]
 
 
-def _underlines(one: Told, path: str, line: int, column: int) -> bool:
+def _underlines(one: ReportedFinding, path: str, line: int, column: int) -> bool:
     place = one.finding.place
     here = is_same_file(place.path, path) and place.line == line
     return here and place.column <= column <= place.column + max(place.length, 1)
 
 
-def _rule(one: Told) -> str:
+def _rule(one: ReportedFinding) -> str:
     finding = one.finding
     told = page(finding.code)
     what = told.body.partition("## What it does\n")[2].partition("\n## ")[0].strip()
@@ -56,7 +56,7 @@ def _rule(one: Told) -> str:
 
 
 def _thing(
-    checked: Checked, text: str, positions: Positions, line: int, column: int
+    checked: CheckedDocument, text: str, positions: Positions, line: int, column: int
 ) -> tuple[str, int, int] | None:
     lines = positions.lines
     catalogue = load(checked.version_at(line))

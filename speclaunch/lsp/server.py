@@ -19,7 +19,7 @@ from pygls.workspace import TextDocument
 from speclaunch import __version__
 from speclaunch.errors import InputError, Problem, SpeclaunchError
 from speclaunch.lsp.actions import FIX_ALL, actions, fix_all
-from speclaunch.lsp.checking import Checked, check_document, look_again
+from speclaunch.lsp.checking import CheckedDocument, check_document, look_again
 from speclaunch.lsp.completion import completions
 from speclaunch.lsp.diagnostics import diagnostics
 from speclaunch.lsp.framing import MAX_MESSAGE_BYTES, SKIPPED, BoundedInput
@@ -41,7 +41,7 @@ class Server(LanguageServer):
         super().__init__("speclaunch", __version__)
         self.settings = Settings()
         self.worker = Worker()
-        self.checked: dict[str, tuple[int | None, Checked]] = {}
+        self.checked: dict[str, tuple[int | None, CheckedDocument]] = {}
         """By address: the version of the text that was checked, and what came out."""
         self.is_shut_down = False
         self.code = 0
@@ -86,7 +86,7 @@ class Server(LanguageServer):
         except Exception as error:
             _LOG.exception("%s cannot be checked: %s", uri, error)
 
-    async def check(self, uri: str) -> Checked | None:
+    async def check(self, uri: str) -> CheckedDocument | None:
         """Check the text that the editor has now, and tell it what was found."""
         document = self._open(uri)
         if document is None:
@@ -101,13 +101,13 @@ class Server(LanguageServer):
         self._publish(uri, version, diagnostics(checked, self.positions(now)))
         return checked
 
-    def known(self, document: TextDocument) -> Checked:
+    def known(self, document: TextDocument) -> CheckedDocument:
         """What is known of a document: of this very text, where it was checked, else of an
         earlier one."""
         found = self.checked.get(document.uri)
-        return found[1] if found is not None else Checked(_path(document.uri))
+        return found[1] if found is not None else CheckedDocument(_path(document.uri))
 
-    async def current(self, document: TextDocument) -> Checked | None:
+    async def current(self, document: TextDocument) -> CheckedDocument | None:
         """What is known of this very text."""
         found = self.checked.get(document.uri)
         if found is not None and found[0] == document.version:
@@ -250,7 +250,7 @@ def _requests(server: Server) -> None:
         positions, settings, buffers = server.positions(document), server.settings, server.buffers()
         real = os.path.realpath(path)
 
-        def again(text: str) -> Checked:
+        def again(text: str) -> CheckedDocument:
             held = {**buffers, real: text.encode("utf-8", "replace")}
             return check_document(path, text, held, settings)
 

@@ -12,8 +12,8 @@ from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.engines import listed
 from speclaunch.facts.project_settings import assumption
 from speclaunch.home import expand_user
-from speclaunch.lint.code_selection import codes
-from speclaunch.lint.configuration import Configuration, Given
+from speclaunch.lint.configuration import Configuration, LintSettings
+from speclaunch.lint.file_codes import codes
 from speclaunch.record import record
 
 _TEXTS = ("engine", "hardware")
@@ -44,7 +44,7 @@ class Settings:
         if self.hardware is not None:
             declare(self.hardware)
         versions = listed(self.engine) if self.engine is not None else ()
-        given = Given(
+        stated = LintSettings(
             tuple(dict.fromkeys(version.held for version in versions)),
             self.hardware,
             tuple(expand_user(one) for one in self.models),
@@ -54,7 +54,7 @@ class Settings:
             codes("ignore", self.ignore),
             self.online,
         )
-        return Configuration(given)
+        return Configuration(stated)
 
 
 def read_settings(said: Any) -> tuple[Settings, list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from speclaunch.launch.prepare import prepare
-from speclaunch.lint.role_findings import findings_across
+from speclaunch.lint.recipe_findings import findings_across
 from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from speclaunch.facts.origin import Provenance
-from speclaunch.lint.report import KnownCheckpoint
-from speclaunch.lint.told_once import for_versions
+from speclaunch.lint.report import KnownCheckpoint, for_versions
 from speclaunch.report.causes import reasons
 from speclaunch.report.problems import located
 from speclaunch.report.styled import Printer, Styled

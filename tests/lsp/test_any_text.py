@@ -12,7 +12,7 @@ from pygls.workspace import PositionCodec
 
 from speclaunch.errors import Place
 from speclaunch.lsp.actions import actions
-from speclaunch.lsp.checking import Checked, check_document
+from speclaunch.lsp.checking import CheckedDocument, check_document
 from speclaunch.lsp.completion import completions
 from speclaunch.lsp.cursor import Kind, in_command, in_yaml, kind
 from speclaunch.lsp.diagnostics import diagnostics
@@ -48,7 +48,7 @@ def test_nothing_crashes(
     hover(checked, text, positions, *here)
     completions(checked, text, positions, *here)
 
-    def again(changed: str) -> Checked:
+    def again(changed: str) -> CheckedDocument:
         return check_document(path, changed, {path: changed.encode("utf-8", "replace")}, Settings())
 
     for action in actions(

@@ -10,7 +10,7 @@ from lsprotocol.types import PositionEncodingKind
 from pygls.workspace import PositionCodec
 
 from speclaunch.lsp.actions import actions
-from speclaunch.lsp.checking import Checked, check_document
+from speclaunch.lsp.checking import CheckedDocument, check_document
 from speclaunch.lsp.diagnostics import diagnostics
 from speclaunch.lsp.positions import Positions
 from speclaunch.lsp.settings import Settings
@@ -24,7 +24,7 @@ def offered(folder: Path, name: str, text: str) -> str | None:
     """The text after the comment for its SPL001, checked again; None where none is offered."""
     path = str(folder / name)
 
-    def check(new: str) -> Checked:
+    def check(new: str) -> CheckedDocument:
         return check_document(path, new, {path: new.encode()}, Settings())
 
     checked = check(text)
