@@ -38,9 +38,12 @@ from verdicts.models import write  # noqa: E402
 from speclaunch.asking.mode import Ask  # noqa: E402
 from speclaunch.cli.lint import lint  # noqa: E402
 from speclaunch.cli.start_options import LintOptions  # noqa: E402
-from speclaunch.judge.asking import command_of, environment_of  # noqa: E402
-from speclaunch.judge.environments import Kept, kept  # noqa: E402
-from speclaunch.judge.find import all_judges  # noqa: E402
+from speclaunch.judge.engine_judge import command_of, environment_of  # noqa: E402
+from speclaunch.judge.environments import (  # noqa: E402
+    Kept,
+    all_judges,
+    kept,
+)
 from tests.conformance import data  # noqa: E402
 
 BARE = """

@@ -6,7 +6,7 @@
     python tools/minimal_places.py store FILE                   tests/asking/places.jsonl.xz
 
 `ask` draws command lines over real configs on four machines, and takes the smallest set of
-arguments that the release refuses in the same way (speclaunch/asking/minimal.py). `read` looks at
+arguments that the release refuses in the same way (speclaunch/asking/opinion.py). `read` looks at
 the line that refused in the release's source, as DIR/VERSION/sglang: the arguments in the tests of
 the statement, of all around it in its function, and of what their names were assigned from; and
 those of the generated row of that line (tools/refusals.py), whose condition goes through the whole
@@ -40,7 +40,7 @@ from speclaunch.asking.opinion import converse, inquire, stands_in  # noqa: E402
 from speclaunch.cpu.environment import SGLANG_VERSION  # noqa: E402
 from speclaunch.engine.canonical import canonical  # noqa: E402
 from speclaunch.engine.catalogue import load  # noqa: E402
-from speclaunch.judge.find import cpu_judge  # noqa: E402
+from speclaunch.judge.environments import cpu_judge  # noqa: E402
 from speclaunch.plan.refusals.rows import DATA  # noqa: E402
 from speclaunch.plan.request import from_words  # noqa: E402
 from speclaunch.plan.resolve import resolve  # noqa: E402

@@ -17,7 +17,7 @@ from speclaunch.facts.declared_gpus import declare
 from speclaunch.facts.partial_config import PartialConfig
 from speclaunch.home import expand_user
 from speclaunch.importer.interface import Word
-from speclaunch.judge.interface import Question
+from speclaunch.judge.interface import EngineQuestion
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import ENGINE_VARIABLES, Origin, Request
@@ -83,11 +83,11 @@ class AskedCommand:
     doubts: tuple[str, ...] = ()
     """Why the config.json of a model may be another one."""
 
-    def question(self, machine: str, left_out: frozenset[int] = frozenset()) -> Question:
+    def question(self, machine: str, left_out: frozenset[int] = frozenset()) -> EngineQuestion:
         """What is asked, without some of the units."""
         gone = {index for number in left_out for index in self.units[number].words}
         names = {self.units[number].name for number in left_out if not self.units[number].words}
-        return Question(
+        return EngineQuestion(
             tuple(word for index, word in enumerate(self.words) if index not in gone),
             tuple(pair for pair in self.env if pair[0] not in names),
             machine,

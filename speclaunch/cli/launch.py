@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from speclaunch.asking.at_hand import asker_for
-from speclaunch.asking.mode import Ask, ask_mode
+from speclaunch.asking.mode import Ask, ask_mode, asker_for
 from speclaunch.cli.check_options import asks, chosen_rules, lookup
 from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.own_title import hide_secrets

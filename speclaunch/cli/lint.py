@@ -234,7 +234,7 @@ def _asker(options: LintOptions) -> tuple[Asker | None, tuple[str, ...]]:
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
     if mode is Ask.AUTO and not has_judges():
         return None, ()
-    from speclaunch.asking.at_hand import asker_for, identity
+    from speclaunch.asking.mode import asker_for, identity
 
     asker = asker_for(mode, keeps=not options.no_cache)
     return asker, identity(asker)

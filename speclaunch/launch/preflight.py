@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from speclaunch.asking.at_hand import interpreter
-from speclaunch.asking.mode import Ask
+from speclaunch.asking.mode import Ask, interpreter
 from speclaunch.errors import Problem, SpeclaunchError
 from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.facts.hardware_probe import probe_hardware
