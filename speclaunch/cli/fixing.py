@@ -9,7 +9,7 @@ from functools import cache
 
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.fix.edits import FileEdits, shown_diff
-from speclaunch.fix.yaml_edits import NotFixableError
+from speclaunch.fix.fix_target import NotFixableError
 from speclaunch.fixing.fix_file import FixedFile, edits_of
 from speclaunch.fixing.fix_files import (
     counted,

@@ -1,7 +1,8 @@
-"""A fix as edits of keys: a recipe's `args:` and `engine.env:`, and a file for `--config`."""
+"""A fix as edits of keys: a recipe, a file for `--config`, the keywords of `sglang.Engine(…)`."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -11,12 +12,10 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical, current_name
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.errors import Place
-from speclaunch.fix.command_env import env_ways
-from speclaunch.fix.command_words import Text
+from speclaunch.fix.command_fix import SourceLines, env_ways
 from speclaunch.fix.edits import Edit, Ways, combinations
-from speclaunch.fix.wanted import Wanted, WantedArgument
+from speclaunch.fix.fix_target import FixTarget, NotFixableError, TargetArgument
 from speclaunch.fix.yaml_edits import (
-    NotFixableError,
     Yaml,
     added_key,
     dumped,
@@ -33,7 +32,7 @@ _MOST_WAYS = 40
 
 
 def config_ways(
-    invocation: Invocation, wanted: Wanted, catalogue: Catalogue, text: str
+    invocation: Invocation, wanted: FixTarget, catalogue: Catalogue, text: str
 ) -> Iterator[list[Edit]]:
     """The ways to make a file for `--config`, or a role of an srt-slurm recipe, what is wanted.
 
@@ -42,7 +41,7 @@ def config_ways(
     is_config = invocation.kind is InvocationKind.CONFIG
     if is_config and any(wanted.env[name] is not None for name in wanted.env):
         raise NotFixableError("a --config file sets no environment variables")
-    found = Yaml(Document(text, invocation.place.path), Text(text).end)
+    found = Yaml(Document(text, invocation.place.path), SourceLines(text).end)
     read = effective(invocation, catalogue)
     parsed = parse_argv([word.text for word in read.words], catalogue, whole=False)
     places = {canonical(item.dest): read.words[item.index].place for item in parsed.parsed}
@@ -105,7 +104,7 @@ def _one_key(
     return [set_value(found, pair[0], pair[1], value)]
 
 
-def _in_config(argument: WantedArgument) -> tuple[str, str | None]:
+def _in_config(argument: TargetArgument) -> tuple[str, str | None]:
     """The key, and the value as YAML; None where it has to go."""
     if argument.is_removed:
         return argument.own.replace("_", "-"), None
@@ -126,7 +125,7 @@ def _natural(text: str) -> Any:
 
 
 def recipe_ways(
-    wanted: Wanted,
+    wanted: FixTarget,
     composed: Mapping[str, Any],
     env: Mapping[str, str | None],
     catalogue: Catalogue,
@@ -257,3 +256,108 @@ def _new_section(
     lines = [f"{indent}{'  ' * depth}{name}:" for depth, name in enumerate(path)]
     lines += [f"{indent}{'  ' * len(path)}{name}: {value}" for name, value in values.items()]
     return [found.after(found.last_line(key, value), lines)]
+
+
+_MOST_WAYS_OF_A_CALL = 20
+
+
+def engine_ways(
+    invocation: Invocation, wanted: FixTarget, catalogue: Catalogue, source: str
+) -> Iterator[list[Edit]]:
+    """The ways to make a call what is wanted. Raises NotFixableError."""
+    if any(value is not None or name in invocation.env for name, value in wanted.env.items()):
+        raise NotFixableError("set the variable where the program is started")
+    text = SourceLines(source)
+    call = _call(text, invocation.place)
+    texts = [word.text for word in invocation.words]
+    opaque = {at for at, word in enumerate(invocation.words) if not word.evaluated}
+    parsed = parse_argv(texts, catalogue, opaque=opaque, whole=False)
+    places = {canonical(i.dest): invocation.words[i.index].place for i in parsed.parsed}
+    steps: list[Ways] = []
+    new: list[str] = []
+    for name, argument in wanted.arguments.items():
+        place = places.get(name)
+        keyword = _keyword(text, call, place, name, argument.own)
+        if place is not None and keyword is None:
+            raise NotFixableError(f"{argument.own} is not a keyword of the call")
+        if keyword is None:
+            if argument.value is not None and not argument.is_removed:
+                new.append(f"{argument.own}={argument.value!r}")
+        elif argument.value is None:
+            steps.append([[_removed(text, keyword)]])
+        else:
+            steps.append([[_edit(text, keyword.value, repr(argument.value))]])
+    if new:
+        steps.append([[edit] for edit in _added(text, call, new)])
+    yield from combinations(steps, _MOST_WAYS_OF_A_CALL)
+
+
+def _call(text: SourceLines, place: Place) -> ast.Call:
+    try:
+        tree = ast.parse("\n".join(text.lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NotFixableError("it is not a Python program") from error
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or node.lineno != place.line:
+            continue
+        if _column(text, node.lineno, node.col_offset) == place.column:
+            return node
+    raise NotFixableError("its call was not found again")
+
+
+def _column(text: SourceLines, line: int, offset: int) -> int:
+    """A column from 1 in characters; Python counts the bytes of UTF-8."""
+    return len(text.line(line).encode()[:offset].decode(errors="replace")) + 1
+
+
+def _keyword(
+    text: SourceLines, call: ast.Call, place: Place | None, name: str, own: str
+) -> ast.keyword | None:
+    for one in call.keywords:
+        if place is not None:
+            at = (one.lineno, _column(text, one.lineno, one.col_offset))
+            if at == (place.line, place.column):
+                return one
+        elif one.arg is not None and (one.arg == own or canonical(one.arg) == name):
+            return one  # a switch that is off
+    return None
+
+
+def _edit(text: SourceLines, node: ast.expr | ast.keyword, new: str) -> Edit:
+    if node.end_lineno != node.lineno or node.end_col_offset is None:
+        raise NotFixableError("its value stands on several lines")
+    start = _column(text, node.lineno, node.col_offset)
+    end = _column(text, node.lineno, node.end_col_offset)
+    return Edit(node.lineno, start, end - start, new)
+
+
+def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
+    edit = _edit(text, keyword, "")
+    line = text.line(edit.line)
+    start, end = edit.column - 1, edit.column - 1 + edit.length
+    behind = line[end:].lstrip()
+    if behind.startswith(","):
+        end = len(line) - len(behind) + 1
+        rest = line[end:].lstrip()
+        if not line[:start].strip() and (not rest or rest.startswith("#")):
+            return Edit(edit.line, 1, len(line), "")
+    elif (before := line[:start].rstrip()).endswith(","):
+        start = len(before) - 1
+    elif not line[:start].strip() and not behind:
+        return Edit(edit.line, 1, len(line), "")
+    return Edit(edit.line, start + 1, end - start, "")
+
+
+def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
+    """Behind the last argument, in a line of its own where that has one."""
+    given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    if not given:
+        raise NotFixableError("its call has no arguments")
+    last = max(given, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0))
+    number = last.end_lineno or last.lineno
+    end = _column(text, number, last.end_col_offset or 0)
+    line = text.line(last.lineno)
+    start = _column(text, last.lineno, last.col_offset) - 1
+    if not line[:start].strip():
+        yield Edit(number, end, 0, "".join(f",{text.end}{line[:start]}{one}" for one in new))
+    yield Edit(number, end, 0, "".join(f", {one}" for one in new))

@@ -31,7 +31,7 @@ from speclaunch.fix.rewrite import (
     with_variable,
 )
 from speclaunch.fix.round_trip import (
-    Expected,
+    ExpectedCommand,
     migration_differences,
     require_no_differences,
     secrets_of,
@@ -362,7 +362,7 @@ def _proven(
     """The new text, once it was read back; comments and variables only where they can stand."""
     shown = jobs[0].invocation.place.path if jobs else ""
     expected = [
-        Expected(
+        ExpectedCommand(
             tuple(word for word, _ in job.planned.words), to, job.planned.after, job.env, job.image
         )
         for job in jobs

@@ -16,9 +16,15 @@ from pathlib import Path
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError, Problem, SpeclaunchError
 from speclaunch.fix.edits import FileEdits, applied, lines_of, text_edits_between
-from speclaunch.fix.fixed_text import composed, fixed_commands, fixed_recipe
-from speclaunch.fix.spelling import Spelling, spelled_commands, spelled_recipe
-from speclaunch.fix.yaml_edits import NotFixableError
+from speclaunch.fix.fix_target import NotFixableError
+from speclaunch.fix.fixed_text import (
+    NameCorrection,
+    composed,
+    fixed_commands,
+    fixed_recipe,
+    spelled_commands,
+    spelled_recipe,
+)
 from speclaunch.fixing.output_check import CheckedText, findings_of
 from speclaunch.lint.collect import LintedFile, read_buffer, read_commands
 from speclaunch.lint.paths import STDIN_SHOWN
@@ -76,7 +82,7 @@ def edits_of(
     if fix is None or fix.applicability is None:
         raise NotFixableError("its fix has no edits")
     file = None if source.path == STDIN_SHOWN else Path(source.path)
-    spelling = None if fix.rename is None else Spelling(*fix.rename, finding.place)
+    spelling = None if fix.rename is None else NameCorrection(*fix.rename, finding.place)
     try:
         catalogue = load_catalogue(finding.engine)
         if source.rest is not None:

@@ -25,12 +25,12 @@ from lsprotocol.types import (
 from speclaunch import reads
 from speclaunch.fix.edits import TextEdit as OurEdit
 from speclaunch.fix.edits import text_edits_between
-from speclaunch.fix.yaml_edits import NotFixableError
+from speclaunch.fix.fix_target import NotFixableError
 from speclaunch.fixing.fix_file import edits_of, fix_file
 from speclaunch.importer.suffixes import DOCUMENT_SUFFIXES, YAML_SUFFIXES
 from speclaunch.lint.report import ReportedFinding
 from speclaunch.lsp.checking import CheckedDocument, is_same_file
-from speclaunch.lsp.positions import Positions
+from speclaunch.lsp.cursor import DocumentPositions
 from speclaunch.rules.finding import Finding
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _NO_COMMENTS = (".json",)
 def actions(
     checked: CheckedDocument,
     diagnostics: Sequence[Diagnostic],
-    positions: Positions,
+    positions: DocumentPositions,
     uri: str,
     version: int | None,
     again: Callable[[str], CheckedDocument],
@@ -81,7 +81,7 @@ FIX_ALL = "source.fixAll.speclaunch"
 
 def fix_all(
     checked: CheckedDocument,
-    positions: Positions,
+    positions: DocumentPositions,
     uri: str,
     version: int | None,
     buffers: Mapping[str, bytes],
@@ -119,7 +119,7 @@ def _says(finding: Finding, diagnostic: Diagnostic) -> bool:
 def _fix(
     checked: CheckedDocument,
     one: ReportedFinding,
-    positions: Positions,
+    positions: DocumentPositions,
     buffers: Mapping[str, bytes],
 ) -> tuple[list[TextEdit], bool]:
     if checked.source is None:
@@ -134,7 +134,7 @@ def _fix(
     return _as_edits(found.edits, positions), found.safe
 
 
-def _as_edits(edits: Iterable[OurEdit], positions: Positions) -> list[TextEdit]:
+def _as_edits(edits: Iterable[OurEdit], positions: DocumentPositions) -> list[TextEdit]:
     return [
         TextEdit(
             Range(
@@ -150,7 +150,7 @@ def _as_edits(edits: Iterable[OurEdit], positions: Positions) -> list[TextEdit]:
 def _ignore(
     checked: CheckedDocument,
     one: ReportedFinding,
-    positions: Positions,
+    positions: DocumentPositions,
     again: Callable[[str], CheckedDocument],
 ) -> TextEdit | None:
     """A comment for a finding, where one can stand."""

@@ -1,31 +1,125 @@
-"""What lint finds in a document as the editor has it."""
+"""What lint finds in a document as the editor has it, with the editor's settings."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from speclaunch import reads
 from speclaunch.engine.catalogue import held_versions
+from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem, SpeclaunchError
+from speclaunch.facts.declared_gpus import declare
+from speclaunch.facts.engines import listed
+from speclaunch.facts.project_settings import assumption
+from speclaunch.home import expand_user
 from speclaunch.importer.suffixes import MAX_BYTES
 from speclaunch.lint.baseline import Covered, without_known
 from speclaunch.lint.cache import installed_engine
 from speclaunch.lint.collect import LintedFile, read_buffer
-from speclaunch.lint.configuration import Configuration, options
-from speclaunch.lint.file_codes import UNREADABLE
+from speclaunch.lint.configuration import Configuration, LintSettings, options
+from speclaunch.lint.file_codes import UNREADABLE, codes
 from speclaunch.lint.groups import recipes_with, result_of_group
 from speclaunch.lint.ignores import Extent
 from speclaunch.lint.left_out import LeftOut
 from speclaunch.lint.paths import mentions_a_server
 from speclaunch.lint.report import FileReport, FileResult, Report, ReportedFinding, deduplicate
 from speclaunch.lint.run import Options, check, compare, result_of
-from speclaunch.lsp.cursor import Kind, kind
-from speclaunch.lsp.settings import Settings
+from speclaunch.lsp.cursor import CursorKind, kind
 from speclaunch.record import record
+
+_TEXTS = ("engine", "hardware")
+_LISTS = ("models", "config_dir", "assume", "select", "ignore")
+_FLAGS = ("online",)
+
+
+@record
+class EditorSettings:
+    """As `lint` has them: see docs/reference/lint.md."""
+
+    engine: str | None = None
+    hardware: str | None = None
+    models: tuple[str, ...] = ()
+    config_dir: tuple[str, ...] = ()
+    assume: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    online: bool = False
+
+    def configuration(self) -> Configuration:
+        """What counts for each file: this, else what its repository says, as it is now.
+
+        Raises SpeclaunchError for a value that is none.
+        """
+        for one in self.assume:
+            assumption(one)
+        if self.hardware is not None:
+            declare(self.hardware)
+        versions = listed(self.engine) if self.engine is not None else ()
+        stated = LintSettings(
+            tuple(dict.fromkeys(version.held for version in versions)),
+            self.hardware,
+            tuple(expand_user(one) for one in self.models),
+            tuple(expand_user(one) for one in self.config_dir),
+            self.assume,
+            codes("select", self.select),
+            codes("ignore", self.ignore),
+            self.online,
+        )
+        return Configuration(stated)
+
+
+def read_settings(said: Any) -> tuple[EditorSettings, list[str]]:
+    """The settings of an editor, and what is wrong with them: the rest counts."""
+    if said is None:
+        return EditorSettings(), []
+    if not isinstance(said, Mapping):
+        return EditorSettings(), ["initializationOptions: expected an object"]
+    found: dict[str, Any] = {}
+    problems = _read(said, found)
+    for name in list(found):
+        alone = EditorSettings(**{name: found[name]})
+        try:
+            alone.configuration()
+            for path in (*alone.models, *alone.config_dir):
+                if not expand_user(path).is_dir():
+                    raise InputError(Problem(f"{path}: no such directory"))
+        except SpeclaunchError as error:
+            problems += [f"{name}: {one.message}" for one in error.problems]
+            del found[name]
+    return EditorSettings(**found), problems
+
+
+def _read(said: Mapping[Any, Any], found: dict[str, Any]) -> list[str]:
+    """Put what is of its type into `found`; what is wrong with the rest."""
+    problems = []
+    known = (*_TEXTS, *_LISTS, *_FLAGS)
+    for key, value in said.items():
+        name = re.sub(r"(?<=[a-z])([A-Z])", r"_\1", str(key)).lower().replace("-", "_")
+        if name not in known:
+            hint = suggest(name, known)
+            problems.append(f"unknown option {key!r}{f': {hint}' if hint else ''}")
+            continue
+        if value is None:
+            continue
+        text = isinstance(value, str)
+        several = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        if name in _TEXTS and (text or several):
+            found[name] = value if text else ",".join(value)
+        elif name in _LISTS and (text or several):
+            found[name] = (value,) if text else tuple(value)
+        elif name in _FLAGS and isinstance(value, bool):
+            found[name] = value
+        else:
+            kind = "true or false" if name in _FLAGS else "text" if name in _TEXTS else "a list"
+            problems.append(f"{key}: expected {kind}")
+    return problems
+
 
 _MOST_RECIPES = 30
 """Through so many an option of a group is checked while somebody types."""
@@ -53,14 +147,14 @@ class CheckedDocument:
 
 
 def check_document(
-    path: str, text: str, buffers: Mapping[str, bytes], settings: Settings
+    path: str, text: str, buffers: Mapping[str, bytes], settings: EditorSettings
 ) -> CheckedDocument:
     """Check a document; `buffers` are all that the editor has, by path without links.
 
     Never raises for what is in it, or for what its repository says of checking.
     """
     data = text.encode("utf-8", "replace")
-    is_option = "@package" in text and kind(text, path)[0] is Kind.OPTION
+    is_option = "@package" in text and kind(text, path)[0] is CursorKind.OPTION
     if not (is_option or mentions_a_server(data)):
         return CheckedDocument(path)
     if len(data) > MAX_BYTES:
@@ -104,7 +198,7 @@ def _new(
 
 
 def _through_recipes(
-    path: str, buffers: Mapping[str, bytes], configuration: Configuration, settings: Settings
+    path: str, buffers: Mapping[str, bytes], configuration: Configuration, settings: EditorSettings
 ) -> CheckedDocument:
     """An option of a group, through the recipes that choose it."""
     results: list[FileResult] = []
@@ -122,7 +216,7 @@ def _through_recipes(
 
 
 @lru_cache(maxsize=64)
-def _choosers(path: str, settings: Settings) -> tuple[str, ...]:
+def _choosers(path: str, settings: EditorSettings) -> tuple[str, ...]:
     """The recipes that choose an option, as they are on the disk; looked for again when something
     is saved."""
     configuration = settings.configuration()

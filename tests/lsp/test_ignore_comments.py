@@ -10,10 +10,9 @@ from lsprotocol.types import PositionEncodingKind
 from pygls.workspace import PositionCodec
 
 from speclaunch.lsp.actions import actions
-from speclaunch.lsp.checking import CheckedDocument, check_document
-from speclaunch.lsp.diagnostics import diagnostics
-from speclaunch.lsp.positions import Positions
-from speclaunch.lsp.settings import Settings
+from speclaunch.lsp.checking import CheckedDocument, EditorSettings, check_document
+from speclaunch.lsp.cursor import DocumentPositions
+from speclaunch.lsp.hover import diagnostics
 
 COMMAND = "python3 -m sglang.launch_server --model-path m --tp-sise 2"
 SAID = "speclaunch: ignore[SPL001] TODO: why"
@@ -25,10 +24,10 @@ def offered(folder: Path, name: str, text: str) -> str | None:
     path = str(folder / name)
 
     def check(new: str) -> CheckedDocument:
-        return check_document(path, new, {path: new.encode()}, Settings())
+        return check_document(path, new, {path: new.encode()}, EditorSettings())
 
     checked = check(text)
-    positions = Positions(text, PositionCodec(PositionEncodingKind.Utf32))
+    positions = DocumentPositions(text, PositionCodec(PositionEncodingKind.Utf32))
     asked = [one for one in diagnostics(checked, positions) if one.code == "SPL001"]
     assert asked, [one.finding.code for one in checked.found]
     found = actions(checked, asked[:1], positions, "file:///x", 1, check, {path: text.encode()})

@@ -1,4 +1,4 @@
-"""What a fix asks of a deployment, spelled for its engine version."""
+"""What a fix requests of a deployment, spelled for its engine version."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.command import spell
-from speclaunch.fix.yaml_edits import NotFixableError
 from speclaunch.record import record
 from speclaunch.rules.finding import Fix
 
 
+class NotFixableError(Exception):
+    """Why a fix is left to a person. The text is a clause for a report."""
+
+
 @record
-class WantedArgument:
+class TargetArgument:
     """An argument as it has to be: `words` on a command line, empty where it has to go.
 
     `name` is the newest engine's, `own` that of the version, `stored` what its parser stores.
@@ -41,28 +44,28 @@ class WantedArgument:
 
 
 @record
-class Wanted:
+class FixTarget:
     """The arguments and variables of a deployment that a fix names, as they have to be."""
 
-    arguments: Mapping[str, WantedArgument]
+    arguments: Mapping[str, TargetArgument]
     env: Mapping[str, str | None]
 
 
-def wanted(fix: Fix, catalogue: Catalogue) -> Wanted:
-    """What a fix asks of a deployment of one version. Raises NotFixableError."""
+def target_of(fix: Fix, catalogue: Catalogue) -> FixTarget:
+    """Return what a fix requests of a deployment of one version. Raises NotFixableError."""
     found = {canonical(name): _argument(name, value, catalogue) for name, value in fix.set.items()}
-    return Wanted(found, dict(fix.env))
+    return FixTarget(found, dict(fix.env))
 
 
-def _argument(name: str, value: Any, catalogue: Catalogue) -> WantedArgument:
+def _argument(name: str, value: Any, catalogue: Catalogue) -> TargetArgument:
     key = canonical(name)
     if value is None:
-        return WantedArgument(key, name, None, ())
+        return TargetArgument(key, name, None, ())
     spelled = spell({name: value}, {}, catalogue)
     if spelled.problems:
         raise NotFixableError(spelled.problems[0].message)
     if not spelled.arguments:  # a switch that is off
-        return WantedArgument(key, name, value, ())
+        return TargetArgument(key, name, value, ())
     words = spelled.arguments[0].tokens
     parsed = parse_argv(words, catalogue, whole=False)
     refused = [problem for problem in parsed.problems if problem.index is not None]
@@ -70,4 +73,4 @@ def _argument(name: str, value: Any, catalogue: Catalogue) -> WantedArgument:
         said = refused[0].message if refused else f"`{' '.join(words)}` is not understood"
         raise NotFixableError(f"SGLang {catalogue.version} refuses it: {said}")
     (item,) = parsed.parsed
-    return WantedArgument(key, item.name, value, words, item.stored)
+    return TargetArgument(key, item.name, value, words, item.stored)
