@@ -1,4 +1,8 @@
-"""A file of any kind carried to another engine version: script, manifest, `--config` or recipe."""
+"""A file of any kind carried to another engine version: script, manifest, `--config` or recipe.
+
+What a key of a `--config` file comes to depends on the version (a switch that is true is a flag
+alone, anything else has its value behind it), so the file is read anew for each.
+"""
 
 from __future__ import annotations
 
