@@ -20,8 +20,8 @@ from speclaunch.engine.argv import ParsedArgument, parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import ArgumentKind, Catalogue
 from speclaunch.errors import InputError, Place
-from speclaunch.fix.edits import Edit, Ways, combinations
-from speclaunch.fix.fix_target import FixTarget, NotFixableError, TargetArgument
+from speclaunch.fix.edits import Edit, Ways
+from speclaunch.fix.fix_target import EditablePlaces, FixTarget, NotFixableError, TargetArgument
 from speclaunch.fix.rewrite import removal, with_variable
 from speclaunch.fix.yaml_edits import (
     Yaml,
@@ -39,7 +39,6 @@ from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.importer.slime import prefixed
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 PLAIN = lazy(r"[\w@%+=:,./-]+\Z", re.ASCII)
 """What is one word in a shell, in YAML and in JSON, quoted or not."""
@@ -413,7 +412,6 @@ def _into_section(found: Yaml, node: yaml.Node, name: str, value: str) -> Iterat
             yield added_item(found, node, [f'name: {name}\nvalue: "{value}"'])
 
 
-_MOST_WAYS = 60
 _SLIMES = {
     "model_path": "--hf-checkpoint",
     "tp_size": "--rollout-num-gpus-per-engine",
@@ -421,143 +419,103 @@ _SLIMES = {
 """What slime says with an option of its own."""
 
 
-@record(frozen=False)
-class _Command:
-    """A command with what its version's parser makes of its words."""
+class CommandWords(EditablePlaces):
+    """The words of a command, with what its version's parser makes of them."""
 
-    invocation: Invocation
-    words: tuple[Word, ...]
-    items: tuple[ParsedArgument, ...]
-    text: SourceLines
+    most_ways = 60
 
-    @property
-    def is_slime(self) -> bool:
-        return self.invocation.kind is InvocationKind.SLIME
+    def __init__(
+        self, invocation: Invocation, _target: FixTarget, catalogue: Catalogue, text: str
+    ) -> None:
+        found = effective(invocation, catalogue)
+        texts = [word.text for word in found.words]
+        opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
+        self._items = parse_argv(texts, catalogue, opaque=opaque, whole=False).parsed
+        self._invocation, self._words, self._catalogue = invocation, found.words, catalogue
+        self._is_slime = invocation.kind is InvocationKind.SLIME
+        self._text = SourceLines(text)
+        self._gone: list[Word] = []
 
-    def of(self, name: str) -> list[ParsedArgument]:
-        """Every time that an argument is given, in order."""
-        return [item for item in self.items if canonical(item.dest) == name]
+    def change(self, argument: TargetArgument) -> Ways | None:
+        """Return the ways to change an argument where it is given last."""
+        name = argument.name
+        if self._is_slime and name in _SLIMES:
+            raise NotFixableError(f"slime sets it with {_SLIMES[name]}")
+        items = [item for item in self._items if canonical(item.dest) == name]
+        ways = None
+        if not argument.is_removed:
+            ways = self._another_value(items[-1], len(items), argument) if items else []
+        if ways is None:
+            for item in items:
+                words = self._own_words(item)
+                if not all(map(self._is_here, words)):
+                    raise NotFixableError(f"{item.written} is not written as a flag")
+                self._gone += words
+        return [[]] if argument.is_removed else ways or None
 
-    def words_of(self, item: ParsedArgument) -> list[Word]:
-        return [self.words[index] for index in (item.index, *item.value_indices)]
+    def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
+        """Yield the removal of all words at once, then the addition of all arguments."""
+        gone = self._gone
+        if gone:
+            yield list(without(self._invocation.words, gone, gone, self._text.text))
+        if new:
+            left = {id(word) for word in gone}
+            stays = [w for w in self._words if id(w) not in left and self._is_here(w)]
+            path = self._invocation.place.path
+            program = [word for word in self._invocation.program if word.place.path == path]
+            groups = [[self._flag(one.words[0]), *one.words[1:]] for one in new]
+            yield [[edit] for edit in added(self._text, stays, program, groups)]
 
-    def is_here(self, word: Word) -> bool:
-        """Whether a word is written in this file, as a word of the command."""
-        return word.place.path == self.invocation.place.path and any(
-            word is one for one in self.invocation.words
+    def set_variable(self, name: str, value: str | None) -> Ways:
+        """Return the ways to give a variable another value, or none."""
+        return env_ways(self._invocation, name, value, self._text.text)
+
+    def _is_here(self, word: Word) -> bool:
+        """True if a word is written in this file, as a word of the command."""
+        return word.place.path == self._invocation.place.path and any(
+            word is one for one in self._invocation.words
         )
 
+    def _own_words(self, item: ParsedArgument) -> list[Word]:
+        """Return the words of an argument in the command's file. Raises NotFixableError if another
+        file, such as that of `--config`, has any."""
+        words = [self._words[index] for index in (item.index, *item.value_indices)]
+        for word in words:
+            if word.place.path != self._invocation.place.path:
+                raise NotFixableError(f"{item.written} is set in {word.place.path}")
+        return words
 
-def command_ways(
-    invocation: Invocation, wanted: FixTarget, catalogue: Catalogue, text: str
-) -> Iterator[list[Edit]]:
-    """The ways to make a command what is wanted, the best first. Raises NotFixableError."""
-    found = effective(invocation, catalogue)
-    texts = [word.text for word in found.words]
-    opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
-    parsed = parse_argv(texts, catalogue, opaque=opaque, whole=False)
-    command = _Command(invocation, found.words, parsed.parsed, SourceLines(text))
-    steps: list[Ways] = []
-    gone: list[list[Word]] = []
-    groups: list[list[str]] = []
-    for name, argument in wanted.arguments.items():
-        items = command.of(name)
-        if command.is_slime and name in _SLIMES:
-            raise NotFixableError(f"slime sets it with {_SLIMES[name]}")
-        if argument.is_removed:
-            gone += [_removable(command, item) for item in items]
-            continue
-        ways = _another_value(command, items, argument, catalogue)
-        if ways is None:
-            gone += [_removable(command, item) for item in items]
-        if not ways:
-            groups.append(_spelled(command, argument))
-        elif ways[0]:
-            steps.append(ways)
-    steps += _gone_and_added(command, gone, groups)
-    steps += [env_ways(invocation, name, value, text) for name, value in wanted.env.items()]
-    if any(not step for step in steps):
-        raise NotFixableError("no edit of its text does it")
-    yield from combinations(steps, _MOST_WAYS)
+    def _flag(self, written: str) -> str:
+        return prefixed(written) if self._is_slime else written
 
+    def _another_value(
+        self, last: ParsedArgument, count: int, argument: TargetArgument
+    ) -> Ways | None:
+        """Return the ways to change what is given last; None if it has to be removed and written
+        again."""
+        words = self._own_words(last)
+        if last.argument.kind is ArgumentKind.LIST and last.argument.nargs is None and count > 1:
+            raise NotFixableError(f"{last.written} is given several times")
+        flag, given, values = words[0], words[1:], argument.values
+        if last.stored == argument.stored and not values:
+            return [[]]
+        _, equals, tail = flag.text.partition("=")
+        if equals and not given and len(values) == 1:
+            steps = [self._one(flag, tail, values[0])] if tail != values[0] else []
+        elif not equals and given and len(given) == len(values):
+            steps = [
+                self._one(word, word.text, new)
+                for word, new in zip(given, values, strict=True)
+                if word.text != new
+            ]
+        elif not given and not values and not equals:  # `--no-x` and `--x`
+            steps = [self._one(flag, self._flag(flag.text), self._flag(argument.words[0]))]
+        else:
+            return None
+        if self._catalogue.by_name(argument.own) is None:
+            return None
+        return [[edit for edits in chosen for edit in edits] for chosen in product(*steps)]
 
-def _gone_and_added(
-    command: _Command, gone: Sequence[Sequence[Word]], groups: Sequence[Sequence[str]]
-) -> Iterator[Ways]:
-    leaving = [word for some in gone for word in some]
-    if leaving:
-        yield list(without(command.invocation.words, leaving, leaving, command.text.text))
-    if groups:
-        left = {id(word) for word in leaving}
-        stays = [w for w in command.words if id(w) not in left and command.is_here(w)]
-        program = [
-            word
-            for word in command.invocation.program
-            if word.place.path == command.invocation.place.path
-        ]
-        yield [[edit] for edit in added(command.text, stays, program, groups)]
-
-
-def _removable(command: _Command, item: ParsedArgument) -> list[Word]:
-    words = _own_words(command, item)
-    if not all(map(command.is_here, words)):
-        raise NotFixableError(f"{item.written} is not written as a flag")
-    return words
-
-
-def _own_words(command: _Command, item: ParsedArgument) -> list[Word]:
-    """The words of an argument that stand in the command's file. Raises NotFixableError where
-    another file, such as that of `--config`, has any."""
-    words = command.words_of(item)
-    for word in words:
-        if word.place.path != command.invocation.place.path:
-            raise NotFixableError(f"{item.written} is set in {word.place.path}")
-    return words
-
-
-def _another_value(
-    command: _Command,
-    items: Sequence[ParsedArgument],
-    argument: TargetArgument,
-    catalogue: Catalogue,
-) -> Ways | None:
-    """The ways to change what is given last; empty where nothing is given here, None where it has
-    to be taken away and written again."""
-    if not items:
-        return []
-    last = items[-1]
-    words = _own_words(command, last)
-    if last.argument.kind is ArgumentKind.LIST and last.argument.nargs is None and len(items) > 1:
-        raise NotFixableError(f"{last.written} is given several times")
-    flag, given, values = words[0], words[1:], argument.values
-    if last.stored == argument.stored and not values:
-        return [[]]
-    _, equals, tail = flag.text.partition("=")
-    if equals and not given and len(values) == 1:
-        steps = [list(_one(command, flag, tail, values[0]))] if tail != values[0] else []
-    elif not equals and given and len(given) == len(values):
-        steps = [
-            list(_one(command, word, word.text, new))
-            for word, new in zip(given, values, strict=True)
-            if word.text != new
-        ]
-    elif not given and not values and not equals:  # `--no-x` and `--x`
-        own = prefixed(argument.words[0]) if command.is_slime else argument.words[0]
-        written = prefixed(flag.text) if command.is_slime else flag.text
-        steps = [list(_one(command, flag, written, own))]
-    else:
-        return None
-    if any(catalogue.by_name(one) is None for one in (argument.own,)):
-        return None
-    return [[edit for edits in chosen for edit in edits] for chosen in product(*steps)]
-
-
-def _one(command: _Command, word: Word, old: str, new: str) -> Iterator[list[Edit]]:
-    for edit in replaced(command.text, command.invocation.words, word, old, new):
-        yield [edit]
-
-
-def _spelled(command: _Command, argument: TargetArgument) -> list[str]:
-    if not command.is_slime:
-        return list(argument.words)
-    return [prefixed(argument.words[0]), *argument.words[1:]]
+    def _one(self, word: Word, old: str, new: str) -> Ways:
+        found = replaced(self._text, self._invocation.words, word, old, new)
+        return [[edit] for edit in found]

@@ -1,14 +1,16 @@
-"""What a fix requests of a deployment, spelled for its engine version."""
+"""What a fix requests of a deployment, and the places in its text that can be edited for it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.command import spell
+from speclaunch.fix.edits import Edit, Ways, combinations
 from speclaunch.record import record
 from speclaunch.rules.finding import Fix
 
@@ -74,3 +76,39 @@ def _argument(name: str, value: Any, catalogue: Catalogue) -> TargetArgument:
         raise NotFixableError(f"SGLang {catalogue.version} refuses it: {said}")
     (item,) = parsed.parsed
     return TargetArgument(key, item.name, value, words, item.stored)
+
+
+class EditablePlaces(ABC):
+    """One deployment as it is written: words of a command, keys of YAML, keywords of Python.
+
+    What raises NotFixableError leaves the fix to a person.
+    """
+
+    most_ways: int
+    """Combinations that are tried."""
+
+    @abstractmethod
+    def change(self, argument: TargetArgument) -> Ways | None:
+        """Return the ways to change or remove an argument; None if it has to be added."""
+
+    @abstractmethod
+    def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
+        """Yield the steps that add arguments, and those that `change` left for all at once."""
+
+    @abstractmethod
+    def set_variable(self, name: str, value: str | None) -> Ways:
+        """Return the ways to give a variable another value, or none."""
+
+    def ways(self, target: FixTarget) -> Iterator[list[Edit]]:
+        """Yield the edits that make the deployment what is requested, the best first."""
+        steps: list[Ways] = []
+        new: list[TargetArgument] = []
+        for argument in target.arguments.values():
+            found = self.change(argument)
+            if found is None:
+                new.append(argument)
+            else:
+                steps.append(found)
+        steps += self.finish(new)
+        steps += [self.set_variable(name, value) for name, value in target.env.items()]
+        yield from combinations(steps, self.most_ways)

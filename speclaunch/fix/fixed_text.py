@@ -15,10 +15,10 @@ import yaml
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue, name_of
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.fix.command_fix import SourceLines, command_ways
+from speclaunch.fix.command_fix import CommandWords, SourceLines
 from speclaunch.fix.edits import Edit, apply, lines_of
 from speclaunch.fix.fix_target import FixTarget, NotFixableError, target_of
-from speclaunch.fix.key_fix import config_ways, engine_ways, recipe_ways
+from speclaunch.fix.key_fix import CallKeywords, ConfigKeys, recipe_ways
 from speclaunch.fix.rewrite import touched_lines
 from speclaunch.fix.round_trip import (
     composition_differences,
@@ -133,9 +133,9 @@ def _read(text: str, shown: str, file: Path | None) -> Reading:
 
 
 _OF_KINDS = {
-    InvocationKind.CONFIG: config_ways,
-    InvocationKind.SRT_SLURM: config_ways,
-    InvocationKind.ENGINE: engine_ways,
+    InvocationKind.CONFIG: ConfigKeys,
+    InvocationKind.SRT_SLURM: ConfigKeys,
+    InvocationKind.ENGINE: CallKeywords,
 }
 """What is not written as words of a command."""
 
@@ -144,8 +144,8 @@ def _ways(
     reading: Reading, number: int, asked: FixTarget, catalogue: Catalogue, text: str
 ) -> list[list[Edit]]:
     invocation = reading.invocations[number]
-    ways = _OF_KINDS.get(invocation.kind, command_ways)
-    found = list(ways(invocation, asked, catalogue, text))
+    kind = _OF_KINDS.get(invocation.kind, CommandWords)
+    found = list(kind(invocation, asked, catalogue, text).ways(asked))
     if not found:
         raise NotFixableError("no edit of its text does it")
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -14,7 +14,7 @@ from speclaunch.engine.catalogue import Catalogue
 from speclaunch.errors import Place
 from speclaunch.fix.command_fix import SourceLines, env_ways
 from speclaunch.fix.edits import Edit, Ways, combinations
-from speclaunch.fix.fix_target import FixTarget, NotFixableError, TargetArgument
+from speclaunch.fix.fix_target import EditablePlaces, FixTarget, NotFixableError, TargetArgument
 from speclaunch.fix.yaml_edits import (
     Yaml,
     added_key,
@@ -31,53 +31,66 @@ from speclaunch.importer.source_text import Document
 _MOST_WAYS = 40
 
 
-def config_ways(
-    invocation: Invocation, wanted: FixTarget, catalogue: Catalogue, text: str
-) -> Iterator[list[Edit]]:
-    """The ways to make a file for `--config`, or a role of an srt-slurm recipe, what is wanted.
+class ConfigKeys(EditablePlaces):
+    """The keys of a file for `--config`, or of a role of an srt-slurm recipe."""
 
-    Raises NotFixableError.
-    """
-    is_config = invocation.kind is InvocationKind.CONFIG
-    if is_config and any(wanted.env[name] is not None for name in wanted.env):
-        raise NotFixableError("a --config file sets no environment variables")
-    found = Yaml(Document(text, invocation.place.path), SourceLines(text).end)
-    read = effective(invocation, catalogue)
-    parsed = parse_argv([word.text for word in read.words], catalogue, whole=False)
-    places = {canonical(item.dest): read.words[item.index].place for item in parsed.parsed}
-    mappings = [
-        node
-        for root in nodes.load(found.document)
-        for node in nodes.walk(root)
-        if isinstance(node, yaml.MappingNode)
-    ]
-    own = _holding(mappings, places.values(), found.document) or (mappings[0] if mappings else None)
-    if own is None:
-        raise NotFixableError("it contains no keys")
-    off = {  # a switch that is false is no word
-        canonical(spelled.dest): nodes.place(key, found.document)
-        for key, _ in own.value
-        if (spelled := catalogue.by_name(str(key.value).replace("-", "_"))) is not None
-    }
-    steps: list[Ways] = []
-    new: dict[str, str] = {}
-    underscored = any("_" in str(key.value) for key, _ in own.value)
-    for name, argument in wanted.arguments.items():
+    most_ways = 40
+
+    def __init__(
+        self, invocation: Invocation, target: FixTarget, catalogue: Catalogue, text: str
+    ) -> None:
+        self._invocation, self._source = invocation, text
+        self._is_config = invocation.kind is InvocationKind.CONFIG
+        if self._is_config and any(value is not None for value in target.env.values()):
+            raise NotFixableError("a --config file sets no environment variables")
+        self._found = found = Yaml(Document(text, invocation.place.path), SourceLines(text).end)
+        read = effective(invocation, catalogue)
+        parsed = parse_argv([word.text for word in read.words], catalogue, whole=False)
+        places = {canonical(item.dest): read.words[item.index].place for item in parsed.parsed}
+        self._mappings = mappings = [
+            node
+            for root in nodes.load(found.document)
+            for node in nodes.walk(root)
+            if isinstance(node, yaml.MappingNode)
+        ]
+        own = _holding(mappings, places.values(), found.document)
+        if own is None and not mappings:
+            raise NotFixableError("it contains no keys")
+        self._own = own or mappings[0]
+        off = {  # a switch that is false is no word
+            canonical(spelled.dest): nodes.place(key, found.document)
+            for key, _ in self._own.value
+            if (spelled := catalogue.by_name(str(key.value).replace("-", "_"))) is not None
+        }
+        self._places = off | places
+
+    def change(self, argument: TargetArgument) -> Ways | None:
+        """Return the one way to change a key."""
         key, value = _in_config(argument)
-        place = places.get(name) or off.get(name)
-        mapping = _holding(mappings, [place], found.document) if place is not None else None
-        if place is not None and mapping is None:
+        place = self._places.get(argument.name)
+        if place is None:
+            return [[]] if value is None else None
+        mapping = _holding(self._mappings, [place], self._found.document)
+        if mapping is None:
             raise NotFixableError(f"{key} comes from elsewhere")
-        if mapping is not None:
-            pair = next(p for p in mapping.value if nodes.place(p[0], found.document) == place)
-            steps.append(_one_key(found, mapping, pair, value))
-        elif value is not None:
-            new[key.replace("-", "_") if underscored else key] = value
-    if new:
-        steps.append([added_key(found, own, new)])
-    if not is_config:
-        steps += [env_ways(invocation, name, said, text) for name, said in wanted.env.items()]
-    yield from combinations(steps, _MOST_WAYS)
+        document = self._found.document
+        pair = next(one for one in mapping.value if nodes.place(one[0], document) == place)
+        if value is None:
+            return [removed_key(self._found, mapping, pair[0])]
+        return [set_value(self._found, pair[0], pair[1], value)]
+
+    def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
+        """Yield the addition of all keys, written as the others are."""
+        underscored = any("_" in str(key.value) for key, _ in self._own.value)
+        values = {}
+        for key, value in map(_in_config, new):
+            values[key.replace("-", "_") if underscored else key] = str(value)
+        if values:
+            yield [added_key(self._found, self._own, values)]
+
+    def set_variable(self, name: str, value: str | None) -> Ways:
+        """Return the ways to set a variable; a file for `--config` has none."""
+        return [[]] if self._is_config else env_ways(self._invocation, name, value, self._source)
 
 
 def _holding(
@@ -91,17 +104,6 @@ def _holding(
         if count and count >= best[0]:
             best = (count, mapping)
     return best[1]
-
-
-def _one_key(
-    found: Yaml,
-    mapping: yaml.MappingNode,
-    pair: tuple[yaml.Node, yaml.Node],
-    value: str | None,
-) -> Ways:
-    if value is None:
-        return [removed_key(found, mapping, pair[0])]
-    return [set_value(found, pair[0], pair[1], value)]
 
 
 def _in_config(argument: TargetArgument) -> tuple[str, str | None]:
@@ -258,38 +260,47 @@ def _new_section(
     return [found.after(found.last_line(key, value), lines)]
 
 
-_MOST_WAYS_OF_A_CALL = 20
+class CallKeywords(EditablePlaces):
+    """The keywords of `sglang.Engine(…)` in a Python program."""
 
+    most_ways = 20
 
-def engine_ways(
-    invocation: Invocation, wanted: FixTarget, catalogue: Catalogue, source: str
-) -> Iterator[list[Edit]]:
-    """The ways to make a call what is wanted. Raises NotFixableError."""
-    if any(value is not None or name in invocation.env for name, value in wanted.env.items()):
-        raise NotFixableError("set the variable where the program is started")
-    text = SourceLines(source)
-    call = _call(text, invocation.place)
-    texts = [word.text for word in invocation.words]
-    opaque = {at for at, word in enumerate(invocation.words) if not word.evaluated}
-    parsed = parse_argv(texts, catalogue, opaque=opaque, whole=False)
-    places = {canonical(i.dest): invocation.words[i.index].place for i in parsed.parsed}
-    steps: list[Ways] = []
-    new: list[str] = []
-    for name, argument in wanted.arguments.items():
-        place = places.get(name)
-        keyword = _keyword(text, call, place, name, argument.own)
+    def __init__(
+        self, invocation: Invocation, target: FixTarget, catalogue: Catalogue, text: str
+    ) -> None:
+        env = target.env.items()
+        if any(value is not None or name in invocation.env for name, value in env):
+            raise NotFixableError("set the variable where the program is started")
+        self._text = SourceLines(text)
+        self._call = _call(self._text, invocation.place)
+        texts = [word.text for word in invocation.words]
+        opaque = {at for at, word in enumerate(invocation.words) if not word.evaluated}
+        parsed = parse_argv(texts, catalogue, opaque=opaque, whole=False)
+        self._places = {
+            canonical(one.dest): invocation.words[one.index].place for one in parsed.parsed
+        }
+
+    def change(self, argument: TargetArgument) -> Ways | None:
+        """Return the one way to change a keyword."""
+        place = self._places.get(argument.name)
+        keyword = _keyword(self._text, self._call, place, argument.name, argument.own)
         if place is not None and keyword is None:
             raise NotFixableError(f"{argument.own} is not a keyword of the call")
         if keyword is None:
-            if argument.value is not None and not argument.is_removed:
-                new.append(f"{argument.own}={argument.value!r}")
-        elif argument.value is None:
-            steps.append([[_removed(text, keyword)]])
-        else:
-            steps.append([[_edit(text, keyword.value, repr(argument.value))]])
-    if new:
-        steps.append([[edit] for edit in _added(text, call, new)])
-    yield from combinations(steps, _MOST_WAYS_OF_A_CALL)
+            return [[]] if argument.value is None or argument.is_removed else None
+        if argument.value is None:
+            return [[_removed(self._text, keyword)]]
+        return [[_edit(self._text, keyword.value, repr(argument.value))]]
+
+    def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
+        """Yield the addition of all keywords."""
+        if new:
+            written = [f"{one.own}={one.value!r}" for one in new]
+            yield [[edit] for edit in _added(self._text, self._call, written)]
+
+    def set_variable(self, name: str, value: str | None) -> Ways:  # noqa: ARG002
+        """Return nothing to do: no requested variable is set."""
+        return [[]]
 
 
 def _call(text: SourceLines, place: Place) -> ast.Call:
