@@ -35,7 +35,7 @@ from recalling.drawing import draw  # noqa: E402
 from recalling.machines import MACHINES, hardware  # noqa: E402
 from recalling.models import lay_out, read_models  # noqa: E402
 
-from speclaunch.asking.command import AskedCommand, asked_command  # noqa: E402
+from speclaunch.asking.command import NotAskedError, asked_command  # noqa: E402
 from speclaunch.asking.opinion import converse, inquire, stands_in  # noqa: E402
 from speclaunch.cpu.environment import SGLANG_VERSION  # noqa: E402
 from speclaunch.engine.canonical import canonical  # noqa: E402
@@ -66,8 +66,8 @@ def ask(args: argparse.Namespace) -> int:
             words = draw(f"places/{number}", load(SGLANG_VERSION), models)
             request = from_words(words, {}, load(SGLANG_VERSION))
             plan = resolve(request, Lookup(hardware=hardware(machine)).facts(request))
-            command = asked_command(plan)
-            if isinstance(command, AskedCommand):
+            with contextlib.suppress(NotAskedError):
+                command = asked_command(plan)
                 said = converse(
                     inquire(command, judge.release), lambda asked: judge.ask(asked, seconds=600)
                 )

@@ -11,7 +11,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speclaunch.asking.command import AskedCommand, NotAsked, asked_command
+from speclaunch.asking.command import AskedCommand, NotAskedError, asked_command
 from speclaunch.asking.mode import Ask
 from speclaunch.asking.opinion import Opinion, converse, inquire
 from speclaunch.engine.forks import MARK
@@ -50,7 +50,7 @@ class PlanQuery:
 
     plan: Plan
     judge: EngineJudge
-    command: AskedCommand | NotAsked
+    command: AskedCommand | NotAskedError
     blamed: Collection[Place] = ()
     """The places of our own errors: a refusal that they explain is looked into no further."""
 
@@ -98,7 +98,12 @@ class Asker:
     ) -> PlanQuery | None:
         """What to ask about a plan; None where nobody is asked. Raises NoJudgeError."""
         judge = self.judge(plan.request.version, python)
-        return None if judge is None else PlanQuery(plan, judge, asked_command(plan), blamed)
+        if judge is None:
+            return None
+        try:
+            return PlanQuery(plan, judge, asked_command(plan), blamed)
+        except NotAskedError as error:
+            return PlanQuery(plan, judge, error)
 
     def known(self, wanted: PlanQuery) -> Opinion | None:
         """The opinion, where all that it takes was asked before."""
@@ -125,8 +130,8 @@ class Asker:
 
     def _opinion(self, wanted: PlanQuery, ask: _Ask) -> Opinion:
         judge, command = wanted.judge, wanted.command
-        if isinstance(command, NotAsked):
-            return Opinion(judge.release, why=command.why)
+        if isinstance(command, NotAskedError):
+            return Opinion(judge.release, why=str(command))
         return converse(
             inquire(command, judge.release, wanted.blamed),
             lambda questions: self._answers(judge, questions, command.seen, ask),

@@ -181,20 +181,11 @@ class Carried:
 
 
 @record(frozen=False)
-class Followed:
-    """What the files that a command names come to in another version (`migrate_file.py`)."""
-
-    problems: list[Problem] = field(default_factory=list)
-    steps: list[MigrationStep] = field(default_factory=list)
-    also: list[Carried] = field(default_factory=list)
-
-
-@record(frozen=False)
 class Migration:
     """What a migration comes to."""
 
-    text: str
-    """The new text of the file: the old one where there are problems."""
+    text: str = ""
+    """The new text of the file: the old one if there are problems; empty for several files."""
     steps: list[MigrationStep] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     """What cannot be carried over: the feature is gone, nobody knows the flag, it is refused."""
@@ -235,7 +226,7 @@ def migrate_commands(
     to: str,
     source: str | None = None,
     *,
-    follow: Callable[[Invocation, PlannedMigration], Followed] | None = None,
+    follow: Callable[[Invocation, PlannedMigration], Migration] | None = None,
     keep_images: bool = False,
 ) -> Migration:
     """Carry every server command of a file to version `to`; `source` is where it comes from.

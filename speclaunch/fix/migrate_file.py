@@ -24,7 +24,6 @@ from speclaunch.fix.edits import Change, Edit, Insertion, apply
 from speclaunch.fix.fix_target import NotFixableError
 from speclaunch.fix.migrate import (
     Carried,
-    Followed,
     Migration,
     MigrationStep,
     migrate_commands,
@@ -286,13 +285,13 @@ def config_files(invocation: Invocation, planned: PlannedMigration) -> Iterator[
 
 def carried_config(
     name: str, place: Place, base: Path, to: str, source: str | None = None, *, alone: bool = True
-) -> Followed:
+) -> Migration:
     """A file that a command names, carried to another version along with it.
 
     `base` is where a relative name begins: the directory of the script. What lies elsewhere is not
     ours to change, and nothing is unless `alone` (the script itself is written to its place).
     """
-    path, done = base / name, Followed()
+    path, done = base / name, Migration()
     try:
         text = _text(path)
         found = migrate_config(text, str(path), to, source)
@@ -335,11 +334,11 @@ def _text(path: Path) -> str:
 
 def following(
     base: Path, to: str, source: str | None = None, *, alone: bool = True
-) -> Callable[[Invocation, PlannedMigration], Followed]:
+) -> Callable[[Invocation, PlannedMigration], Migration]:
     """What `migrate_commands` asks of each command's files; see `carried_config`."""
 
-    def follow(invocation: Invocation, planned: PlannedMigration) -> Followed:
-        done = Followed()
+    def follow(invocation: Invocation, planned: PlannedMigration) -> Migration:
+        done = Migration()
         for name, place in config_files(invocation, planned):
             if invocation.image is not None:
                 note = f"{name} was not read: it is in the container"

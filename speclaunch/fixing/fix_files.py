@@ -16,7 +16,7 @@ from speclaunch.lint.paths import STDIN_SHOWN
 from speclaunch.lint.report import Report
 from speclaunch.lint.run import check
 from speclaunch.lint.workers import WorkerDiedError, spread
-from speclaunch.reads.bounded import read_regular
+from speclaunch.reads.bounded import read_or_none
 from speclaunch.rules.finding import Applicability
 
 _FIXES_A_PROCESS = 8
@@ -65,7 +65,7 @@ _Fixed = tuple[FixedFile, bytes]
 
 def _fixed(path: str, run: LintRun, *, unsafe: bool) -> _Fixed | None:
     source, settings = run.read_again(path)
-    data = run.stdin if path == STDIN_SHOWN else _bytes(path)
+    data = run.stdin if path == STDIN_SHOWN else read_or_none(path)
     if source is None or data is None or _text(data) != source.text:
         return None  # it is gone, or changes while we look
     return fix_file(source, run.options(settings), settings.config_dirs, unsafe=unsafe), data
@@ -107,7 +107,7 @@ def written(fixed: FixedFile, before: bytes) -> None:
     A link stays one; a byte order mark and the mode stay. Raises InputError.
     """
     path = Path(fixed.path)
-    if _bytes(fixed.path) != before:
+    if read_or_none(fixed.path) != before:
         said = f"{fixed.path} changed while it was being fixed"
         raise InputError(Problem(said, help="run it again"))
     mark = codecs.BOM_UTF8.decode() if before.startswith(codecs.BOM_UTF8) else ""
@@ -118,13 +118,6 @@ def in_bytes(fixed: FixedFile, before: bytes) -> bytes:
     """The new text as the file has it."""
     mark = codecs.BOM_UTF8 if before.startswith(codecs.BOM_UTF8) else b""
     return mark + fixed.after.encode()
-
-
-def _bytes(path: str) -> bytes | None:
-    try:
-        return read_regular(path)
-    except OSError:
-        return None
 
 
 def _text(data: bytes) -> str | None:

@@ -15,7 +15,7 @@ from speclaunch.lint.cache import installed_engine
 from speclaunch.lint.collect import LintedFile, read_buffer, read_commands
 from speclaunch.lint.configuration import Configuration, LintSettings, options
 from speclaunch.lint.paths import STDIN_SHOWN
-from speclaunch.lint.run import Options, parts_of, reports_of
+from speclaunch.lint.run import Options, check, compare, parts_of, result_of
 from speclaunch.record import record
 from speclaunch.rules.finding import Finding, Severity
 
@@ -106,8 +106,12 @@ def check_source(source: LintedFile, options: Options) -> CheckedText:
 
 
 def findings_of(source: LintedFile, options: Options) -> tuple[Finding, ...]:
-    """Return what `lint` finds in one file, by place."""
-    return _in_order(one for file in reports_of(source, options) for one in file.findings)
+    """Return what `lint` finds in one file, by place; nothing in one that no reader knows."""
+    if source.not_read:
+        return ()
+    checked = check(source, options)
+    compare([checked])
+    return _in_order(one for file in result_of(checked).reports for one in file.findings)
 
 
 def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:

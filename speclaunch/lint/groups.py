@@ -15,7 +15,7 @@ from speclaunch.facts.repository_facts import upward
 from speclaunch.lint.paths import FoundFile, find_files
 from speclaunch.lint.report import FileReport, FileResult
 from speclaunch.patterns import lazy
-from speclaunch.reads.bounded import read_regular
+from speclaunch.reads.bounded import read_or_none
 
 if TYPE_CHECKING:
     from speclaunch.lint.left_out import LeftOut
@@ -138,7 +138,4 @@ def _of_group(report: FileReport, group: str) -> FileReport:
 
 
 def _text(path: str) -> str:
-    try:
-        return read_regular(path).decode("utf-8", "replace")
-    except OSError:
-        return ""
+    return (read_or_none(path) or b"").decode("utf-8", "replace")

@@ -21,7 +21,7 @@ from speclaunch.lint.paths import STDIN, STDIN_SHOWN, FoundFile, find_files
 from speclaunch.lint.report import FileReport, FileResult, Report
 from speclaunch.lint.workers import Answer, WorkerDiedError, spread
 from speclaunch.patterns import lazy
-from speclaunch.reads.bounded import read_regular
+from speclaunch.reads.bounded import read_or_none
 from speclaunch.reads.record_json import decode, encode
 from speclaunch.record import record
 from speclaunch.redaction import redact
@@ -182,7 +182,7 @@ class LintRun:
         """Return the cache key, or None if the file is not cached."""
         if self.cache is None or file.path == STDIN:
             return None
-        data = _data(file.path)
+        data = read_or_none(file.path)
         if data is None:
             return None
         path = file.path.encode("utf-8", "surrogateescape")
@@ -270,15 +270,8 @@ def _decoded(file: FoundFile, value: Any) -> FileResult:
 
 def _may_be_group(file: FoundFile) -> bool:
     """Whether it may be a group's file of which something is to be told."""
-    data = (_data(file.path) or b"") if file.path.endswith(".yaml") else b""
+    data = (read_or_none(file.path) or b"") if file.path.endswith(".yaml") else b""
     return b"@package" in data and (file.is_named or b"speclaunch:" in data)
-
-
-def _data(path: str) -> bytes | None:
-    try:
-        return read_regular(path)
-    except OSError:
-        return None
 
 
 def _is_safe(text: str, secrets: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ from speclaunch.importer.suffixes import (
     starts_a_program,
 )
 from speclaunch.patterns import lazy
-from speclaunch.reads.bounded import read_regular
+from speclaunch.reads.bounded import read_or_none, read_regular
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -190,7 +190,5 @@ def _suffix(name: str) -> str:
 
 def _data(file: str) -> bytes:
     """What is in a file; where it cannot be read, what makes the reader say why."""
-    try:
-        return read_regular(file)
-    except OSError:
-        return b"sglang.launch_server"
+    data = read_or_none(file)
+    return b"sglang.launch_server" if data is None else data

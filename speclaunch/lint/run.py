@@ -185,18 +185,6 @@ def result_of(file: CheckedFile) -> FileResult:
     return FileResult(file.path, tuple(reports), len(more))
 
 
-def reports_of(source: LintedFile, options: Options) -> tuple[FileReport, ...]:
-    """Return the reports of one file by itself, one for each version. Never raises for its content.
-
-    Empty for a file that starts a server in a way no reader knows.
-    """
-    if source.not_read:
-        return ()
-    checked = check(source, options)
-    compare([checked])
-    return result_of(checked).reports
-
-
 def _check_part(part: FilePart, options: Options) -> None:
     version = part.engine.version
     part.source = source = _for_version(part.source, version, options)
