@@ -12,7 +12,8 @@ import sys
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
@@ -160,43 +161,19 @@ def _finish(
     light: bool,
 ) -> AddedJudge:
     """Put the new folder in the place of the old one."""
-    version, site = first.version, place / SITE
-    if source is None and version != name:
-        raise LaunchError(f"the wheel of SGLang {name} says that it is {version}")
-    before = every_name()
-    release = _catalogued(package, version, fork=name != version)
+    site = place / SITE
+    if source is None and first.version != name:
+        raise LaunchError(f"the wheel of SGLang {name} says that it is {first.version}")
     made = AddedJudge(
         name=name,
-        release=release,
+        release=first.version,
         python=str(python),
         source=Path(source).name if source else "PyPI",
         digest=_digest(site),
         size=size_of(site),
         light=light,
-        catalogue=_brought(release, before),
     )
-    try:
-        remove(name, catalogue=made.catalogue)
-        folder(name).mkdir(parents=True)
-        site.rename(folder(name) / SITE)
-        write(made)
-    except BaseException:
-        _undone(made)
-        raise
-    return made
-
-
-def _brought(release: str, before: Container[str]) -> str:
-    """The catalogue that goes when the judge goes: one that was not there without a judge."""
-    of_judges = {one.catalogue for one in kept()}
-    return release if release not in before or release in of_judges else ""
-
-
-def _undone(made: AddedJudge) -> None:
-    """Leave nothing of a judge that was not put in place."""
-    remove(made.name)
-    if made.catalogue and made.catalogue not in {one.catalogue for one in kept()}:
-        remove_added(made.catalogue)
+    return _put_in_place(made, package, site)
 
 
 def _from_interpreter(name: str, runtime: Runtime, tell: Callable[[str], None]) -> AddedJudge:
@@ -204,25 +181,38 @@ def _from_interpreter(name: str, runtime: Runtime, tell: Callable[[str], None]) 
     if runtime.sglang is None or runtime.sglang_path is None:
         raise LaunchError(f"{runtime.interpreter} has no SGLang")
     tell("ask the first question")
-    version = _first(name, runtime.interpreter, (), light=False).version
-    before = every_name()
-    release = _catalogued(runtime.sglang_path, version, fork=name != version)
     packages = json.dumps(dict(runtime.packages), sort_keys=True)
     made = AddedJudge(
         name=name,
-        release=release,
+        release=_first(name, runtime.interpreter, (), light=False).version,
         python=str(runtime.interpreter),
         source=INSTALLED,
         digest=digest_of(packages, str(runtime.sglang_path)),
         size=0,
         site=False,
-        catalogue=_brought(release, before),
     )
+    return _put_in_place(made, runtime.sglang_path)
+
+
+def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> AddedJudge:
+    """Store a judge instead of an older one, with the catalogue of its engine; nothing of it is
+    left if that fails. `made.release` is what the engine says."""
+    before = every_name()
+    release = _catalogued(package, made.release, fork=made.name != made.release)
+    of_judges = {one.catalogue for one in kept()}
+    # a catalogue that was not there without a judge goes with the judge
+    brought = release if release not in before or release in of_judges else ""
+    made = replace(made, release=release, catalogue=brought)
     try:
-        remove(name, catalogue=made.catalogue)
+        remove(made.name, catalogue=brought)
+        if site is not None:
+            folder(made.name).mkdir(parents=True)
+            site.rename(folder(made.name) / SITE)
         write(made)
     except BaseException:
-        _undone(made)
+        remove(made.name)
+        if brought and brought not in {one.catalogue for one in kept()}:
+            remove_added(brought)
         raise
     return made
 
