@@ -227,17 +227,16 @@ def write_baseline(path: Path, findings: Iterable[Finding], covered: Covered) ->
             entries[marks[id(one)]] = KnownFinding(one.code, where, one.message)
     ordered = sorted(entries.items(), key=lambda item: (item[1].path, item[1].code, item[0]))
     lines = [
-        json.dumps(dict(zip(_TEXTS, (*_texts(one), mark), strict=True)), ensure_ascii=False)
+        json.dumps(
+            dict(zip(_TEXTS, (one.code, one.path, one.message, mark), strict=True)),
+            ensure_ascii=False,
+        )
         for mark, one in ordered
     ]
     body = "".join(f"\n  {line}," for line in lines)[:-1]
     text = f'{{\n "version": {VERSION},\n "findings": [{body}\n ]\n}}\n'
     _write(path, text.encode("utf-8", "backslashreplace"))
     return len(entries)
-
-
-def _texts(one: KnownFinding) -> tuple[str, str, str]:
-    return one.code, one.path, one.message
 
 
 def _named(

@@ -63,7 +63,9 @@ def with_other_releases(
     if taken is None:
         return tuple(findings)
     always, first, last = taken
-    why = f"{_span(first, last)} {'take' if first != last else 'takes'} it; {_refused(last)}"
+    held = held_versions()
+    span = f"SGLang {last} takes" if first == last else f"SGLang {first} to {last} take"
+    why = f"{span} it; it is refused from {held[held.index(last) + 1]} on"
     return tuple(
         _told(one, why) if one.severity is Severity.ERROR and _key(one) not in always else one
         for one in findings
@@ -118,12 +120,3 @@ def _told(finding: Finding, why: str) -> Finding:
         # on a release that takes it, even a safe fix may be what breaks it
         fix=Fix(text) if fix is None else replace(fix, text=f"{fix.text}; or {text}", safe=False),
     )
-
-
-def _span(first: str, last: str) -> str:
-    return f"SGLang {last}" if first == last else f"SGLang {first} to {last}"
-
-
-def _refused(last: str) -> str:
-    held = held_versions()
-    return f"it is refused from {held[held.index(last) + 1]} on"
