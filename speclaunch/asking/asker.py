@@ -46,11 +46,12 @@ class NoJudgeError(SpeclaunchError):
 
 @record
 class PlanQuery:
-    """A plan that a release is to be asked about."""
+    """What a release is to be asked about a plan."""
 
-    plan: Plan
     judge: EngineJudge
-    command: AskedCommand | NotAskedError
+    command: AskedCommand | None
+    """None: `why` says why the engine cannot be queried about it."""
+    why: str = ""
     blamed: Collection[Place] = ()
     """The places of our own errors: a refusal that they explain is looked into no further."""
 
@@ -101,9 +102,9 @@ class Asker:
         if judge is None:
             return None
         try:
-            return PlanQuery(plan, judge, asked_command(plan), blamed)
+            return PlanQuery(judge, asked_command(plan), blamed=blamed)
         except NotAskedError as error:
-            return PlanQuery(plan, judge, error)
+            return PlanQuery(judge, None, str(error))
 
     def known(self, wanted: PlanQuery) -> Opinion | None:
         """The opinion, where all that it takes was asked before."""
@@ -130,8 +131,8 @@ class Asker:
 
     def _opinion(self, wanted: PlanQuery, ask: _Ask) -> Opinion:
         judge, command = wanted.judge, wanted.command
-        if isinstance(command, NotAskedError):
-            return Opinion(judge.release, why=str(command))
+        if command is None:
+            return Opinion(judge.release, why=wanted.why)
         return converse(
             inquire(command, judge.release, wanted.blamed),
             lambda questions: self._answers(judge, questions, command.seen, ask),
