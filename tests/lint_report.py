@@ -8,7 +8,7 @@ from pathlib import Path
 from speclaunch.lint.collect import LintedFile, read_found
 from speclaunch.lint.paths import find_files
 from speclaunch.lint.report import Report
-from speclaunch.lint.run import Options, check, compare, reported
+from speclaunch.lint.run import Options, check, compare, result_of
 
 
 def collect(paths: Sequence[str], config_dirs: Sequence[Path] = ()) -> Iterator[LintedFile]:
@@ -24,5 +24,5 @@ def lint(sources: Iterable[LintedFile], options: Options) -> Report:
     read = list(sources)
     checked = [check(source, options) for source in read if not source.not_read]
     compare(checked)
-    reports = [one for file in checked for one in reported(file).reports]
+    reports = [one for file in checked for one in result_of(file).reports]
     return Report(tuple(reports), tuple(source.path for source in read if source.not_read))

@@ -42,8 +42,8 @@ from verdicts.models import MODELS, write  # noqa: E402
 
 from speclaunch.engine.catalogue import held_versions, load, name_of  # noqa: E402
 from speclaunch.engine.command import spell  # noqa: E402
-from speclaunch.judge.asking import LOADING_S, MEMORY, command_of, environment_of  # noqa: E402
-from speclaunch.judge.process import Worker, WorkerError  # noqa: E402
+from speclaunch.judge.engine_judge import LOADING_S, MEMORY, command_of, environment_of  # noqa: E402
+from speclaunch.judge.process import JsonWorker, WorkerError  # noqa: E402
 from tests.conformance import data  # noqa: E402
 from tests.conformance.report import main as print_report  # noqa: E402
 
@@ -154,7 +154,7 @@ def ask(
         write(Path(directory) / "models")
         env = environment_of([site.absolute() for site in sites], Path(directory))
         command = command_of(python.absolute(), light=light)
-        worker = Worker(command, env, Path(directory))
+        worker = JsonWorker(command, env, Path(directory))
         try:
             setting = {
                 "warm": ["--model-path", "models/llama"],

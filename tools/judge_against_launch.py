@@ -46,8 +46,8 @@ from speclaunch.cpu.artifacts import engine_environment, ensure_model  # noqa: E
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine  # noqa: E402
 from speclaunch.engine.catalogue import load  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
-from speclaunch.judge.find import cpu_judge, find_judge  # noqa: E402
-from speclaunch.judge.interface import Question  # noqa: E402
+from speclaunch.judge.environments import cpu_judge, find_judge  # noqa: E402
+from speclaunch.judge.interface import EngineQuestion  # noqa: E402
 from tests.evidence.engine import DIED, READY, read  # noqa: E402
 
 STORED = REPOSITORY / "tests" / "judge" / "launches.jsonl.xz"
@@ -231,7 +231,7 @@ def judged(
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         place(configs, words, folder, engine)
-        (said,) = one.ask([Question(tuple(words), (), "cpu", folder)], seconds=120)
+        (said,) = one.ask([EngineQuestion(tuple(words), (), "cpu", folder)], seconds=120)
     why = said.why.replace(str(folder) + "/", "")
     return {"accepted": said.accepted, "kind": said.kind, "why": why, "place": said.place}
 

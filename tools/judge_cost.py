@@ -35,12 +35,14 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
 from verdicts.models import write  # noqa: E402
 
-from speclaunch.asking.mode import Ask  # noqa: E402
 from speclaunch.cli.lint import lint  # noqa: E402
 from speclaunch.cli.start_options import LintOptions  # noqa: E402
-from speclaunch.judge.asking import command_of, environment_of  # noqa: E402
-from speclaunch.judge.environments import Kept, kept  # noqa: E402
-from speclaunch.judge.find import all_judges  # noqa: E402
+from speclaunch.facts.project_settings import Ask  # noqa: E402
+from speclaunch.judge.engine_judge import command_of, environment_of  # noqa: E402
+from speclaunch.judge.environments import (  # noqa: E402
+    all_judges,
+    kept,
+)
 from tests.conformance import data  # noqa: E402
 
 BARE = """
@@ -87,7 +89,7 @@ def own_models(words: Sequence[str], folder: Path, number: int) -> tuple[str, ..
     return tuple(re.sub(r"^models/", f"models-{number}/", word) for word in words)
 
 
-def bare(one: Kept, lines: Sequence[Sequence[str]], folder: Path) -> float:
+def bare(one: AddedJudge, lines: Sequence[Sequence[str]], folder: Path) -> float:
     """Seconds of the engine's own functions for all of them."""
     command = list(map(str, command_of(Path(one.python), light=one.light)))[:-1]
     worker = REPOSITORY / "speclaunch" / "judge"

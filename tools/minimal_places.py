@@ -6,7 +6,7 @@
     python tools/minimal_places.py store FILE                   tests/asking/places.jsonl.xz
 
 `ask` draws command lines over real configs on four machines, and takes the smallest set of
-arguments that the release refuses in the same way (speclaunch/asking/minimal.py). `read` looks at
+arguments that the release refuses in the same way (speclaunch/asking/opinion.py). `read` looks at
 the line that refused in the release's source, as DIR/VERSION/sglang: the arguments in the tests of
 the statement, of all around it in its function, and of what their names were assigned from; and
 those of the generated row of that line (tools/refusals.py), whose condition goes through the whole
@@ -35,12 +35,12 @@ from recalling.drawing import draw  # noqa: E402
 from recalling.machines import MACHINES, hardware  # noqa: E402
 from recalling.models import lay_out, read_models  # noqa: E402
 
-from speclaunch.asking.command import AskedCommand, asked_command  # noqa: E402
+from speclaunch.asking.command import NotAskedError, asked_command  # noqa: E402
 from speclaunch.asking.opinion import converse, inquire, stands_in  # noqa: E402
 from speclaunch.cpu.environment import SGLANG_VERSION  # noqa: E402
 from speclaunch.engine.canonical import canonical  # noqa: E402
 from speclaunch.engine.catalogue import load  # noqa: E402
-from speclaunch.judge.find import cpu_judge  # noqa: E402
+from speclaunch.judge.environments import cpu_judge  # noqa: E402
 from speclaunch.plan.refusals import DATA  # noqa: E402
 from speclaunch.plan.request import from_words  # noqa: E402
 from speclaunch.plan.resolve import resolve  # noqa: E402
@@ -66,8 +66,8 @@ def ask(args: argparse.Namespace) -> int:
             words = draw(f"places/{number}", load(SGLANG_VERSION), models)
             request = from_words(words, {}, load(SGLANG_VERSION))
             plan = resolve(request, Lookup(hardware=hardware(machine)).facts(request))
-            command = asked_command(plan)
-            if isinstance(command, AskedCommand):
+            with contextlib.suppress(NotAskedError):
+                command = asked_command(plan)
                 said = converse(
                     inquire(command, judge.release), lambda asked: judge.ask(asked, seconds=600)
                 )

@@ -1,21 +1,32 @@
-"""Who is asked about a plan, and the asking: kept verdicts first, the rest in batches."""
+"""Queries engines about plans: stored answers first, the rest in batches."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from speclaunch.asking.command import AskedCommand, NotAsked, asked_command
-from speclaunch.asking.mode import Ask
+from speclaunch.asking.command import AskedCommand, NotAskedError, asked_command
 from speclaunch.asking.opinion import Opinion, converse, inquire
-from speclaunch.asking.verdicts import Verdicts, name_of
 from speclaunch.engine.forks import MARK
+from speclaunch.entry_files import EntryFiles
 from speclaunch.errors import ExitCode, Place, Problem, SpeclaunchError
-from speclaunch.judge.interface import Answer, Judge, Question, judge_for
+from speclaunch.facts.project_settings import Ask
+from speclaunch.home import speclaunch_home
+from speclaunch.judge.interface import EngineAnswer, EngineQuestion
 from speclaunch.plan.plan import Plan
+from speclaunch.reads.record_json import decode, encode
+from speclaunch.reads.states import digest
 from speclaunch.record import record
+
+if TYPE_CHECKING:
+    from speclaunch.judge.engine_judge import EngineJudge
+
 
 _SECONDS = 240.0
 """For what is asked at once, beside `_SECONDS_EACH` of it."""
@@ -23,8 +34,8 @@ _SECONDS_EACH = 0.5
 _LOADING_SECONDS = 6.0
 """Until a judge that was never asked has its first answer."""
 
-FindJudge = Callable[[str | None, Path | None], Judge | None]
-_Ask = Callable[[Judge, Sequence[Question]], list[Answer]]
+FindJudge = Callable[[str | None, Path | None], "EngineJudge | None"]
+_Ask = Callable[["EngineJudge", Sequence[EngineQuestion]], list[EngineAnswer]]
 
 
 class NoJudgeError(SpeclaunchError):
@@ -34,12 +45,13 @@ class NoJudgeError(SpeclaunchError):
 
 
 @record
-class Wanted:
-    """A plan that a release is to be asked about."""
+class PlanQuery:
+    """What a release is to be asked about a plan."""
 
-    plan: Plan
-    judge: Judge
-    command: AskedCommand | NotAsked
+    judge: EngineJudge
+    command: AskedCommand | None
+    """None: `why` says why the engine cannot be queried about it."""
+    why: str = ""
     blamed: Collection[Place] = ()
     """The places of our own errors: a refusal that they explain is looked into no further."""
 
@@ -53,12 +65,12 @@ class Asker:
     """Asks judges as `--ask` has it. `find` tells the judge of a release, or of an interpreter."""
 
     mode: Ask
-    verdicts: Verdicts | None = None
-    find: FindJudge = judge_for
+    verdicts: Verdicts | None
+    find: FindJudge
     _loaded: set[str] = field(default_factory=set)
-    _found: dict[tuple[str, Path | None], Judge | None] = field(default_factory=dict)
+    _found: dict[tuple[str, Path | None], EngineJudge | None] = field(default_factory=dict)
 
-    def judge(self, version: str, python: Path | None = None) -> Judge | None:
+    def judge(self, version: str, python: Path | None = None) -> EngineJudge | None:
         """Who judges for exactly this version; an interpreter's own engine before all others.
 
         Raises NoJudgeError where one must be there.
@@ -84,24 +96,29 @@ class Asker:
 
     def wanted(
         self, plan: Plan, python: Path | None = None, blamed: Collection[Place] = ()
-    ) -> Wanted | None:
+    ) -> PlanQuery | None:
         """What to ask about a plan; None where nobody is asked. Raises NoJudgeError."""
         judge = self.judge(plan.request.version, python)
-        return None if judge is None else Wanted(plan, judge, asked_command(plan), blamed)
+        if judge is None:
+            return None
+        try:
+            return PlanQuery(judge, asked_command(plan), blamed=blamed)
+        except NotAskedError as error:
+            return PlanQuery(judge, None, str(error))
 
-    def known(self, wanted: Wanted) -> Opinion | None:
+    def known(self, wanted: PlanQuery) -> Opinion | None:
         """The opinion, where all that it takes was asked before."""
         try:
             return self._opinion(wanted, _nobody)
         except _NotKept:
             return None
 
-    def cost(self, wanted: Wanted) -> float:
+    def cost(self, wanted: PlanQuery) -> float:
         """Seconds that asking will take: as the last time, or as most judges take to load."""
         known = None if self.verdicts is None else self.verdicts.seconds(wanted.judge.digest)
         return _LOADING_SECONDS if known is None else known
 
-    def opinion_on(self, wanted: Wanted) -> Opinion:
+    def opinion_on(self, wanted: PlanQuery) -> Opinion:
         """The opinion, asked for as far as it was not before."""
         return self._opinion(wanted, self._at_once)
 
@@ -112,21 +129,25 @@ class Asker:
         wanted = self.wanted(plan, python, blamed)
         return None if wanted is None else self.opinion_on(wanted)
 
-    def _opinion(self, wanted: Wanted, ask: _Ask) -> Opinion:
+    def _opinion(self, wanted: PlanQuery, ask: _Ask) -> Opinion:
         judge, command = wanted.judge, wanted.command
-        if isinstance(command, NotAsked):
-            return Opinion(judge.release, why=command.why)
+        if command is None:
+            return Opinion(judge.release, why=wanted.why)
         return converse(
             inquire(command, judge.release, wanted.blamed),
             lambda questions: self._answers(judge, questions, command.seen, ask),
         )
 
     def _answers(
-        self, judge: Judge, questions: Sequence[Question], seen: Sequence[str], ask: _Ask
-    ) -> list[Answer]:
+        self,
+        judge: EngineJudge,
+        questions: Sequence[EngineQuestion],
+        seen: Sequence[str],
+        ask: _Ask,
+    ) -> list[EngineAnswer]:
         """Kept answers, and those of the judge to all other questions at once."""
         by_name = {name_of(judge.digest, one, seen): one for one in questions}
-        found: dict[str, Answer] = {}
+        found: dict[str, EngineAnswer] = {}
         for name in by_name:
             kept = self.verdicts.get(name) if self.verdicts is not None else None
             if kept is not None:
@@ -139,7 +160,9 @@ class Asker:
                 self.verdicts.put(name, answer)
         return [found[name_of(judge.digest, one, seen)] for one in questions]
 
-    def _at_once(self, judge: Judge, questions: Sequence[Question]) -> list[Answer]:
+    def _at_once(
+        self, judge: EngineJudge, questions: Sequence[EngineQuestion]
+    ) -> list[EngineAnswer]:
         """Ask. The first time is kept: loading is nearly all of what an opinion costs."""
         began = time.monotonic()
         answers = judge.ask(questions, seconds=_SECONDS + _SECONDS_EACH * len(questions))
@@ -150,10 +173,74 @@ class Asker:
         return answers
 
 
-def _is_of(judge: Judge, version: str) -> bool:
+def _is_of(judge: EngineJudge, version: str) -> bool:
     """Whether a judge is of a version; a fork's goes by another name."""
     return judge.release == version or MARK in version
 
 
-def _nobody(_judge: Judge, _questions: Sequence[Question]) -> list[Answer]:
+def _nobody(_judge: EngineJudge, _questions: Sequence[EngineQuestion]) -> list[EngineAnswer]:
     raise _NotKept
+
+
+SWITCH = "SPECLAUNCH_NO_CACHE"
+"""The variable that, set to anything, switches it off (as of `lint/cache.py`)."""
+FOLDER = "verdicts"
+_FORMAT = 2
+_MOST_BYTES = 1 << 17
+"""Of an entry; a larger one is not kept."""
+_MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 100, 512 << 10
+"""Of one of the 256 folders: all have 128 MiB, and 25,600 entries."""
+_BROKEN = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
+"""What reading an entry can end in, whatever stands in it."""
+
+
+class Verdicts:
+    """The kept answers of all releases. One that is missing, broken, or another user's is as good
+    as none; what cannot be written is not kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = EntryFiles(str(folder), _MOST_BYTES, _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER)
+
+    def get(self, name: str) -> EngineAnswer | None:
+        """The answer of that name."""
+        with contextlib.suppress(*_BROKEN):
+            text = self._files.get(name)
+            found = None if text is None else decode(EngineAnswer, json.loads(text))
+            return found if found is not None and found.accepted is not None else None
+        return None
+
+    def put(self, name: str, answer: EngineAnswer) -> None:
+        """Keep an answer. What could not be judged may be another time."""
+        if answer.accepted is not None:
+            with contextlib.suppress(TypeError, ValueError, RecursionError):
+                text = json.dumps(encode(answer), separators=(",", ":"))
+                self._files.put(name, text.encode())
+
+    def seconds(self, judge: str) -> float | None:
+        """How long the judge with a digest took to load and answer."""
+        with contextlib.suppress(*_BROKEN):
+            text = self._files.get(_seconds_name(judge))
+            return None if text is None else float(text)
+        return None
+
+    def took(self, judge: str, seconds: float) -> None:
+        """Keep how long a judge took."""
+        self._files.put(_seconds_name(judge), f"{seconds:.3f}".encode())
+
+
+def opened(*, wanted: bool = True) -> Verdicts | None:
+    """The verdicts in speclaunch's home; None where nothing is to be kept."""
+    if not wanted or os.environ.get(SWITCH):
+        return None
+    return Verdicts(speclaunch_home() / FOLDER)
+
+
+def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
+    """The name of the answer that the judge with a digest gives. `seen`: what it reads on disk."""
+    folder = str(question.folder) if seen else ""  # else no path is followed
+    said = [_FORMAT, judge, encode(replace(question, folder=None)), folder, list(seen)]
+    return digest(json.dumps(said).encode("utf-8", "surrogateescape"))
+
+
+def _seconds_name(judge: str) -> str:
+    return digest(f"seconds {judge}".encode())

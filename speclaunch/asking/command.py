@@ -16,7 +16,7 @@ from speclaunch.facts.checkpoint import Checkpoint, PartialConfig
 from speclaunch.facts.hardware import declare
 from speclaunch.home import expand_user
 from speclaunch.importer.interface import Word
-from speclaunch.judge.interface import Question
+from speclaunch.judge.interface import EngineQuestion
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import ENGINE_VARIABLES, Request, RequestOrigin
@@ -46,11 +46,8 @@ _BESIDE = ("config.json", "hf_quant_config.json", "generation_config.json")
 """The files of a checkpoint that validation reads."""
 
 
-@record
-class NotAsked:
-    """Why an engine is not asked about a deployment."""
-
-    why: str
+class NotAskedError(Exception):
+    """Why an engine is not queried about a deployment."""
 
 
 @record
@@ -82,11 +79,11 @@ class AskedCommand:
     doubts: tuple[str, ...] = ()
     """Why the config.json of a model may be another one."""
 
-    def question(self, machine: str, left_out: frozenset[int] = frozenset()) -> Question:
+    def question(self, machine: str, left_out: frozenset[int] = frozenset()) -> EngineQuestion:
         """What is asked, without some of the units."""
         gone = {index for number in left_out for index in self.units[number].words}
         names = {self.units[number].name for number in left_out if not self.units[number].words}
-        return Question(
+        return EngineQuestion(
             tuple(word for index, word in enumerate(self.words) if index not in gone),
             tuple(pair for pair in self.env if pair[0] not in names),
             machine,
@@ -95,24 +92,13 @@ class AskedCommand:
         )
 
 
-class _CannotAskError(Exception):
-    """The text says why."""
-
-
-def asked_command(plan: Plan) -> AskedCommand | NotAsked:
-    """How the engine of a plan is asked about it, or why it cannot be."""
-    try:
-        return _asked(plan)
-    except _CannotAskError as error:
-        return NotAsked(str(error))
-
-
-def _asked(plan: Plan) -> AskedCommand:
+def asked_command(plan: Plan) -> AskedCommand:
+    """Return how the engine of a plan is queried about it. Raises NotAskedError."""
     request = plan.request
     if request.origin is RequestOrigin.SLIME:
-        raise _CannotAskError("slime starts the engine with arguments of its own")
+        raise NotAskedError("slime starts the engine with arguments of its own")
     if request.unseen is not None:
-        raise _CannotAskError(request.unseen)
+        raise NotAskedError(request.unseen)
     configs = _configs(plan)
     words, units = _words(request)
     env: list[tuple[str, str]] = []
@@ -120,9 +106,9 @@ def _asked(plan: Plan) -> AskedCommand:
         if not name.startswith(ENGINE_VARIABLES) or is_secret_variable(name):
             continue  # what else is in the environment, validation does not ask for
         if not one.known:
-            raise _CannotAskError(f"{name} is {one.value}")
+            raise NotAskedError(f"{name} is {one.value}")
         if name.startswith(_FROM_CODE):
-            raise _CannotAskError(f"{name} names code, and none is run to judge a command")
+            raise NotAskedError(f"{name} names code, and none is run to judge a command")
         env.append((name, str(one.value)))
         units.append(Unit(name, name, one.place))
     return AskedCommand(
@@ -150,7 +136,7 @@ def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
         name = canonical(item.dest)
         if opaque.intersection(at) or is_secret_argument(name):
             if name not in STAND_INS:
-                raise _CannotAskError(f"the value of {item.written} is not known")
+                raise NotAskedError(f"the value of {item.written} is not known")
             _stand_in(words, item.written, at, STAND_INS[name])
         if name != "model_path":
             units.append(Unit(name, item.written, request.words[item.index].place, at))
@@ -166,7 +152,7 @@ def _refused(request: Request, taken: set[int]) -> list[Unit]:
         if index in taken:
             continue
         if _is_open(word):
-            raise _CannotAskError(f"`{word.text}` is not known")
+            raise NotAskedError(f"`{word.text}` is not known")
         last = units[-1] if units else None
         if last is not None and last.words[-1] == index - 1 and not word.text.startswith("-"):
             units[-1] = replace(last, words=(*last.words, index))
@@ -200,9 +186,9 @@ def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
         if given is None and argument != "model_path":
             continue
         if given is None or not given.known or not isinstance(given.value, str):
-            raise _CannotAskError("the model is not known")
+            raise NotAskedError("the model is not known")
         if checkpoint is None:
-            raise _CannotAskError(f"the config.json of {given.value} is not available")
+            raise NotAskedError(f"the config.json of {given.value} is not available")
         if _is_here(given.value, checkpoint):
             continue
         found.append((given.value, _whole(checkpoint)))
@@ -218,13 +204,13 @@ def _whole(checkpoint: Checkpoint) -> str:
     """The text of a config.json that is known in whole."""
     raw, name = checkpoint.told("raw"), checkpoint.name
     if isinstance(raw, PartialConfig) or checkpoint.unread:
-        raise _CannotAskError(f"the config.json of {name} is known in part only")
+        raise NotAskedError(f"the config.json of {name} is known in part only")
     if checkpoint.quantization_config and "quantization_config" not in raw:
-        raise _CannotAskError(f"how {name} is quantised stands in a file beside its config.json")
+        raise NotAskedError(f"how {name} is quantised stands in a file beside its config.json")
     try:
         return json.dumps(raw, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
-        raise _CannotAskError(f"the config.json of {name} cannot be handed on") from None
+        raise NotAskedError(f"the config.json of {name} cannot be handed on") from None
 
 
 def _doubts(plan: Plan) -> Iterator[str]:
@@ -243,7 +229,7 @@ def _machines(plan: Plan) -> tuple[str, ...]:
         name = declare(hardware.name).name
     except InputError:
         text = f"the hardware {hardware.name} cannot be pretended"
-        raise _CannotAskError(text) from None
+        raise NotAskedError(text) from None
     if name == "cpu":
         return (name,)
     count = hardware.known_count

@@ -1,13 +1,17 @@
-"""When an engine is asked for its opinion: what `--ask` says, and what is quick to know."""
+"""When an engine is queried: what `--ask` says, and who can be queried. Quick to import."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from speclaunch.facts.project_settings import Ask, SettingsFrom
 from speclaunch.home import distrust, judges_home, speclaunch_home
 
 __all__ = ["Ask", "ask_mode", "has_judges"]
+
+if TYPE_CHECKING:
+    from speclaunch.asking.asker import Asker
 
 
 def ask_mode(given: Ask | None, project: SettingsFrom | None = None) -> Ask:
@@ -33,3 +37,34 @@ def has_judges() -> bool:
 
     folders = (judges_home(), cpu_engine_home(speclaunch_home()))
     return not any(map(distrust, folders))
+
+
+def asker_for(mode: Ask, *, keeps: bool = True, starts: bool = False) -> Asker | None:
+    """Who asks; None: nobody does.
+
+    With `auto` the judges are asked that were added, and not an engine that happens to be
+    installed: loading it would cost seconds for each file or recipe that is changed. `starts`:
+    the engine is about to be started, so that it may be asked as well. `keeps`: whether verdicts
+    are kept, and kept ones count.
+    """
+    only_added = mode is Ask.AUTO and not starts
+    if mode is Ask.NEVER or (only_added and not has_judges()):
+        return None
+    from speclaunch.asking.asker import Asker, opened  # noqa: PLC0415  where somebody may be asked
+    from speclaunch.judge.environments import find_added_judge, find_judge  # noqa: PLC0415
+
+    return Asker(mode, opened(wanted=keeps), find_added_judge if only_added else find_judge)
+
+
+def identity(asker: Asker | None) -> tuple[str, ...]:
+    """What a result rests on that was found with its help: the mode, and all who can be asked."""
+    if asker is None:
+        return ()
+    from speclaunch.judge.environments import all_judges  # noqa: PLC0415
+
+    return (asker.mode.value, *(f"{one.release} {one.digest}" for one in all_judges()))
+
+
+def interpreter(python: str | None) -> Path | None:
+    """The interpreter that would be launched, where it is named by its path."""
+    return Path(python) if python is not None and "/" in python else None

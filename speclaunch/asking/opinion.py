@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 from speclaunch.asking.command import AskedCommand, Unit
-from speclaunch.asking.minimal import Kept, smallest
 from speclaunch.errors import Place
-from speclaunch.judge.interface import Answer, Question
+from speclaunch.judge.interface import EngineAnswer, EngineQuestion
 from speclaunch.record import record
 
-Inquiry = Generator[list[Question], list[Answer], "Opinion"]
+Inquiry = Generator[list[EngineQuestion], list[EngineAnswer], "Opinion"]
 """Asks in batches, and is sent the answers to each."""
-Batch = Callable[[Sequence[Question]], list[Answer]]
+Batch = Callable[[Sequence[EngineQuestion]], list[EngineAnswer]]
 
 _PARSER = "SystemExit"
 _LONGEST = 400
@@ -23,7 +22,7 @@ _LONGEST = 400
 
 
 @record
-class Refusal:
+class EngineRefusal:
     """How a release refuses, and what it refuses."""
 
     words: str
@@ -52,7 +51,7 @@ class Opinion:
 
     release: str
     accepted: bool = False
-    refusal: Refusal | None = None
+    refusal: EngineRefusal | None = None
     resolved: Mapping[str, Any] = field(default_factory=dict)
     """The values after resolution; empty where the hardware is not known."""
     why: str = ""
@@ -75,7 +74,7 @@ def inquire(command: AskedCommand, release: str, blamed: Collection[Place] = ())
     units = (yield from _explained(command, first, blamed)) or (yield from _needed(command, first))
     return Opinion(
         release,
-        refusal=Refusal(
+        refusal=EngineRefusal(
             _one_line(first.why),
             first.kind,
             first.place,
@@ -100,8 +99,8 @@ def converse(inquiry: Inquiry, ask: Batch) -> Opinion:
 
 
 def _explained(
-    command: AskedCommand, refused: Answer, blamed: Collection[Place]
-) -> Generator[list[Question], list[Answer], tuple[Unit, ...]]:
+    command: AskedCommand, refused: EngineAnswer, blamed: Collection[Place]
+) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
     """The units at `blamed`, if it would not be refused so without them: one question, where the
     search for the units that it takes has some twenty."""
     suspected = frozenset(n for n, unit in enumerate(command.units) if unit.place in blamed)
@@ -114,24 +113,24 @@ def _explained(
 
 
 def _needed(
-    command: AskedCommand, refused: Answer
-) -> Generator[list[Question], list[Answer], tuple[Unit, ...]]:
+    command: AskedCommand, refused: EngineAnswer
+) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
     """The units without which it would not be refused so."""
     search = smallest(len(command.units))
     everything = frozenset(range(len(command.units)))
     machine = command.machines[0]
     try:
-        sets: list[Kept] = next(search)
+        sets: list[UnitSet] = next(search)
         while True:
             asked = [command.question(machine, everything - kept) for kept in sets]
             answers = yield asked
             sets = search.send([_is_same(refused, one) for one in answers])
     except StopIteration as end:
-        found: Kept = end.value
+        found: UnitSet = end.value
     return tuple(command.units[number] for number in sorted(found))
 
 
-def _is_same(refused: Answer, other: Answer) -> bool:
+def _is_same(refused: EngineAnswer, other: EngineAnswer) -> bool:
     """Whether it is the same refusal: at the same line; of the parser, in the same words."""
     if other.accepted is not False or other.kind != refused.kind:
         return False
@@ -174,3 +173,61 @@ def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
         return min(found, default=len(said) + 1)
 
     return tuple(sorted(units, key=position))
+
+
+UnitSet = frozenset[int]
+"""The units that a command keeps."""
+Search = Generator[list[UnitSet], list[bool], UnitSet]
+"""Asks for sets, all of a list at once, and is sent whether each is refused in the same way."""
+_MOST_ROUNDS = 12
+"""Of batches, after which the set that was reached is taken."""
+
+
+def smallest(units: int) -> Search:
+    """A set of units, out of `units` that are refused together, of which none can be left out.
+
+    Empty where the command is refused without any of them. Two rounds are nearly always enough:
+    one with each unit left out, and each alone; one with those alone that cannot be left out.
+    """
+    everything = frozenset(range(units))
+    without = [everything - {unit} for unit in range(units)]
+    alone = [frozenset({unit}) for unit in range(units)]
+    said = yield [frozenset(), *without, *alone]
+    if said[0]:
+        return frozenset()
+    needed = frozenset(unit for unit in range(units) if not said[1 + unit])
+    sufficient = [one for one, same in zip(alone, said[1 + units :], strict=True) if same]
+    if sufficient:
+        return next((one for one in sufficient if one <= needed), sufficient[0])
+    if needed != everything:
+        (is_enough,) = yield [needed]
+        return (yield from _smaller(needed if is_enough else everything))
+    return (yield from _smaller(everything))
+
+
+def _smaller(given: UnitSet) -> Search:
+    """ddmin (Zeller, Hildebrandt 2002), the complements of a round asked at once."""
+    left, parts = sorted(given), 2
+    for _ in range(_MOST_ROUNDS):
+        if len(left) < 3:  # of one none, of two each alone was asked
+            break
+        parts = min(parts, len(left))
+        complements = [frozenset(left).difference(part) for part in _divided(left, parts)]
+        said = yield complements
+        found = next((one for one, same in zip(complements, said, strict=True) if same), None)
+        if found is not None:
+            left, parts = sorted(found), max(parts - 1, 2)
+        elif parts == len(left):
+            break
+        else:
+            parts *= 2
+    return frozenset(left)
+
+
+def _divided(given: Sequence[int], parts: int) -> Iterable[Sequence[int]]:
+    size, more = divmod(len(given), parts)
+    start = 0
+    for number in range(parts):
+        end = start + size + (number < more)
+        yield given[start:end]
+        start = end

@@ -18,7 +18,7 @@ from speclaunch.cpu.manifest import is_installed
 from speclaunch.errors import LaunchError
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.home import speclaunch_home
-from speclaunch.judge.process import Worker, WorkerError
+from speclaunch.judge.process import JsonWorker, WorkerError
 from speclaunch.launch.atomic_files import write_private
 from speclaunch.record import record
 
@@ -57,7 +57,7 @@ class SglangGenerator:
         `trusted`: the user chose it, so that code which it brings may run. Raises LaunchError
         where that interpreter has no generator."""
         self._folder = folder
-        self._worker = Worker([python, START], children.safe_path(env), folder)
+        self._worker = JsonWorker([python, START], children.safe_path(env), folder)
         try:
             hello = self._worker.ask({"tokenizer": tokenizer, "trusted": trusted}, _LOADING_S)
         except WorkerError as error:

@@ -9,8 +9,7 @@ from speclaunch.errors import InputError, Problem
 from speclaunch.facts.engines import listed, named
 from speclaunch.facts.hardware import declare
 from speclaunch.facts.project_settings import assumption
-from speclaunch.lint.code_selection import codes
-from speclaunch.lint.file_codes import REFUSES
+from speclaunch.lint.file_codes import REFUSES, codes
 from speclaunch.report.console import err_lines
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.interface import Rule

@@ -9,8 +9,7 @@ from dataclasses import replace
 import psutil
 import typer
 
-from speclaunch.asking.at_hand import asker_for
-from speclaunch.asking.mode import ask_mode
+from speclaunch.asking.mode import ask_mode, asker_for
 from speclaunch.cli.check_options import engine_versions, lookup
 from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.start_options import DoctorOptions

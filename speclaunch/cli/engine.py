@@ -35,7 +35,7 @@ from speclaunch.home import speclaunch_home
 from speclaunch.report.console import err, out
 
 if TYPE_CHECKING:
-    from speclaunch.judge.environments import Kept
+    from speclaunch.judge.environments import AddedJudge
 
 
 _INSTALLABLE = ("cpu",)
@@ -213,8 +213,7 @@ def add_judge(options: JudgeAddOptions) -> None:
 
 def list_judges(_options: VerbOptions) -> None:
     """List the releases that can be asked, with what they take on disk."""
-    from speclaunch.judge.environments import kept
-    from speclaunch.judge.find import cpu_judge
+    from speclaunch.judge.environments import cpu_judge, kept
 
     table = Table.grid(padding=(0, 2))
     for one in kept():
@@ -243,7 +242,7 @@ def remove_judge(options: JudgeRemoveOptions) -> None:
     out().print(f"judge {name} is removed", markup=False)
 
 
-def _kind(one: Kept) -> str:
+def _kind(one: AddedJudge) -> str:
     if one.light:
         return "without torch"
     return "over the CPU engine's torch" if one.site else "its own torch"

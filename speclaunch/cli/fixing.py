@@ -6,15 +6,12 @@ import contextlib
 import sys
 from dataclasses import field
 from functools import cache
-from pathlib import Path
 
 from speclaunch.errors import ExitCode, InputError, Problem
-from speclaunch.fix.edits import shown_diff
-from speclaunch.fixing.findings import FileEdits, NotFixableError
-from speclaunch.fixing.findings import fixed as edits_of
-from speclaunch.fixing.fix_file import FixedFile
+from speclaunch.fix.edits import FileEdits, shown_diff
+from speclaunch.fix.fix_target import NotFixableError
+from speclaunch.fixing.fix_file import FixedFile, edits_of
 from speclaunch.fixing.fix_files import (
-    FixRequest,
     counted,
     fixable_paths,
     fixed_files,
@@ -22,11 +19,9 @@ from speclaunch.fixing.fix_files import (
     standing_alone,
     written,
 )
-from speclaunch.lint.collect import LintedFile, read_found
-from speclaunch.lint.lint_files import Files
-from speclaunch.lint.paths import STDIN, STDIN_SHOWN, FoundFile
-from speclaunch.lint.report import Report
-from speclaunch.lint.told_once import Told
+from speclaunch.lint.lint_files import LintRun
+from speclaunch.lint.paths import STDIN_SHOWN
+from speclaunch.lint.report import Report, ReportedFinding
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 from speclaunch.redaction import masked
@@ -40,9 +35,6 @@ _SECRET = lazy(
     r"(?i)key|token|secret|passw|credential|auth|cookie|dsn|webhook|_pat|conn_?str|://|;"
 )
 """Matches the name of every argument and variable whose value is one."""
-
-_FIXES_A_PROCESS = 8
-"""With fewer files to fix, another process costs more than it saves."""
 
 
 @record(frozen=False)
@@ -65,19 +57,12 @@ class Fixes:
         return any(one.severity is not Severity.INFO for one in left)
 
 
-def fix_found(report: Report, files: Files, *, unsafe: bool, only_shown: bool) -> Fixes:
+def fix_found(report: Report, run: LintRun, *, unsafe: bool, only_shown: bool) -> Fixes:
     """Fix the files of a report and write them; with `only_shown` print the difference instead."""
-    done = Fixes(stdin=files.stdin)
+    done = Fixes(stdin=run.stdin)
     paths = fixable_paths(report, unsafe=unsafe)
-    asked = FixRequest(
-        lambda path: files.options(files.settings(path)),
-        lambda path: files.settings(path).config_dirs,
-        files.stdin,
-        unsafe=unsafe,
-        apart=standing_alone(report),
-        processes=files.processes(len(paths), _FIXES_A_PROCESS),
-    )
-    for fixed, before in fixed_files(paths, asked):
+    made = fixed_files(paths, run, unsafe=unsafe, apart=standing_alone(report))
+    for fixed, before in made:
         done.files.append(fixed)
         if not fixed.is_changed:
             continue
@@ -139,41 +124,37 @@ def _show(fixed: FixedFile) -> None:
         )
 
 
-def edits_in(files: Files, report: Report) -> Edits:
+def edits_in(run: LintRun, report: Report) -> Edits:
     """Return the edits of a finding of a report, on request; each file is read once."""
     versions: dict[str, set[str]] = {}
     for file in report.files:
         versions.setdefault(file.path, set()).add(file.engine)
+    read = cache(run.read_again)
 
-    @cache
-    def read(path: str) -> tuple[LintedFile | None, tuple[Path, ...]]:
-        found = FoundFile(STDIN if path == STDIN_SHOWN else path, is_named=True)
-        folders = tuple(files.settings(found.path).config_dirs)
-        return read_found(found, files.stdin, folders), folders
-
-    def edits(one: Told) -> FileEdits | None:
+    def edits(one: ReportedFinding) -> FileEdits | None:
         fix, finding = one.finding.fix, one.finding
         # what many recipes share through a group is no matter of one of them
         if fix is None or fix.applicability is None or len(one.files) != 1:
             return None
         path = one.files[0]
-        source, folders = read(path)
+        source, settings = read(path)
         if source is None:  # it is gone
             return None
         try:
-            made = edits_of(source, finding, folders, versions[path] - {finding.engine})
+            made = edits_of(
+                source, finding, settings.config_dirs, versions[path] - {finding.engine}
+            )
         except NotFixableError:
             return None
         return None if any(one in touched(made) for one in secrets(path)) else made
 
     @cache
     def secrets(path: str) -> list[str]:
-        source, _ = read(path)
+        source, settings = read(path)
         if source is None or _SECRET.search(source.text) is None:
             return []
         from speclaunch.lint.run import check
 
-        settings = files.settings(STDIN if path == STDIN_SHOWN else path)
-        return check(source, files.options(settings)).secrets
+        return check(source, run.options(settings)).secrets
 
     return edits

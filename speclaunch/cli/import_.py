@@ -24,8 +24,8 @@ from speclaunch.importer.effective_words import followed
 from speclaunch.importer.files import read_file, read_text, read_words
 from speclaunch.importer.interface import Reading, recipe_name
 from speclaunch.importer.recipe_text import filled_in
+from speclaunch.lint.cache import installed_engine
 from speclaunch.lint.collect import LintedFile
-from speclaunch.lint.installed import installed_engine
 from speclaunch.reads.bounded import read_regular
 from speclaunch.report.console import err, write_exact
 from speclaunch.report.findings import show_findings

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from speclaunch.asking.at_hand import asker_for
-from speclaunch.asking.mode import Ask, ask_mode
+from speclaunch.asking.mode import ask_mode, asker_for
 from speclaunch.cli.check_options import asks, chosen_rules, lookup
 from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.own_title import hide_secrets
 from speclaunch.errors import ExitCode, InputError, Problem
+from speclaunch.facts.project_settings import Ask
 from speclaunch.launch.apart import Handed, hand_over, is_apart
 from speclaunch.launch.preflight import (
     PreflightResult,

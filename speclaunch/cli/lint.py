@@ -14,13 +14,11 @@ from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
 from speclaunch.facts.project_settings import SettingsFrom
 from speclaunch.home import distrust, judges_home, speclaunch_home
 from speclaunch.lint.cache import FOLDER as CACHE
-from speclaunch.lint.cache import opened
-from speclaunch.lint.configuration import Configuration, FileSettings, Given
+from speclaunch.lint.cache import opened, remembered_engine
+from speclaunch.lint.configuration import Configuration, LintSettings
 from speclaunch.lint.configuration import options as checking
-from speclaunch.lint.installed import remembered_engine
-from speclaunch.lint.lint_files import Files
+from speclaunch.lint.lint_files import LintRun
 from speclaunch.lint.paths import STDIN, STDIN_SHOWN
-from speclaunch.lint.progress import following
 from speclaunch.lint.report import Report
 from speclaunch.printable import printable
 from speclaunch.record import record
@@ -102,17 +100,16 @@ def lint(options: LintOptions) -> ExitCode:
             Problem("--diff prints a patch: leave out --output-format and --output-file")
         )
     out = output(options.output_format, options.output_file, options.paths)
-    files = _files(options)
+    run = _files(options)
     named = options.paths or (".",)
-    with following(files.outcomes(), lambda text: err_lines().print(text, style="dim")) as outcomes:
-        report = _unknown(options, files, files.report(outcomes))
+    report = _unknown(options, run, run.report(lambda text: err_lines().print(text, style="dim")))
     code = ExitCode.CLEAN
     if options.fix or options.unsafe_fixes or options.diff:
-        report, code = _fixed(options, files, report, out)
+        report, code = _fixed(options, run, report, out)
         if options.diff:
             return code
     else:
-        out.write(_told(options, files, report, out))
+        out.write(_told(options, run, report, out))
     if report.is_empty:
         if options.only_deployments:
             return ExitCode.CLEAN
@@ -128,37 +125,36 @@ def lint(options: LintOptions) -> ExitCode:
 
 
 def _fixed(
-    options: LintOptions, files: Files, report: Report, out: LintOutput
+    options: LintOptions, run: LintRun, report: Report, out: LintOutput
 ) -> tuple[Report, ExitCode]:
     """Apply the fixes, and show what is left afterwards; with --diff only what would change."""
     from contextlib import nullcontext, redirect_stdout
 
     from speclaunch.cli.fixing import code_of, fix_found, put_stdin, tell
 
-    done = fix_found(report, files, unsafe=options.unsafe_fixes, only_shown=options.diff)
+    done = fix_found(report, run, unsafe=options.unsafe_fixes, only_shown=options.diff)
     code = code_of(done, only_shown=options.diff)
     if options.diff:
         tell(done, report, err_lines(), only_shown=True)
         return report, ExitCode.USAGE if report.unreadable else code
     if done.would_change:
-        files.stdin = done.stdin or b""
-        report = _unknown(options, files, files.report(files.outcomes()))
+        run.stdin = done.stdin or b""
+        report = _unknown(options, run, run.report())
     is_text = out.shown is LintFormat.TEXT
     if STDIN in options.paths:
         put_stdin(done)
     with redirect_stdout(sys.stderr) if STDIN in options.paths else nullcontext():
         tell(done, report, out_lines() if is_text else err_lines())
-        out.write(_told(options, files, report, out))
+        out.write(_told(options, run, report, out))
     return report, code
 
 
-def _unknown(options: LintOptions, files: Files, report: Report) -> Report:
+def _unknown(options: LintOptions, run: LintRun, report: Report) -> Report:
     """The report without what a baseline knows; with --write-baseline that is all of it."""
 
     def baseline_of(path: str) -> Path | None:
         return (
-            options.write_baseline
-            or files.settings(STDIN if path == STDIN_SHOWN else path).baseline
+            options.write_baseline or run.settings(STDIN if path == STDIN_SHOWN else path).baseline
         )
 
     paths = options.paths or (".",)
@@ -167,7 +163,7 @@ def _unknown(options: LintOptions, files: Files, report: Report) -> Report:
         return report
     from speclaunch.lint.baseline import Covered, all_findings, without_known, write_baseline
 
-    covered = Covered(paths, lambda code, path: files.settings(path).asks(code))
+    covered = Covered(paths, lambda code, path: run.settings(path).selects(code))
     if options.write_baseline is not None:
         count = write_baseline(options.write_baseline, all_findings(report), covered)
         findings = f"{count} finding{'' if count == 1 else 's'}"
@@ -175,21 +171,21 @@ def _unknown(options: LintOptions, files: Files, report: Report) -> Report:
     return without_known(report, baseline_of, covered)
 
 
-def _told(options: LintOptions, files: Files, report: Report, out: LintOutput) -> FormatInput:
+def _told(options: LintOptions, run: LintRun, report: Report, out: LintOutput) -> FormatInput:
     info = options.info or bool(options.select)  # selected rules are shown, whatever their severity
     if not out.has_edits:
         return FormatInput(report, options.strict, info=info)
     from speclaunch.cli.fixing import edits_in
 
-    return FormatInput(report, options.strict, edits_in(files, report), info)
+    return FormatInput(report, options.strict, edits_in(run, report), info)
 
 
-def _files(options: LintOptions) -> Files:
+def _files(options: LintOptions) -> LintRun:
     """The files, with what is known of earlier lints. Raises InputError for an option."""
     configuration = _configuration(options)
 
     @cache
-    def checking_of(settings: FileSettings) -> Options:
+    def checking_of(settings: LintSettings) -> Options:
         return checking(settings, installed, asker)
 
     @cache
@@ -209,7 +205,7 @@ def _files(options: LintOptions) -> Files:
         _warn_of_distrust()
     kept, installed = opened(rests_on, remembered_engine, wanted=wanted)
     paths = options.paths or (".",)
-    return Files(
+    return LintRun(
         paths,
         stdin,
         configuration.of,
@@ -238,7 +234,7 @@ def _asker(options: LintOptions) -> tuple[Asker | None, tuple[str, ...]]:
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
     if mode is Ask.AUTO and not has_judges():
         return None, ()
-    from speclaunch.asking.at_hand import asker_for, identity
+    from speclaunch.asking.mode import asker_for, identity
 
     asker = asker_for(mode, keeps=not options.no_cache)
     return asker, identity(asker)
@@ -251,7 +247,7 @@ def _configuration(options: LintOptions) -> Configuration:
     if options.config is not None and not options.config.is_file():
         raise InputError(Problem(f"--config {options.config}: no such file"))
     if options.select or options.ignore:
-        from speclaunch.lint.code_selection import codes
+        from speclaunch.lint.file_codes import codes
 
         select, ignore = codes("--select", options.select), codes("--ignore", options.ignore)
     else:
@@ -265,7 +261,7 @@ def _configuration(options: LintOptions) -> Configuration:
         from speclaunch.cli.check_options import engine_versions
 
         versions = engine_versions(options.engine)
-    given = Given(
+    stated = LintSettings(
         versions,
         options.hardware,
         options.models,
@@ -275,9 +271,9 @@ def _configuration(options: LintOptions) -> Configuration:
         ignore,
         options.online,
         options.baseline,
+        SettingsFrom(options.config, not options.no_config),
     )
-    project = SettingsFrom(options.config, not options.no_config)
-    return Configuration(given, project, lambda note: err_lines().print(f"note: {note}"))
+    return Configuration(stated, lambda note: err_lines().print(f"note: {note}"))
 
 
 def _exit_code(report: Report, *, strict: bool, exit_zero: bool) -> ExitCode:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import typer
 
-from speclaunch.asking.at_hand import asker_for
-from speclaunch.asking.mode import ask_mode
+from speclaunch.asking.mode import ask_mode, asker_for
 from speclaunch.cli.check_options import asks, chosen_rules, lookup
 from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.own_title import hide_secrets

@@ -22,7 +22,7 @@ from speclaunch.fix.migrate import is_outdated
 from speclaunch.fixing.output_check import OutputCheck, configured
 from speclaunch.importer.images import image_version
 from speclaunch.launch.preflight import PreflightError
-from speclaunch.lint.ignores import unsilenced
+from speclaunch.lint.recipe_findings import unsilenced
 from speclaunch.recipe.find_recipe import split_recipe
 from speclaunch.recipe.load import Recipe, load, select_role
 from speclaunch.report.console import err, write_exact

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speclaunch.asking.mode import Ask
 from speclaunch.cli.options import (
     ASSUME,
     CONFIG_DIR,
@@ -27,6 +26,7 @@ from speclaunch.cli.options import (
     option,
     repeated,
 )
+from speclaunch.facts.project_settings import Ask
 
 ASK = option(
     Ask,

@@ -33,8 +33,7 @@ from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation, InvocationKind, Reading
 from speclaunch.launch.preflight import here
 from speclaunch.launch.prepare import Prepared, prepare
-from speclaunch.lint.ignores import unsilenced
-from speclaunch.lint.role_findings import findings_across
+from speclaunch.lint.recipe_findings import findings_across, unsilenced
 from speclaunch.plan.request import Request, RequestedValue, from_invocation
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.load import Recipe, load

@@ -15,7 +15,7 @@ from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.facts.engines import declared
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.facts.runtime import Runtime
-from speclaunch.lint.ignores import unsilenced
+from speclaunch.lint.recipe_findings import unsilenced
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import from_recipe
@@ -110,7 +110,7 @@ def with_other_roles(
     judged: RecipeResults, whole: Recipe, lookup: Lookup, rules: tuple[Rule, ...]
 ) -> RecipeResults:
     """With what the roles of a recipe say of each other, at each version."""
-    from speclaunch.lint.role_findings import findings_across  # noqa: PLC0415  few have roles
+    from speclaunch.lint.recipe_findings import findings_across  # noqa: PLC0415  few have roles
 
     more = [
         one for version in judged.versions for one in findings_across(whole, version, lookup, rules)

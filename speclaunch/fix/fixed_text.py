@@ -1,9 +1,10 @@
-"""A text with one fix applied and proven: of a recipe, and of commands in any other file."""
+"""The text of a file with a fix or a corrected name, proven: read back, nothing else changed."""
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,12 @@ from typing import Any
 import yaml
 
 from speclaunch.engine.canonical import canonical
-from speclaunch.engine.catalogue import Catalogue
-from speclaunch.errors import InputError, Problem
-from speclaunch.fix.command_fix import command_ways
-from speclaunch.fix.command_words import Text
-from speclaunch.fix.edits import Edit, apply
-from speclaunch.fix.key_fix import config_ways, recipe_ways
-from speclaunch.fix.python_fix import engine_ways
+from speclaunch.engine.catalogue import Catalogue, name_of
+from speclaunch.errors import InputError, Place, Problem
+from speclaunch.fix.command_fix import CommandWords, SourceLines
+from speclaunch.fix.edits import Edit, apply, lines_of
+from speclaunch.fix.fix_target import FixTarget, NotFixableError, target_of
+from speclaunch.fix.key_fix import CallKeywords, ConfigKeys, recipe_ways
 from speclaunch.fix.rewrite import touched_lines
 from speclaunch.fix.round_trip import (
     composition_differences,
@@ -27,12 +27,11 @@ from speclaunch.fix.round_trip import (
     role_data_differences,
     text_differences,
 )
-from speclaunch.fix.wanted import Wanted, wanted
-from speclaunch.fix.yaml_edits import NotFixableError
 from speclaunch.importer.effective_words import followed
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation, InvocationKind, Reading, recipe_name
 from speclaunch.importer.source_text import Document
+from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.compose import compose
 from speclaunch.recipe.roles import of_role, role_names
 from speclaunch.recipe.source import Composition, RecipeProvenance
@@ -82,7 +81,7 @@ class _Job:
 
     def fixed(self, text: str, reading: Reading, fix: Fix) -> str:
         """All that a fix names at once. Raises NotFixableError."""
-        asked = wanted(fix, self.catalogue)
+        asked = target_of(fix, self.catalogue)
         ways = [_ways(reading, number, asked, self.catalogue, text) for number in self.numbers]
 
         def tried() -> Iterator[list[Edit]]:
@@ -105,10 +104,10 @@ class _Job:
                 continue
             except NotFixableError:
                 return None
-        asked = wanted(fix, self.catalogue)
+        asked = target_of(fix, self.catalogue)
         return None if any(self._unproven(reading, made, asked)) else made
 
-    def _unproven(self, reading: Reading, made: str, asked: Wanted) -> Iterator[str]:
+    def _unproven(self, reading: Reading, made: str, asked: FixTarget) -> Iterator[str]:
         after = _read(made, self.shown, self.file)
         changed = dict.fromkeys(self.numbers, asked)
         version = self.catalogue.version
@@ -133,19 +132,19 @@ def _read(text: str, shown: str, file: Path | None) -> Reading:
 
 
 _OF_KINDS = {
-    InvocationKind.CONFIG: config_ways,
-    InvocationKind.SRT_SLURM: config_ways,
-    InvocationKind.ENGINE: engine_ways,
+    InvocationKind.CONFIG: ConfigKeys,
+    InvocationKind.SRT_SLURM: ConfigKeys,
+    InvocationKind.ENGINE: CallKeywords,
 }
 """What is not written as words of a command."""
 
 
 def _ways(
-    reading: Reading, number: int, asked: Wanted, catalogue: Catalogue, text: str
+    reading: Reading, number: int, asked: FixTarget, catalogue: Catalogue, text: str
 ) -> list[list[Edit]]:
     invocation = reading.invocations[number]
-    ways = _OF_KINDS.get(invocation.kind, command_ways)
-    found = list(ways(invocation, asked, catalogue, text))
+    kind = _OF_KINDS.get(invocation.kind, CommandWords)
+    found = list(kind(invocation, asked, catalogue, text).ways(asked))
     if not found:
         raise NotFixableError("no edit of its text does it")
     return found
@@ -204,10 +203,10 @@ def fixed_recipe(
 ) -> str:
     """The text of a recipe with a fix, proven. `deployments`: the roles that it is for, of a recipe
     that has some. Raises NotFixableError, and InputError where it cannot be composed."""
-    asked = wanted(fix, catalogue)
+    asked = target_of(fix, catalogue)
     whole = composed(text, shown, path, config_dirs)
     before = whole.values
-    document, end = Document(text, shown), Text(text).end
+    document, end = Document(text, shown), SourceLines(text).end
     names = role_names(before)
     roles = [name for name in names if any(one.name.endswith(f"/{name}") for one in deployments)]
 
@@ -239,7 +238,7 @@ def _ways_of_roles(
     ways: Callable[[str | None], Iterator[list[Edit]]],
     roles: Sequence[str],
     values: Mapping[str, Any],
-    asked: Wanted,
+    asked: FixTarget,
 ) -> Iterator[list[Edit]]:
     """What all roles share first, unless a role says it itself; then what each of them says. What
     would change another role is refused by the proof."""
@@ -259,7 +258,7 @@ def _ways_of_roles(
 
 
 def _unproven_in_roles(
-    before: Composition, after: Composition, roles: Collection[str], asked: Wanted
+    before: Composition, after: Composition, roles: Collection[str], asked: FixTarget
 ) -> Iterator[str]:
     """In what a role is not as before, with what is wanted where it is one of `roles`."""
     names = role_names(before.values)
@@ -306,3 +305,99 @@ def _back(problem: Problem, written: str, shown: str) -> Problem:
     if place is not None and place.path == written:
         place = replace(place, path=shown)
     return replace(problem, place=place, message=problem.message.replace(written, shown))
+
+
+@record
+class NameCorrection:
+    """The name as it is written, without the dashes before it, and the one that is meant."""
+
+    wrong: str
+    right: str
+    place: Place
+
+
+def spelled_commands(
+    text: str, shown: str, file: Path | None, spelling: NameCorrection, catalogue: Catalogue
+) -> str:
+    """Return the text with the name corrected. Raises NotFixableError, and InputError.
+
+    Proven: read back, every command is as before but for the name, the version's parser has no new
+    error, and the argument was not given before.
+    """
+    made = _replaced(text, shown, spelling)
+    before = followed(read_text(text, shown), file).invocations
+    after = followed(read_text(made, shown), file).invocations
+    if len(before) != len(after):
+        raise NotFixableError(f"{len(before)} commands become {len(after)}")
+    pairs = zip(before, after, strict=True)
+    changed = [_check(one, other, spelling, catalogue) for one, other in pairs]
+    if not any(changed):
+        raise NotFixableError("it is not written as a word of the command")
+    return made
+
+
+def _check(
+    old: Invocation, new: Invocation, spelling: NameCorrection, catalogue: Catalogue
+) -> bool:
+    """Whether the command has the name; raises NotFixableError where more than that changes."""
+    wanted = [
+        word.text.replace(spelling.wrong, spelling.right, 1)
+        if word.place.position == spelling.place.position
+        else word.text
+        for word in old.words
+    ]
+    if wanted != [word.text for word in new.words] or _rest(old) != _rest(new):
+        raise NotFixableError(f"the command of line {old.place.line} would change otherwise, too")
+    if wanted == [word.text for word in old.words]:
+        return False
+    one, other = (from_invocation(found, "fixed", catalogue) for found in (old, new))
+    if canonical(name_of(spelling.right)) in one.given:
+        raise NotFixableError(f"{spelling.right} is given, too")
+    said = Counter(problem.message for problem in other.problems)
+    more = said - Counter(problem.message for problem in one.problems)
+    if more:
+        raise NotFixableError(f"SGLang {catalogue.version} would refuse it: {next(iter(more))}")
+    return True
+
+
+def _rest(invocation: Invocation) -> Sequence[Any]:
+    """Everything of a command but its words."""
+    return (
+        invocation.kind,
+        invocation.name,
+        invocation.image,
+        [word.text for word in invocation.program],
+        {name: word.text for name, word in invocation.env.items()},
+        {name: word.text for name, word in invocation.extras.items()},
+        Counter(one.text for one in invocation.dropped),
+    )
+
+
+def spelled_recipe(
+    text: str, shown: str, path: Path, spelling: NameCorrection, config_dirs: Sequence[Path] = ()
+) -> str:
+    """The text of a recipe with the key set right, proven. Raises NotFixableError, InputError."""
+    made = _replaced(text, shown, spelling)
+    old, new = (data_of(one) for one in (text, made))
+    args = old.get("args") if isinstance(old, dict) else None
+    if not isinstance(args, dict) or spelling.wrong not in args:
+        raise NotFixableError("it is not written as a key of `args`")
+    given = composed(text, shown, path, config_dirs).values.get("args") or {}
+    if canonical(name_of(spelling.right)) in {canonical(name_of(str(name))) for name in given}:
+        raise NotFixableError(f"{spelling.right} is given, too")
+    wanted = [(spelling.right if name == spelling.wrong else name, args[name]) for name in args]
+    if new != {**old, "args": dict(wanted)} or list(new["args"].items()) != wanted:
+        raise NotFixableError("something else would change, too")
+    return made
+
+
+def _replaced(text: str, shown: str, spelling: NameCorrection) -> str:
+    place = spelling.place
+    if place.path != shown:
+        raise NotFixableError(f"it is written in {place.path}")
+    lines = lines_of(text)
+    line = lines[place.line - 1] if place.line <= len(lines) else ""
+    at = line.find(spelling.wrong, place.column - 1, place.column + place.length + 1)
+    if at < 0:
+        raise NotFixableError("it is not written where it was found")
+    return apply(text, [Edit(place.line, at + 1, len(spelling.wrong), spelling.right)])

@@ -1,8 +1,9 @@
-"""A fix as edits of keys: a recipe's `args:` and `engine.env:`, and a file for `--config`."""
+"""A fix as edits of keys: a recipe, a file for `--config`, the keywords of `sglang.Engine(…)`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -11,12 +12,10 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical, current_name
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.errors import Place
-from speclaunch.fix.command_env import env_ways
-from speclaunch.fix.command_words import Text
+from speclaunch.fix.command_fix import SourceLines, env_ways
 from speclaunch.fix.edits import Edit, Ways, combinations
-from speclaunch.fix.wanted import Wanted, WantedArgument
+from speclaunch.fix.fix_target import EditablePlaces, FixTarget, NotFixableError, TargetArgument
 from speclaunch.fix.yaml_edits import (
-    NotFixableError,
     Yaml,
     added_key,
     dumped,
@@ -32,53 +31,66 @@ from speclaunch.importer.source_text import Document
 _MOST_WAYS = 40
 
 
-def config_ways(
-    invocation: Invocation, wanted: Wanted, catalogue: Catalogue, text: str
-) -> Iterator[list[Edit]]:
-    """The ways to make a file for `--config`, or a role of an srt-slurm recipe, what is wanted.
+class ConfigKeys(EditablePlaces):
+    """The keys of a file for `--config`, or of a role of an srt-slurm recipe."""
 
-    Raises NotFixableError.
-    """
-    is_config = invocation.kind is InvocationKind.CONFIG
-    if is_config and any(wanted.env[name] is not None for name in wanted.env):
-        raise NotFixableError("a --config file sets no environment variables")
-    found = Yaml(Document(text, invocation.place.path), Text(text).end)
-    read = effective(invocation, catalogue)
-    parsed = parse_argv([word.text for word in read.words], catalogue, whole=False)
-    places = {canonical(item.dest): read.words[item.index].place for item in parsed.parsed}
-    mappings = [
-        node
-        for root in nodes.load(found.document)
-        for node in nodes.walk(root)
-        if isinstance(node, yaml.MappingNode)
-    ]
-    own = _holding(mappings, places.values(), found.document) or (mappings[0] if mappings else None)
-    if own is None:
-        raise NotFixableError("it contains no keys")
-    off = {  # a switch that is false is no word
-        canonical(spelled.dest): nodes.place(key, found.document)
-        for key, _ in own.value
-        if (spelled := catalogue.by_name(str(key.value).replace("-", "_"))) is not None
-    }
-    steps: list[Ways] = []
-    new: dict[str, str] = {}
-    underscored = any("_" in str(key.value) for key, _ in own.value)
-    for name, argument in wanted.arguments.items():
+    most_ways = 40
+
+    def __init__(
+        self, invocation: Invocation, target: FixTarget, catalogue: Catalogue, text: str
+    ) -> None:
+        self._invocation, self._source = invocation, text
+        self._is_config = invocation.kind is InvocationKind.CONFIG
+        if self._is_config and any(value is not None for value in target.env.values()):
+            raise NotFixableError("a --config file sets no environment variables")
+        self._found = found = Yaml(Document(text, invocation.place.path), SourceLines(text).end)
+        read = effective(invocation, catalogue)
+        parsed = parse_argv([word.text for word in read.words], catalogue, whole=False)
+        places = {canonical(item.dest): read.words[item.index].place for item in parsed.parsed}
+        self._mappings = mappings = [
+            node
+            for root in nodes.load(found.document)
+            for node in nodes.walk(root)
+            if isinstance(node, yaml.MappingNode)
+        ]
+        own = _holding(mappings, places.values(), found.document)
+        if own is None and not mappings:
+            raise NotFixableError("it contains no keys")
+        self._own = own or mappings[0]
+        off = {  # a switch that is false is no word
+            canonical(spelled.dest): nodes.place(key, found.document)
+            for key, _ in self._own.value
+            if (spelled := catalogue.by_name(str(key.value).replace("-", "_"))) is not None
+        }
+        self._places = off | places
+
+    def change(self, argument: TargetArgument) -> Ways | None:
+        """Return the one way to change a key."""
         key, value = _in_config(argument)
-        place = places.get(name) or off.get(name)
-        mapping = _holding(mappings, [place], found.document) if place is not None else None
-        if place is not None and mapping is None:
+        place = self._places.get(argument.name)
+        if place is None:
+            return [[]] if value is None else None
+        mapping = _holding(self._mappings, [place], self._found.document)
+        if mapping is None:
             raise NotFixableError(f"{key} comes from elsewhere")
-        if mapping is not None:
-            pair = next(p for p in mapping.value if nodes.place(p[0], found.document) == place)
-            steps.append(_one_key(found, mapping, pair, value))
-        elif value is not None:
-            new[key.replace("-", "_") if underscored else key] = value
-    if new:
-        steps.append([added_key(found, own, new)])
-    if not is_config:
-        steps += [env_ways(invocation, name, said, text) for name, said in wanted.env.items()]
-    yield from combinations(steps, _MOST_WAYS)
+        document = self._found.document
+        pair = next(one for one in mapping.value if nodes.place(one[0], document) == place)
+        if value is None:
+            return [removed_key(self._found, mapping, pair[0])]
+        return [set_value(self._found, pair[0], pair[1], value)]
+
+    def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
+        """Yield the addition of all keys, written as the others are."""
+        underscored = any("_" in str(key.value) for key, _ in self._own.value)
+        values = {}
+        for key, value in map(_in_config, new):
+            values[key.replace("-", "_") if underscored else key] = str(value)
+        if values:
+            yield [added_key(self._found, self._own, values)]
+
+    def set_variable(self, name: str, value: str | None) -> Ways:
+        """Return the ways to set a variable; a file for `--config` has none."""
+        return [[]] if self._is_config else env_ways(self._invocation, name, value, self._source)
 
 
 def _holding(
@@ -94,18 +106,7 @@ def _holding(
     return best[1]
 
 
-def _one_key(
-    found: Yaml,
-    mapping: yaml.MappingNode,
-    pair: tuple[yaml.Node, yaml.Node],
-    value: str | None,
-) -> Ways:
-    if value is None:
-        return [removed_key(found, mapping, pair[0])]
-    return [set_value(found, pair[0], pair[1], value)]
-
-
-def _in_config(argument: WantedArgument) -> tuple[str, str | None]:
+def _in_config(argument: TargetArgument) -> tuple[str, str | None]:
     """The key, and the value as YAML; None where it has to go."""
     if argument.is_removed:
         return argument.own.replace("_", "-"), None
@@ -126,7 +127,7 @@ def _natural(text: str) -> Any:
 
 
 def recipe_ways(
-    wanted: Wanted,
+    wanted: FixTarget,
     composed: Mapping[str, Any],
     env: Mapping[str, str | None],
     catalogue: Catalogue,
@@ -257,3 +258,117 @@ def _new_section(
     lines = [f"{indent}{'  ' * depth}{name}:" for depth, name in enumerate(path)]
     lines += [f"{indent}{'  ' * len(path)}{name}: {value}" for name, value in values.items()]
     return [found.after(found.last_line(key, value), lines)]
+
+
+class CallKeywords(EditablePlaces):
+    """The keywords of `sglang.Engine(…)` in a Python program."""
+
+    most_ways = 20
+
+    def __init__(
+        self, invocation: Invocation, target: FixTarget, catalogue: Catalogue, text: str
+    ) -> None:
+        env = target.env.items()
+        if any(value is not None or name in invocation.env for name, value in env):
+            raise NotFixableError("set the variable where the program is started")
+        self._text = SourceLines(text)
+        self._call = _call(self._text, invocation.place)
+        texts = [word.text for word in invocation.words]
+        opaque = {at for at, word in enumerate(invocation.words) if not word.evaluated}
+        parsed = parse_argv(texts, catalogue, opaque=opaque, whole=False)
+        self._places = {
+            canonical(one.dest): invocation.words[one.index].place for one in parsed.parsed
+        }
+
+    def change(self, argument: TargetArgument) -> Ways | None:
+        """Return the one way to change a keyword."""
+        place = self._places.get(argument.name)
+        keyword = _keyword(self._text, self._call, place, argument.name, argument.own)
+        if place is not None and keyword is None:
+            raise NotFixableError(f"{argument.own} is not a keyword of the call")
+        if keyword is None:
+            return [[]] if argument.value is None or argument.is_removed else None
+        if argument.value is None:
+            return [[_removed(self._text, keyword)]]
+        return [[_edit(self._text, keyword.value, repr(argument.value))]]
+
+    def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
+        """Yield the addition of all keywords."""
+        if new:
+            written = [f"{one.own}={one.value!r}" for one in new]
+            yield [[edit] for edit in _added(self._text, self._call, written)]
+
+    def set_variable(self, name: str, value: str | None) -> Ways:  # noqa: ARG002
+        """Return nothing to do: no requested variable is set."""
+        return [[]]
+
+
+def _call(text: SourceLines, place: Place) -> ast.Call:
+    try:
+        tree = ast.parse("\n".join(text.lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NotFixableError("it is not a Python program") from error
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or node.lineno != place.line:
+            continue
+        if _column(text, node.lineno, node.col_offset) == place.column:
+            return node
+    raise NotFixableError("its call was not found again")
+
+
+def _column(text: SourceLines, line: int, offset: int) -> int:
+    """A column from 1 in characters; Python counts the bytes of UTF-8."""
+    return len(text.line(line).encode()[:offset].decode(errors="replace")) + 1
+
+
+def _keyword(
+    text: SourceLines, call: ast.Call, place: Place | None, name: str, own: str
+) -> ast.keyword | None:
+    for one in call.keywords:
+        if place is not None:
+            at = (one.lineno, _column(text, one.lineno, one.col_offset))
+            if at == (place.line, place.column):
+                return one
+        elif one.arg is not None and (one.arg == own or canonical(one.arg) == name):
+            return one  # a switch that is off
+    return None
+
+
+def _edit(text: SourceLines, node: ast.expr | ast.keyword, new: str) -> Edit:
+    if node.end_lineno != node.lineno or node.end_col_offset is None:
+        raise NotFixableError("its value stands on several lines")
+    start = _column(text, node.lineno, node.col_offset)
+    end = _column(text, node.lineno, node.end_col_offset)
+    return Edit(node.lineno, start, end - start, new)
+
+
+def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
+    edit = _edit(text, keyword, "")
+    line = text.line(edit.line)
+    start, end = edit.column - 1, edit.column - 1 + edit.length
+    behind = line[end:].lstrip()
+    if behind.startswith(","):
+        end = len(line) - len(behind) + 1
+        rest = line[end:].lstrip()
+        if not line[:start].strip() and (not rest or rest.startswith("#")):
+            return Edit(edit.line, 1, len(line), "")
+    elif (before := line[:start].rstrip()).endswith(","):
+        start = len(before) - 1
+    elif not line[:start].strip() and not behind:
+        return Edit(edit.line, 1, len(line), "")
+    return Edit(edit.line, start + 1, end - start, "")
+
+
+def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
+    """Behind the last argument, in a line of its own where that has one."""
+    given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    if not given:
+        raise NotFixableError("its call has no arguments")
+    last = max(given, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0))
+    number = last.end_lineno or last.lineno
+    end = _column(text, number, last.end_col_offset or 0)
+    line = text.line(last.lineno)
+    start = _column(text, last.lineno, last.col_offset) - 1
+    if not line[:start].strip():
+        yield Edit(number, end, 0, "".join(f",{text.end}{line[:start]}{one}" for one in new))
+    yield Edit(number, end, 0, "".join(f", {one}" for one in new))

@@ -31,7 +31,7 @@ from speclaunch.fix.rewrite import (
     with_variable,
 )
 from speclaunch.fix.round_trip import (
-    Expected,
+    ExpectedCommand,
     migration_differences,
     require_no_differences,
     secrets_of,
@@ -181,20 +181,11 @@ class Carried:
 
 
 @record(frozen=False)
-class Followed:
-    """What the files that a command names come to in another version (`migrate_file.py`)."""
-
-    problems: list[Problem] = field(default_factory=list)
-    steps: list[MigrationStep] = field(default_factory=list)
-    also: list[Carried] = field(default_factory=list)
-
-
-@record(frozen=False)
 class Migration:
     """What a migration comes to."""
 
-    text: str
-    """The new text of the file: the old one where there are problems."""
+    text: str = ""
+    """The new text of the file: the old one if there are problems; empty for several files."""
     steps: list[MigrationStep] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     """What cannot be carried over: the feature is gone, nobody knows the flag, it is refused."""
@@ -235,7 +226,7 @@ def migrate_commands(
     to: str,
     source: str | None = None,
     *,
-    follow: Callable[[Invocation, PlannedMigration], Followed] | None = None,
+    follow: Callable[[Invocation, PlannedMigration], Migration] | None = None,
     keep_images: bool = False,
 ) -> Migration:
     """Carry every server command of a file to version `to`; `source` is where it comes from.
@@ -362,7 +353,7 @@ def _proven(
     """The new text, once it was read back; comments and variables only where they can stand."""
     shown = jobs[0].invocation.place.path if jobs else ""
     expected = [
-        Expected(
+        ExpectedCommand(
             tuple(word for word, _ in job.planned.words), to, job.planned.after, job.env, job.image
         )
         for job in jobs

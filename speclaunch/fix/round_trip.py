@@ -25,7 +25,7 @@ from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import ExitCode, Problem, SpeclaunchError
 from speclaunch.fix.edits import lines_of
-from speclaunch.fix.wanted import Wanted
+from speclaunch.fix.fix_target import FixTarget
 from speclaunch.home import make_private, speclaunch_home
 from speclaunch.importer.interface import Invocation, Reading, Word
 from speclaunch.plan.request import from_invocation
@@ -185,7 +185,7 @@ def _texts_of(item: ParsedArgument, words: Sequence[str]) -> tuple[str, ...]:
 
 
 @record
-class Expected:
+class ExpectedCommand:
     """One command after a migration: its words, its meaning, and its new variables."""
 
     words: tuple[str, ...]
@@ -197,7 +197,7 @@ class Expected:
 
 
 def migration_differences(
-    before: Reading, after: Reading, expected: Sequence[Expected]
+    before: Reading, after: Reading, expected: Sequence[ExpectedCommand]
 ) -> Iterator[str]:
     """Yield how the commands of the new text differ from the expected ones."""
     old, new = before.invocations, after.invocations
@@ -211,7 +211,7 @@ def migration_differences(
         yield f"it can no longer be read: {after.problems[-1].message}"
 
 
-def _migrated(old: Invocation, new: Invocation, wanted: Expected) -> Iterator[str]:
+def _migrated(old: Invocation, new: Invocation, wanted: ExpectedCommand) -> Iterator[str]:
     words = tuple(word.text for word in new.words)
     if words != wanted.words:
         yield f"its words are {words}, not {wanted.words}"
@@ -274,7 +274,7 @@ def _not_set(found: Difference, value: Any, how: str) -> str:
 def fix_differences(
     before: Reading,
     after: Reading,
-    changed: Mapping[int, Wanted],
+    changed: Mapping[int, FixTarget],
     version: str,
     others: Collection[str] = (),
 ) -> Iterator[str]:
@@ -302,7 +302,7 @@ def fix_differences(
 
 
 def _fixed(
-    old: Invocation, new: Invocation, fix: Wanted | None, version: str, *, alike: bool = False
+    old: Invocation, new: Invocation, fix: FixTarget | None, version: str, *, alike: bool = False
 ) -> Iterator[str]:
     """`alike`: arguments that the fix names may have any value."""
     yield from _program(old, new)
@@ -338,7 +338,7 @@ def _is_same_argument(one: Any, other: Any) -> bool:
     return bool(one == other) and type(one[0]) is type(other[0])
 
 
-def data_differences(old: Any, new: Any, fix: Wanted) -> Iterator[str]:
+def data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
     """Yield how a recipe's own data differ from those before, except in what a fix names."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         yield "it is not a mapping"
@@ -347,7 +347,7 @@ def data_differences(old: Any, new: Any, fix: Wanted) -> Iterator[str]:
         yield f"{one.name} would change, too"
 
 
-def _without_fixed(data: Mapping[Any, Any], fix: Wanted) -> dict[Any, Any]:
+def _without_fixed(data: Mapping[Any, Any], fix: FixTarget) -> dict[Any, Any]:
     """Return a recipe's data without what a fix names; an empty section is none."""
     found = {key: value for key, value in data.items() if value is not None}
     args = found["args"] = found.get("args") or {}
@@ -361,7 +361,7 @@ def _without_fixed(data: Mapping[Any, Any], fix: Wanted) -> dict[Any, Any]:
     return found
 
 
-def role_data_differences(old: Any, new: Any, fix: Wanted) -> Iterator[str]:
+def role_data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
     """Yield the same for a recipe with roles: the shared part, and each role's own."""
     yield from data_differences(without(old, ("roles",)), without(new, ("roles",)), fix)
     roles, others = (one.get("roles") or {} for one in (old, new))
@@ -373,7 +373,7 @@ def role_data_differences(old: Any, new: Any, fix: Wanted) -> Iterator[str]:
 
 
 def composition_differences(
-    old: Mapping[str, Any], new: Mapping[str, Any], fix: Wanted
+    old: Mapping[str, Any], new: Mapping[str, Any], fix: FixTarget
 ) -> Iterator[str]:
     """Yield how a composed recipe, groups included, differs from the one before with a fix."""
     given: dict[str, list[Any]] = {}

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from speclaunch.fix.edits import Edit
+from speclaunch.fix.fix_target import NotFixableError
 from speclaunch.importer import nodes
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
@@ -22,10 +23,6 @@ _PLAIN = lazy(r"-{0,2}[A-Za-z0-9_./][A-Za-z0-9_./@+=%-]*\Z")
 _VALUE = lazy(r"\s*:(?P<blank>[ \t]*)(?P<value>.*?)(?P<rest>[ \t]+#.*|[ \t]*)\Z")
 """What follows a key on its line."""
 _ALIAS = lazy(r"\*[^\s,\]}]+")
-
-
-class NotFixableError(Exception):
-    """Why a fix is left to a person. The text is a clause for a report."""
 
 
 class Yaml:

@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
-from speclaunch.errors import InputError, Problem
-from speclaunch.fix.edits import FileEdits, applied, lines_of
-from speclaunch.fix.fixed_text import composed
-from speclaunch.fix.yaml_edits import NotFixableError
-from speclaunch.fixing.findings import fixed
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.errors import InputError, Problem, SpeclaunchError
+from speclaunch.fix.edits import FileEdits, applied, lines_of, text_edits_between
+from speclaunch.fix.fix_target import NotFixableError
+from speclaunch.fix.fixed_text import (
+    NameCorrection,
+    composed,
+    fixed_commands,
+    fixed_recipe,
+    spelled_commands,
+    spelled_recipe,
+)
 from speclaunch.fixing.output_check import CheckedText, findings_of
 from speclaunch.lint.collect import LintedFile, read_buffer, read_commands
 from speclaunch.lint.paths import STDIN_SHOWN
@@ -57,6 +64,57 @@ class FixedFile:
     def is_changed(self) -> bool:
         """Whether there is anything to write."""
         return self.before != self.after
+
+
+def edits_of(
+    source: LintedFile,
+    finding: Finding,
+    config_dirs: Sequence[Path] = (),
+    others: Collection[str] = (),
+) -> FileEdits:
+    """Return the edits of a finding's fix, also of a cached one.
+
+    They are proven: read back, the new text says what the fix sets, and everything else as before.
+    `others` are versions that the file is checked for in addition. Raises NotFixableError with the
+    reason if the fix has no edits, or they are left to a person.
+    """
+    fix = finding.fix
+    if fix is None or fix.applicability is None:
+        raise NotFixableError("its fix has no edits")
+    file = None if source.path == STDIN_SHOWN else Path(source.path)
+    spelling = None if fix.rename is None else NameCorrection(*fix.rename, finding.place)
+    try:
+        catalogue = load_catalogue(finding.engine)
+        if source.rest is not None:
+            raise NotFixableError("its recipe has other problems: correct them first")
+        if source.recipe is not None:
+            if file is None:
+                raise NotFixableError("a recipe is fixed in its file")
+            if spelling is not None:
+                after = spelled_recipe(source.text, source.path, file, spelling, config_dirs)
+            else:
+                after = fixed_recipe(
+                    source.text,
+                    source.path,
+                    file,
+                    fix,
+                    catalogue,
+                    config_dirs,
+                    finding.deployments,
+                )
+        elif source.invocations and spelling is not None:
+            after = spelled_commands(source.text, source.path, file, spelling, catalogue)
+        elif source.invocations:
+            after = fixed_commands(
+                source.text, source.path, file, finding.deployments, fix, catalogue, others
+            )
+        else:
+            raise NotFixableError("its deployment was not read")
+    except SpeclaunchError as error:
+        raise NotFixableError(str(error)) from error
+    edits = text_edits_between(source.text, after)
+    is_safe = fix.applicability is Applicability.SAFE
+    return FileEdits(source.path, edits, is_safe, source.text, after)
 
 
 _Key = tuple[str, str, str, tuple[int, ...]]
@@ -157,7 +215,7 @@ class _Work:
                 continue
             others = [one for one in self.options.versions or versions if one != finding.engine]
             try:
-                edits = fixed(now.source, finding, self.config_dirs, others)
+                edits = edits_of(now.source, finding, self.config_dirs, others)
             except NotFixableError as error:
                 self.refused[key] = str(error)
                 continue

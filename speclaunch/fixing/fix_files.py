@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import codecs
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from speclaunch.errors import InputError, Problem
 from speclaunch.fix.edits import write_atomically
 from speclaunch.fixing.fix_file import FixedFile, fix_file
-from speclaunch.lint.collect import LintedFile, read_found
-from speclaunch.lint.paths import STDIN, STDIN_SHOWN, FoundFile
+from speclaunch.lint.lint_files import LintRun
+from speclaunch.lint.paths import STDIN_SHOWN
 from speclaunch.lint.report import Report
-from speclaunch.lint.run import Options, check
+from speclaunch.lint.run import check
 from speclaunch.lint.workers import WorkerDiedError, spread
-from speclaunch.reads.bounded import read_regular
-from speclaunch.record import record
+from speclaunch.reads.bounded import read_or_none
 from speclaunch.rules.finding import Applicability
 
-
-@record
-class FixRequest:
-    """Which fixes are asked for; of each file how it is checked, and where its groups are."""
-
-    options: Callable[[str], Options]
-    config_dirs: Callable[[str], Sequence[Path]]
-    stdin: bytes = b""
-    unsafe: bool = False
-    apart: frozenset[str] = frozenset()
-    """Files of which all is said in themselves: other processes may fix them at the same time."""
-    processes: int = 1
+_FIXES_A_PROCESS = 8
+"""With fewer files to fix, another process costs more than it saves."""
 
 
 def fixable_paths(report: Report, *, unsafe: bool) -> list[str]:
@@ -48,18 +37,25 @@ def fixable_paths(report: Report, *, unsafe: bool) -> list[str]:
 
 
 def standing_alone(report: Report) -> frozenset[str]:
-    """The files whose findings all stand in themselves, not in a group or a `--config` file."""
+    """The files whose findings are all in themselves, not in a group or a `--config` file."""
     elsewhere = {
         file.path for file in report.files for one in file.findings if one.place.path != file.path
     }
     return frozenset(file.path for file in report.files if file.path not in elsewhere)
 
 
-def fixed_files(paths: Sequence[str], asked: FixRequest) -> Iterator[tuple[FixedFile, bytes]]:
-    """Each file with its fixes, and its bytes before; nothing is written."""
-    made = _made_apart([path for path in paths if path in asked.apart], asked)
+def fixed_files(
+    paths: Sequence[str], run: LintRun, *, unsafe: bool, apart: frozenset[str]
+) -> Iterator[tuple[FixedFile, bytes]]:
+    """Yield each file with its fixes, and its bytes before; nothing is written.
+
+    `apart`: files that depend on no other file; several processes may fix them at the same time.
+    """
+    alone = [path for path in paths if path in apart]
+    processes = min(run.processes(len(paths), _FIXES_A_PROCESS), len(alone))
+    made = _fixed_apart(alone, run, processes, unsafe=unsafe) if processes > 1 else {}
     for path in paths:
-        found = made[path] if path in made else _fixed(path, asked)
+        found = made[path] if path in made else _fixed(path, run, unsafe=unsafe)
         if found is not None:
             yield found
 
@@ -67,52 +63,42 @@ def fixed_files(paths: Sequence[str], asked: FixRequest) -> Iterator[tuple[Fixed
 _Fixed = tuple[FixedFile, bytes]
 
 
-def _fixed(path: str, asked: FixRequest) -> _Fixed | None:
-    source, data = _source(path, asked)
+def _fixed(path: str, run: LintRun, *, unsafe: bool) -> _Fixed | None:
+    source, settings = run.read_again(path)
+    data = run.stdin if path == STDIN_SHOWN else read_or_none(path)
     if source is None or data is None or _text(data) != source.text:
         return None  # it is gone, or changes while we look
-    options, folders = asked.options(_given(path)), asked.config_dirs(_given(path))
-    return fix_file(source, options, folders, unsafe=asked.unsafe), data
+    return fix_file(source, run.options(settings), settings.config_dirs, unsafe=unsafe), data
 
 
-def _given(path: str) -> str:
-    return STDIN if path == STDIN_SHOWN else path
-
-
-def _source(path: str, asked: FixRequest) -> tuple[LintedFile | None, bytes | None]:
-    given = _given(path)
-    data = asked.stdin if given == STDIN else _bytes(path)
-    return read_found(FoundFile(given, is_named=True), asked.stdin, asked.config_dirs(given)), data
-
-
-def _made_apart(paths: Sequence[str], asked: FixRequest) -> dict[str, _Fixed | None]:
-    """What other processes make of files. All of it before anything is written: so that it does
-    not depend on who is quicker. What one of them could not do is left out."""
-    if asked.processes < 2 or len(paths) < 2:
-        return {}
+def _fixed_apart(
+    paths: Sequence[str], run: LintRun, processes: int, *, unsafe: bool
+) -> dict[str, _Fixed | None]:
+    """Fix files in several processes, all before anything is written: the result does not depend
+    on which is quicker. A file whose process failed is left out."""
 
     def work(path: str) -> bytes:
-        found = _fixed(path, asked)
+        found = _fixed(path, run, unsafe=unsafe)
         if found is None:
             return b""
-        found[0].hidden = list  # it is asked in this process alone
+        found[0].hidden = list  # it is called in this process alone
         return pickle.dumps(found)
 
     made: dict[str, _Fixed | None] = {}
-    with spread(paths, work, min(asked.processes, len(paths))) as answers:
+    with spread(paths, work, processes) as answers:
         for path, answer in zip(paths, answers, strict=True):
             if isinstance(answer, WorkerDiedError):
                 made[path] = None  # lint reports it
             elif answer is not None:
                 file, data = pickle.loads(answer)  # noqa: S301  a copy of this process wrote it
-                file.hidden = partial(_secrets, path, asked)
+                file.hidden = partial(_secrets, path, run)
                 made[path] = file, data
     return made
 
 
-def _secrets(path: str, asked: FixRequest) -> Sequence[str]:
-    source, _ = _source(path, asked)
-    return [] if source is None else check(source, asked.options(_given(path))).secrets
+def _secrets(path: str, run: LintRun) -> Sequence[str]:
+    source, settings = run.read_again(path)
+    return [] if source is None else check(source, run.options(settings)).secrets
 
 
 def written(fixed: FixedFile, before: bytes) -> None:
@@ -121,7 +107,7 @@ def written(fixed: FixedFile, before: bytes) -> None:
     A link stays one; a byte order mark and the mode stay. Raises InputError.
     """
     path = Path(fixed.path)
-    if _bytes(fixed.path) != before:
+    if read_or_none(fixed.path) != before:
         said = f"{fixed.path} changed while it was being fixed"
         raise InputError(Problem(said, help="run it again"))
     mark = codecs.BOM_UTF8.decode() if before.startswith(codecs.BOM_UTF8) else ""
@@ -132,13 +118,6 @@ def in_bytes(fixed: FixedFile, before: bytes) -> bytes:
     """The new text as the file has it."""
     mark = codecs.BOM_UTF8 if before.startswith(codecs.BOM_UTF8) else b""
     return mark + fixed.after.encode()
-
-
-def _bytes(path: str) -> bytes | None:
-    try:
-        return read_regular(path)
-    except OSError:
-        return None
 
 
 def _text(data: bytes) -> str | None:

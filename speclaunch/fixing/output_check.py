@@ -11,12 +11,11 @@ from pathlib import Path
 from speclaunch import reads
 from speclaunch.engine.catalogue import resolve_version
 from speclaunch.fix.fixed_text import numbers_of
+from speclaunch.lint.cache import installed_engine
 from speclaunch.lint.collect import LintedFile, read_buffer, read_commands
-from speclaunch.lint.configuration import Configuration, Given, options
-from speclaunch.lint.installed import installed_engine
-from speclaunch.lint.judged_for import parts
+from speclaunch.lint.configuration import Configuration, LintSettings, options
 from speclaunch.lint.paths import STDIN_SHOWN
-from speclaunch.lint.run import Options, reports_of
+from speclaunch.lint.run import Options, check, compare, parts_of, result_of
 from speclaunch.record import record
 from speclaunch.rules.finding import Finding, Severity
 
@@ -68,8 +67,8 @@ def configured(
     `hardware` is as `--hardware` takes it; the project's file configures the rest.
     """
     held = dict.fromkeys(resolve_version(version).held for version in versions)
-    given = Given(tuple(held), hardware, tuple(models), tuple(config_dirs))
-    return options(Configuration(given).of(path), installed_engine)
+    stated = LintSettings(tuple(held), hardware, tuple(models), tuple(config_dirs))
+    return options(Configuration(stated).of(path), installed_engine)
 
 
 def check_text(
@@ -101,14 +100,18 @@ def check_source(source: LintedFile, options: Options) -> CheckedText:
     if options.versions:
         return CheckedText(source, findings_of(source, options))
     found: list[Finding] = []
-    for part in parts(source, options):  # as if stated: an error is one, whoever else accepts it
-        found += findings_of(part.source, replace(options, versions=(part.judged.version,)))
+    for part in parts_of(source, options):  # as if stated: an error is one, whoever else accepts it
+        found += findings_of(part.source, replace(options, versions=(part.engine.version,)))
     return CheckedText(source, _in_order(found))
 
 
 def findings_of(source: LintedFile, options: Options) -> tuple[Finding, ...]:
-    """Return what `lint` finds in one file, by place."""
-    return _in_order(one for file in reports_of(source, options) for one in file.findings)
+    """Return what `lint` finds in one file, by place; nothing in one that no reader knows."""
+    if source.not_read:
+        return ()
+    checked = check(source, options)
+    compare([checked])
+    return _in_order(one for file in result_of(checked).reports for one in file.findings)
 
 
 def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:

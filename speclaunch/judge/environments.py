@@ -1,12 +1,13 @@
-"""The judges that were added: each a folder below the home of speclaunch, with its packages.
+"""The judges of this machine: those that were added, the CPU engine, an interpreter.
+
+An added judge is a folder below the home of speclaunch, with its packages:
 
     judges/NAME/
         site/         the wheel, and what it pins of what its validation needs
         judge.json    written last: what it is
 
 One without torch runs on the interpreter of speclaunch, and has all of its packages there. The
-others have what the CPU engine has otherwise, and its interpreter and torch.
-"""
+others have what the CPU engine has otherwise, and its interpreter and torch."""
 
 from __future__ import annotations
 
@@ -17,10 +18,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.cpu.manifest import require_own
 from speclaunch.cpu.process import write_atomically
 from speclaunch.engine.added_catalogues import remove_added
-from speclaunch.home import JUDGE_RECORD, judges_home
+from speclaunch.engine.catalogue import held_versions
+from speclaunch.errors import LaunchError
+from speclaunch.facts.runtime import find_runtime
+from speclaunch.home import JUDGE_RECORD, judges_home, speclaunch_home
+from speclaunch.judge.engine_judge import EngineJudge, command_of, digest_of, worker_digest
 from speclaunch.reads.bounded import read_regular
 from speclaunch.record import record
 
@@ -28,7 +34,7 @@ SITE = "site"
 
 
 @record
-class Kept:
+class AddedJudge:
     """One added judge."""
 
     name: str
@@ -61,28 +67,28 @@ def folder(name: str) -> Path:
     return judges_home() / name
 
 
-def kept() -> list[Kept]:
+def kept() -> list[AddedJudge]:
     """All that are whole and whose interpreter is there, by name. Raises InputError if other users
     may have made them."""
     return [one for one in _read_all() if Path(one.python).exists()]
 
 
-def _read_all() -> Iterator[Kept]:
+def _read_all() -> Iterator[AddedJudge]:
     for path in sorted(judges_home().glob(f"*/{JUDGE_RECORD}")):
         require_own(path.parent, "the judge")
         if (path.parent / SITE).exists():
             require_own(path.parent / SITE, "the judge")
-        names = {one.name for one in fields(Kept)}
+        names = {one.name for one in fields(AddedJudge)}
         try:
             document: dict[str, Any] = json.loads(read_regular(path))
-            found = Kept(**{name: value for name, value in document.items() if name in names})
+            found = AddedJudge(**{name: value for name, value in document.items() if name in names})
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             continue  # half of one is none: `judge add` makes it anew
         if found.name == path.parent.name:
             yield found
 
 
-def write(one: Kept) -> None:
+def write(one: AddedJudge) -> None:
     """Note that a judge is whole."""
     document = {field.name: getattr(one, field.name) for field in fields(one)}
     write_atomically(folder(one.name) / JUDGE_RECORD, json.dumps(document, indent=1) + "\n")
@@ -116,3 +122,79 @@ def sweep() -> None:
 def size_of(place: Path) -> int:
     """Bytes of the files of a folder."""
     return sum(path.lstat().st_size for path in place.rglob("*") if path.is_file())
+
+
+_MADE: dict[tuple[str, str], EngineJudge] = {}
+"""One judge of an interpreter: its loaded worker serves all who ask."""
+
+
+def all_judges() -> list[EngineJudge]:
+    """Added judges first, then the CPU engine."""
+    added = [_added(one) for one in kept()]
+    engine = cpu_judge()
+    return [*added, *([engine] if engine is not None else [])]
+
+
+def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
+    """Return the judge of a release (None: the newest), or that of an interpreter with SGLang.
+
+    A fork goes by the name that it was added with, too.
+    """
+    if python is not None:
+        return _of_interpreter(version, python)
+    names = {version}
+    names |= {one.release for one in kept() if one.name == version}
+    found = [judge for judge in all_judges() if version is None or judge.release in names]
+    if version is None:
+        held = held_versions()
+        found.sort(key=lambda j: held.index(j.release) if j.release in held else -1, reverse=True)
+    return found[0] if found else None
+
+
+def find_added_judge(version: str | None, python: Path | None) -> EngineJudge | None:
+    """Return the judge of a version that was added for it; an interpreter's own was not."""
+    is_added = python is None and any(version in (one.release, one.name) for one in kept())
+    return find_judge(version, None) if is_added else None
+
+
+def _of_interpreter(version: str | None, python: Path) -> EngineJudge | None:
+    """The judge that is this interpreter's SGLang: a known one, or the interpreter itself."""
+    for judge in all_judges():
+        same = judge.python == python.absolute() and not judge.paths
+        if same and version in (None, judge.release):
+            return judge
+    try:
+        runtime = find_runtime(str(python))
+    except (LaunchError, OSError):
+        return None
+    is_other = version not in (None, runtime.sglang)
+    if runtime.sglang is None or is_other or not runtime.executed:
+        return None
+    told = json.dumps([dict(runtime.packages), str(runtime.sglang_path)], sort_keys=True)
+    return _judge(runtime.sglang, runtime.interpreter, told)
+
+
+def _added(one: AddedJudge) -> EngineJudge:
+    return _judge(one.release, Path(one.python), one.digest, one.paths, light=one.light)
+
+
+def cpu_judge() -> EngineJudge | None:
+    """The CPU engine, if it is installed. Raises InputError if other users may have made it."""
+    engine = CpuEngine(speclaunch_home())
+    try:
+        packages = json.loads(engine.manifest.read_text(encoding="utf-8"))["packages"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    require_own(engine.python.parent, "the CPU engine")
+    return _judge(SGLANG_VERSION, engine.python, json.dumps(packages, sort_keys=True))
+
+
+def _judge(
+    release: str, python: Path, told: str, paths: tuple[Path, ...] = (), *, light: bool = False
+) -> EngineJudge:
+    digest = digest_of(release, told, worker_digest())
+    key = (str(python), digest)
+    if key not in _MADE:
+        command = command_of(python, light=light)
+        _MADE[key] = EngineJudge(release, python, digest, paths=paths, command=command)
+    return _MADE[key]

@@ -1,17 +1,17 @@
-"""What is asked of a release's own validation, what it answers, and who can be asked."""
+"""A question to a release's own validation, and its answer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from speclaunch.record import record
 
 
 @record
-class Question:
+class EngineQuestion:
     """One command, as it would be started."""
 
     words: tuple[str, ...]
@@ -27,7 +27,7 @@ class Question:
 
 
 @record
-class Answer:
+class EngineAnswer:
     """What the release says to one command."""
 
     accepted: bool | None
@@ -46,39 +46,3 @@ class Answer:
     """The values after resolution, by SGLang's names; empty where it refused."""
     line: str = ""
     """The line of source that refused, where it can be read."""
-
-
-class Judge(Protocol):
-    """A release that can be asked."""
-
-    @property
-    def release(self) -> str:
-        """The version, as its catalogue names it."""
-
-    @property
-    def python(self) -> Path:
-        """The interpreter that runs it."""
-
-    @property
-    def digest(self) -> str:
-        """What its verdicts rest on beside the question: release, packages and worker."""
-
-    def ask(self, questions: Sequence[Question], *, seconds: float) -> list[Answer]:
-        """An answer for each question, in order, within about `seconds` in all.
-
-        Never raises for what an engine does: what could not be judged says why.
-        """
-
-
-def judges() -> list[Judge]:
-    """The releases that can be asked on this machine: added judges, then the CPU engine."""
-    from speclaunch.judge.find import all_judges  # noqa: PLC0415  (it makes what is declared here)
-
-    return all_judges()
-
-
-def judge_for(version: str | None, python: Path | None) -> Judge | None:
-    """The judge for a release (None: the newest at hand), or that of an interpreter with SGLang."""
-    from speclaunch.judge.find import find_judge  # noqa: PLC0415
-
-    return find_judge(version, python)

@@ -29,7 +29,7 @@ class WorkerError(Exception):
     """The worker does not answer as it should; the text says how. It is ended."""
 
 
-class Worker:
+class JsonWorker:
     """A process that answers lines of JSON with lines of JSON.
 
     Whatever it does, `ask` returns or raises within its time, and `end` leaves nothing of it.

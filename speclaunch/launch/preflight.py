@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from speclaunch.asking.at_hand import interpreter
-from speclaunch.asking.mode import Ask
+from speclaunch.asking.mode import interpreter
 from speclaunch.errors import Problem, SpeclaunchError
 from speclaunch.facts.hardware import choose_hardware
 from speclaunch.facts.hardware_probe import probe_hardware
 from speclaunch.facts.missing_paths import missing_paths
+from speclaunch.facts.project_settings import Ask
 from speclaunch.launch.prepare import Prepared
 from speclaunch.launch.session import Session, foresee
-from speclaunch.lint.ignores import unsilenced
+from speclaunch.lint.recipe_findings import unsilenced
 from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
 from speclaunch.rules.examine import Examined, Lookup, examine
@@ -106,7 +106,7 @@ def with_other_roles(
 ) -> PreflightResult:
     """With what the roles of a recipe say of each other: one that does not fit the others does not
     serve with them."""
-    from speclaunch.lint.role_findings import findings_across  # noqa: PLC0415  few have roles
+    from speclaunch.lint.recipe_findings import findings_across  # noqa: PLC0415  few have roles
 
     told = findings_across(whole, prepared.catalogue.version, lookup, rules)
     more = tuple(one for one in told if one.severity is not Severity.INFO)

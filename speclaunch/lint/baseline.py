@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,10 @@ BY_MESSAGE = "1:"
 """How the fingerprints of format 1 begin once they are read: they are of the message."""
 _MOST_BYTES = 64 << 20
 _TEXTS = ("code", "path", "message", "fingerprint")
+_OLD_MESSAGES = Path(__file__).parent / "data" / "texts_1.json"
+"""The messages of the release that wrote format 1, by rule: texts with `{}` for what differs each
+time, and the arguments that each is about (null: known only when the rule runs). A finding whose
+message fits none of its rule's texts was reworded since; it is matched by its arguments."""
 
 
 @record
@@ -114,8 +120,6 @@ def _known_reworded(
 ) -> dict[int, str]:
     """Match findings whose message was reworded with entries of the same rule, path and
     arguments, one entry each."""
-    from speclaunch.lint.reworded import is_about_the_same, is_reworded  # noqa: PLC0415 - rare
-
     free = {
         mark: one
         for mark, one in entries.items()
@@ -124,7 +128,7 @@ def _known_reworded(
     taken: dict[tuple[object, ...], str] = {}
     known: dict[int, str] = {}
     for one in sorted(findings, key=lambda one: one.place.position):
-        if not is_reworded(one):
+        if not _is_reworded(one):
             continue
         path = path_from(one.place.path, folder)
         of_versions = (one.code, path, one.place.position, tuple(sorted(one.arguments.items())))
@@ -133,7 +137,7 @@ def _known_reworded(
                 mark
                 for mark, old in free.items()
                 if (old.code, old.path) == (one.code, path)
-                and is_about_the_same(old.code, old.message, one)
+                and _is_about_the_same(old.code, old.message, one)
             ),
             None,
         )
@@ -141,6 +145,34 @@ def _known_reworded(
             free.pop(mark, None)
             taken[of_versions] = known[id(one)] = mark
     return known
+
+
+def _is_reworded(finding: Finding) -> bool:
+    """True if baselines of format 1 have another message for this finding."""
+    texts = _old_messages().get(finding.code)
+    return texts is not None and not any(one.fullmatch(finding.message) for one, _ in texts)
+
+
+def _is_about_the_same(code: str, message: str, finding: Finding) -> bool:
+    """True if a message of format 1 is about the arguments of a reworded finding."""
+    for pattern, arguments in _old_messages().get(code, ()):
+        if pattern.fullmatch(message):
+            return arguments is None or set(arguments) == set(finding.arguments)
+    return False
+
+
+@cache
+def _old_messages() -> dict[str, list[tuple[re.Pattern[str], list[str] | None]]]:
+    said: dict[str, list[list[Any]]] = json.loads(_OLD_MESSAGES.read_bytes())
+    return {
+        code: [(_pattern(text), arguments) for text, arguments in texts]
+        for code, texts in said.items()
+    }
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    parts = (re.escape(part) for part in text.split("{}"))
+    return re.compile(".*?".join(parts), re.DOTALL)
 
 
 def _got_worse(old: KnownFinding, new: Finding) -> bool:
@@ -195,17 +227,16 @@ def write_baseline(path: Path, findings: Iterable[Finding], covered: Covered) ->
             entries[marks[id(one)]] = KnownFinding(one.code, where, one.message)
     ordered = sorted(entries.items(), key=lambda item: (item[1].path, item[1].code, item[0]))
     lines = [
-        json.dumps(dict(zip(_TEXTS, (*_texts(one), mark), strict=True)), ensure_ascii=False)
+        json.dumps(
+            dict(zip(_TEXTS, (one.code, one.path, one.message, mark), strict=True)),
+            ensure_ascii=False,
+        )
         for mark, one in ordered
     ]
     body = "".join(f"\n  {line}," for line in lines)[:-1]
     text = f'{{\n "version": {VERSION},\n "findings": [{body}\n ]\n}}\n'
     _write(path, text.encode("utf-8", "backslashreplace"))
     return len(entries)
-
-
-def _texts(one: KnownFinding) -> tuple[str, str, str]:
-    return one.code, one.path, one.message
 
 
 def _named(

@@ -3,7 +3,8 @@
 An entry is a small file, named by a digest of everything that was known beforehand: the bytes of
 the linted file, the options, the working directory, this installation. In it stands what was looked
 at on the way (`speclaunch/reads/`): it counts only while all of that is as it was. An entry that is
-missing, broken, or of another user is as good as none; what cannot be written is not kept.
+missing, broken, or of another user is as good as none; what cannot be written is not kept. The
+installed engine is remembered in it, too.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
-from speclaunch import __version__, resources
+from speclaunch import __version__, reads, resources
 from speclaunch.entry_files import EntryFiles
 from speclaunch.home import speclaunch_home
 from speclaunch.reads import Reads
@@ -26,7 +28,7 @@ from speclaunch.reads.states import digest
 SWITCH = "SPECLAUNCH_NO_CACHE"
 """The variable that, set to anything, switches it off."""
 FOLDER = "lint"
-_FORMAT = 1
+_FORMAT = 2
 _VARIABLES = (
     *("HOME", "SPECLAUNCH_HOME", "XDG_CACHE_HOME"),
     *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"),
@@ -50,7 +52,7 @@ class Cache:
     def __init__(self, folder: str, circumstances: str, now: Now) -> None:
         self._files = EntryFiles(folder, _MOST_BYTES, _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER)
         self._circumstances, self._now = circumstances, now
-        self.shipped = _shipped()
+        self.shipped = tuple(f"{directory}{os.sep}" for directory in resources.shipped())
 
     def name(self, *parts: bytes) -> str:
         """The name of the entry for what is known beforehand."""
@@ -135,5 +137,41 @@ def _stamps(directory: str) -> Iterator[str]:
             yield f"{entry.path} {seen.st_mtime_ns} {seen.st_size} {seen.st_ino}"
 
 
-def _shipped() -> tuple[str, ...]:
-    return tuple(f"{directory}{os.sep}" for directory in resources.shipped())
+@functools.cache
+def installed_engine() -> str | None:
+    """The catalogue of the engine on this machine, looked for once; None: there is none."""
+    return remembered_engine(None)
+
+
+def remembered_engine(kept: Cache | None) -> str | None:
+    """The same, looked for only where an earlier lint did not, or something changed since."""
+    name = kept.name(b"installed engine") if kept is not None else ""
+    if kept is not None:
+        said = kept.get(name)
+        if isinstance(said, list) and len(said) == 1 and isinstance(said[0], str | None):
+            return said[0]
+    with reads.aside(kept.shipped if kept is not None else ()) as looked:
+        found = _find()
+    if kept is not None:
+        kept.put(name, [found], looked)
+    return found
+
+
+def _find() -> str | None:
+    """The version of the engine on this machine; where it is no release, its own catalogue."""
+    from speclaunch.facts.engines import at_hand  # noqa: PLC0415  not needed where it is remembered
+    from speclaunch.facts.runtime import NoEngineError, find_runtime  # noqa: PLC0415
+
+    def meanwhile() -> None:
+        """Import what is needed next: it takes as long as the interpreters do."""
+        for name in ("speclaunch.lint.collect", "speclaunch.lint.run"):
+            import_module(name)
+
+    try:
+        return at_hand(find_runtime(None, meanwhile=meanwhile))
+    except NoEngineError as error:  # the newest is assumed
+        for why in error.failed:
+            sys.stderr.write(f"note: engine unknown: {why}\n")
+        return None
+    except Exception:  # an engine without a catalogue: the newest is assumed
+        return None

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speclaunch import reads
-from speclaunch.errors import InputError, Place, Problem
+from speclaunch.errors import InputError, Problem
 from speclaunch.importer.file_kinds import YAML_SUFFIXES, is_template, looks_like_yaml, template_of
 from speclaunch.importer.files import read_template, read_text, read_whole
 from speclaunch.importer.interface import Invocation, Reading
 from speclaunch.lint.ignores import Extent
-from speclaunch.lint.paths import STDIN, STDIN_SHOWN, FoundFile
-from speclaunch.lint.unread_files import PROSE, starts_a_server
+from speclaunch.lint.paths import PROSE, STDIN, STDIN_SHOWN, FoundFile, starts_a_server
 from speclaunch.patterns import lazy
 from speclaunch.reads.bounded import reason
 from speclaunch.record import record
@@ -74,13 +73,10 @@ def _file(path: str, config_dirs: Sequence[Path]) -> LintedFile:
     try:
         return _read(path, reads.read_bytes(file), config_dirs, file)
     except OSError as error:
-        return LintedFile(path, problems=(_unreadable(path, error),))
+        from speclaunch.recipe.find_recipe import similar_file  # noqa: PLC0415 - for a mistake only
 
-
-def _unreadable(path: str, error: OSError) -> Problem:
-    from speclaunch.recipe.find_recipe import similar_file  # noqa: PLC0415 - for a mistake only
-
-    return Problem(f"cannot read {path}: {reason(error)}", help=similar_file(path))
+        problem = Problem(f"cannot read {path}: {reason(error)}", help=similar_file(path))
+        return LintedFile(path, problems=(problem,))
 
 
 def read_buffer(path: str, data: bytes, config_dirs: Sequence[Path] = ()) -> LintedFile | None:
@@ -213,14 +209,6 @@ def _recipe(path: str, config_dirs: Sequence[Path]) -> tuple[Recipe | None, tupl
 def _extent(invocation: Invocation, path: str) -> Extent:
     words = (*invocation.program, *invocation.words)
     lines = [invocation.place.line]
-    lines += [
-        place.line
-        for word in words
-        for place in _places(word.used_at, word.place)
-        if place.path == path
-    ]
+    places = (word.used_at or word.place for word in words)
+    lines += [place.line for place in places if place.path == path]
     return Extent(min(invocation.place.line, lines[0]), max(lines))
-
-
-def _places(used_at: Place | None, place: Place) -> tuple[Place, ...]:
-    return (used_at,) if used_at is not None else (place,)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,15 +27,20 @@ from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.asking.asker import Asker
-    from speclaunch.lint.patterns import Patterns
+    from speclaunch.lint.left_out import Patterns
     from speclaunch.lint.run import Options
 
 
 @record
-class Given:
-    """What the command line says of it; None and empty: nothing."""
+class LintSettings:
+    """How to lint: what the command line states, or what counts for one file.
+
+    Of one file, `models` and `assume` are the command line's: those of the repository are facts,
+    which every verb looks up (rules/examine.py).
+    """
 
     versions: tuple[str, ...] = ()
+    """Empty: each file's own, see `run.parts_of`."""
     hardware: str | None = None
     models: tuple[Path, ...] = ()
     config_dirs: tuple[Path, ...] = ()
@@ -43,31 +49,18 @@ class Given:
     ignore: tuple[str, ...] = ()
     online: bool = False
     baseline: Path | None = None
-
-
-@record
-class FileSettings:
-    """How one file is linted. `models` and `assume` are the command line's: those of the
-    repository are facts, which every verb looks up (rules/examine.py)."""
-
-    versions: tuple[str, ...] = ()
-    hardware: str | None = None
-    config_dirs: tuple[Path, ...] = ()
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    baseline: Path | None = None
-    given: Given = Given()
     project: SettingsFrom = SettingsFrom()
+    overrides_pins: bool = False
+    """True if `versions` were requested on the command line, and override a recipe's pin."""
 
     @property
-    def said(self) -> str:
-        """What an entry of the cache is named by: all of it, but what is left out later on."""
+    def cache_key(self) -> str:
+        """All that the findings of a file depend on: without what is left out later on."""
         parts = (self.versions, self.hardware, self.config_dirs, self.select, self.ignore)
-        stated = bool(self.given.versions)
-        return repr((*parts, self.given.models, self.given.assume, self.project, stated))
+        return repr((*parts, self.models, self.assume, self.project, self.overrides_pins))
 
-    def asks(self, code: str) -> bool:
-        """Whether a rule is asked, as `rules.registry.selected` has it."""
+    def selects(self, code: str) -> bool:
+        """True if a rule is selected, by the same order as `rules.registry.selected`."""
         longest = [
             max((len(one) for one in codes if code.startswith(one)), default=-1)
             for codes in (self.select or ("",), self.ignore)
@@ -76,21 +69,23 @@ class FileSettings:
 
 
 class Configuration:
-    """The settings of each file. `say` is told what is to be known of a version."""
+    """The settings of each file: `stated` on the command line, else its repository's.
+
+    `say` gets the notes about versions.
+    """
 
     def __init__(
         self,
-        given: Given | None = None,
-        project: SettingsFrom | None = None,
+        stated: LintSettings,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._given, self.project, self._say = given or Given(), project or SettingsFrom(), say
+        self._stated, self._say = stated, say
         self._of_folder: dict[str, tuple[Path, ProjectSettings]] = {}
         self._checked: dict[Path, ProjectSettings] = {}
         self._held = cache(self._resolve)
         self._made = cache(self._make)
 
-    def of(self, path: str) -> FileSettings:
+    def of(self, path: str) -> LintSettings:
         """The settings of a linted file. Raises InputError with every problem of the file that
         configures it."""
         folder, name = os.path.split("" if path == STDIN else path)
@@ -103,14 +98,14 @@ class Configuration:
         found = self._of_folder.get(folder)
         if found is None:
             whole = Path(os.path.realpath(folder or "."))
-            file = self.project.file_for(whole)
+            file = self._stated.project.file_for(whole)
             if file is not None and file not in self._checked:
                 self._checked[file] = self._read(file)
             project = ProjectSettings() if file is None else self._checked[file]
             found = self._of_folder[folder] = (whole, project)
         return found
 
-    def _make(self, project: ProjectSettings, overrides: tuple[Override, ...]) -> FileSettings:
+    def _make(self, project: ProjectSettings, overrides: tuple[Override, ...]) -> LintSettings:
         engine, hardware, select = project.engine, project.hardware, project.select
         ignore = list(project.ignore)
         for one in overrides:
@@ -118,17 +113,17 @@ class Configuration:
             hardware = hardware if one.hardware is None else one.hardware
             select = select if one.select is None else one.select
             ignore += one.ignore
-        given = self._given
+        stated = self._stated
         held = (self._held(one.text) for one in engine)
-        return FileSettings(
-            given.versions or tuple(dict.fromkeys(held)),
-            given.hardware or (hardware.text if hardware is not None else None),
-            (*given.config_dirs, *(Path(one.text) for one in project.config_dir)),
-            given.select or tuple(one.text.upper() for one in select),
-            given.ignore or tuple(one.text.upper() for one in ignore),
-            given.baseline or _baseline(project.baseline),
-            given,
-            self.project,
+        return replace(
+            stated,
+            versions=stated.versions or tuple(dict.fromkeys(held)),
+            hardware=stated.hardware or (hardware.text if hardware is not None else None),
+            config_dirs=(*stated.config_dirs, *(Path(one.text) for one in project.config_dir)),
+            select=stated.select or tuple(one.text.upper() for one in select),
+            ignore=stated.ignore or tuple(one.text.upper() for one in ignore),
+            baseline=stated.baseline or _baseline(project.baseline),
+            overrides_pins=bool(stated.versions),
         )
 
     def _resolve(self, text: str) -> str:
@@ -152,12 +147,12 @@ class Configuration:
         engines = [one for part in overrides for one in part.engine or ()]
         yield from _refused((*project.engine, *engines), self._held)
         named = (project.hardware, *(one.hardware for one in overrides))
-        yield from _refused((one for one in named if one is not None), _declared)
+        yield from _refused((one for one in named if one is not None), _require_hardware)
         codes = [one for part in overrides for one in (*(part.select or ()), *part.ignore)]
-        yield from _refused((*project.select, *project.ignore, *codes), _known_code)
+        yield from _refused((*project.select, *project.ignore, *codes), _require_code)
         excluded = project.exclude.patterns if project.exclude is not None else ()
         paths = [one for part in overrides for one in part.paths]
-        yield from _refused((*excluded, *paths), _pattern)
+        yield from _refused((*excluded, *paths), _require_pattern)
 
 
 def _baseline(said: Said | None) -> Path | None:
@@ -172,11 +167,14 @@ def _baseline(said: Said | None) -> Path | None:
 
 
 def options(
-    settings: FileSettings,
+    settings: LintSettings,
     installed: Callable[[], str | None],
     asker: Asker | None = None,
 ) -> Options:
-    """What checking takes: rules, where facts come from, who asks engines. Raises InputError."""
+    """Return what checking takes: rules, where facts come from, the engine check.
+
+    Raises InputError.
+    """
     from speclaunch.facts.hardware import declare  # noqa: PLC0415  not needed for a known file
     from speclaunch.facts.project_settings import assumption  # noqa: PLC0415
     from speclaunch.lint.file_codes import FILE_CODES, REFUSES  # noqa: PLC0415
@@ -184,23 +182,22 @@ def options(
     from speclaunch.rules.examine import Lookup  # noqa: PLC0415
     from speclaunch.rules.registry import selected  # noqa: PLC0415
 
-    given = settings.given
     hardware = declare(settings.hardware) if settings.hardware is not None else None
-    assumed = tuple(assumption(one) for one in given.assume)
-    lookup = Lookup(given.models, given.online, assumed, hardware, project=settings.project)
+    assumed = tuple(assumption(one) for one in settings.assume)
+    lookup = Lookup(settings.models, settings.online, assumed, hardware, project=settings.project)
     rules = selected(settings.select, settings.ignore)
     # what lint says of files and comments is left out by --ignore alone
     notices = (one.code for one in FILE_CODES if not one.code.startswith(settings.ignore))
-    asked = frozenset((*(rule.code for rule in rules), *notices))
+    codes = frozenset((*(rule.code for rule in rules), *notices))
     everything = not (settings.select or settings.ignore)
     return Options(
         lookup,
         rules,
         settings.versions,
-        None if everything else asked,
+        None if everything else codes,
         installed,
-        asker if settings.asks(REFUSES.code) else None,
-        overrides_pins=bool(given.versions),
+        asker if settings.selects(REFUSES.code) else None,
+        settings.overrides_pins,
     )
 
 
@@ -210,7 +207,7 @@ def _matches(one: Override, path: Path) -> bool:
 
 @cache
 def _patterns(folder: Path, texts: tuple[str, ...]) -> Patterns:
-    from speclaunch.lint.patterns import Patterns  # noqa: PLC0415  most repositories have none
+    from speclaunch.lint.left_out import Patterns  # noqa: PLC0415  most repositories have none
 
     return Patterns(str(folder), texts)
 
@@ -224,19 +221,19 @@ def _refused(values: Iterable[Said], check: Callable[[str], object]) -> Iterator
             yield Problem(f"{Path(one.place.path).name}: {first.message}", one.place, first.help)
 
 
-def _declared(text: str) -> None:
-    from speclaunch.facts.hardware import declare  # noqa: PLC0415
+def _require_hardware(text: str) -> None:
+    from speclaunch.facts.hardware import declare  # noqa: PLC0415  not needed for a known file
 
     declare(text)
 
 
-def _pattern(text: str) -> None:
-    from speclaunch.lint.patterns import patterns  # noqa: PLC0415
+def _require_pattern(text: str) -> None:
+    from speclaunch.lint.left_out import patterns  # noqa: PLC0415
 
     patterns((text,))
 
 
-def _known_code(text: str) -> None:
-    from speclaunch.lint.code_selection import known_code  # noqa: PLC0415
+def _require_code(text: str) -> None:
+    from speclaunch.lint.file_codes import require_known_code  # noqa: PLC0415
 
-    known_code(text.upper(), Place(""))
+    require_known_code(text.upper(), Place(""))

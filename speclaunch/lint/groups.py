@@ -13,13 +13,13 @@ from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import SpeclaunchError
 from speclaunch.facts.repository_facts import upward
 from speclaunch.lint.paths import FoundFile, find_files
-from speclaunch.lint.report import FileReport, ToldFile
+from speclaunch.lint.report import FileReport, FileResult
 from speclaunch.patterns import lazy
-from speclaunch.reads.bounded import read_regular
+from speclaunch.reads.bounded import read_or_none
 
 if TYPE_CHECKING:
     from speclaunch.lint.left_out import LeftOut
-    from speclaunch.lint.run import CheckedFile, Options
+    from speclaunch.lint.run import CheckedFile
     from speclaunch.rules.finding import Finding
 
 _SUFFIX = ".yaml"
@@ -91,10 +91,14 @@ def has_ignores(group: str) -> bool:
     return "speclaunch:" in _text(group)
 
 
-def unused_in(group: str, checked: Iterable[CheckedFile], options: Options) -> tuple[Finding, ...]:
-    """What is wrong with the comments in a group's file, of which some recipe may use each."""
-    from speclaunch.lint.ignores import read_ignores  # noqa: PLC0415
-    from speclaunch.lint.run import complaints_of  # noqa: PLC0415
+def unused_in(
+    group: str, checked: Iterable[CheckedFile], selected: frozenset[str] | None
+) -> tuple[Finding, ...]:
+    """Return what is wrong with the comments in a group's file; any recipe may use each.
+
+    `selected` are the codes that were checked; None: all.
+    """
+    from speclaunch.lint.ignores import complaints, read_ignores  # noqa: PLC0415
 
     whole = os.path.realpath(group)
     own = read_ignores(_text(group), group)
@@ -104,20 +108,22 @@ def unused_in(group: str, checked: Iterable[CheckedFile], options: Options) -> t
                 for one in own:
                     if one.place.line == other.place.line:
                         one.used |= other.used
-    return tuple(complaints_of(own, options, group, held_versions()[-1]))
+    return tuple(complaints(own, group, held_versions()[-1], selected))
 
 
-def told_of_group(group: str, told: Iterable[ToldFile], more: tuple[Finding, ...] = ()) -> ToldFile:
-    """What the lints of recipes say of a group's file, and what `more` there is; where there is
-    none, that it was not checked."""
+def result_of_group(
+    group: str, recipes: Iterable[FileResult], more: tuple[Finding, ...] = ()
+) -> FileResult:
+    """Return what the lints of recipes report about a group's file, and `more`; without recipes
+    and `more`, that it was not checked."""
     whole = os.path.realpath(group)
-    reports = [_of_group(report, whole) for one in told for report in one.reports]
+    reports = [_of_group(report, whole) for one in recipes for report in one.reports]
     if not reports:
         why = None if more else "no recipe chooses it"
         reports = [FileReport(group, held_versions()[-1], skipped=why)]
     if more:
         reports[0] = replace(reports[0], findings=(*reports[0].findings, *more))
-    return ToldFile(tuple(reports))
+    return FileResult(group, tuple(reports))
 
 
 def _of_group(report: FileReport, group: str) -> FileReport:
@@ -126,19 +132,10 @@ def _of_group(report: FileReport, group: str) -> FileReport:
         path: os.path.realpath(path) == group for path in {f.place.path for f in report.findings}
     }
     findings = tuple(one for one in report.findings if there[one.place.path])
-    return FileReport(
-        report.path,
-        report.engine,
-        findings,
-        deployments=report.deployments,
-        skipped=report.skipped,
-        template=report.template,
-        note=report.note,
+    return replace(
+        report, findings=findings, unjudged=(), checkpoints=(), unknown=(), unreadable=False
     )
 
 
 def _text(path: str) -> str:
-    try:
-        return read_regular(path).decode("utf-8", "replace")
-    except OSError:
-        return ""
+    return (read_or_none(path) or b"").decode("utf-8", "replace")

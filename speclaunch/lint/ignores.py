@@ -11,12 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import field
-from pathlib import Path
 from typing import NamedTuple
 
 from speclaunch import reads
-from speclaunch.errors import COMMAND_LINE, Place, from_here
-from speclaunch.lint.file_codes import INVALID, REFUSES, UNUSED, FileCode
+from speclaunch.errors import COMMAND_LINE, Place, Problem
+from speclaunch.lint.file_codes import INVALID, REFUSES, UNUSED, FileCode, known_codes
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 from speclaunch.rules.finding import Finding
@@ -109,68 +108,50 @@ def _covered(
 
 
 def kept(findings: Iterable[Finding], ignores: Sequence[Ignore]) -> list[Finding]:
-    """The findings that no ignore of their file silences."""
-    return [finding for finding in findings if not _silenced(finding, ignores)]
+    """Return the findings that no ignore of their file silences."""
+    by_path: dict[str, list[Ignore]] = {}
+    for ignore in ignores:
+        by_path.setdefault(ignore.place.path, []).append(ignore)
 
+    def is_silenced(finding: Finding) -> bool:
+        here = by_path.get(finding.place.path, ())
+        covering = [ignore for ignore in here if ignore.covers(finding)]  # each remembers its use
+        return bool(covering)
 
-def unsilenced(findings: Iterable[Finding], path: Path) -> list[Finding]:
-    """The findings on the recipe at `path` that no comment in it, or in its groups, silences;
-    those in a group of ours where it chooses that."""
-    from speclaunch.lint.shipped_groups import at_the_choice  # noqa: PLC0415  recipes alone
-
-    some = list(findings)
-    names = (one.place.path for one in some if one.place.path != COMMAND_LINE)
-    shown = next(
-        (name for name in names if Path(name).resolve() == path.resolve()), from_here(path)
-    )
-    try:
-        text = reads.read_text(path)
-    except OSError:  # it was read a moment ago; without its text there are no ignores
-        text = ""
-    some = list(at_the_choice(some, shown))
-    return kept(some, [*read_ignores(text, shown), *read_elsewhere(some, shown)])
-
-
-def _silenced(finding: Finding, ignores: Sequence[Ignore]) -> bool:
-    here = [ignore for ignore in ignores if ignore.place.path == finding.place.path]
-    covering = [ignore for ignore in here if ignore.covers(finding)]  # each remembers its use
-    return bool(covering)
+    return [finding for finding in findings if not is_silenced(finding)]
 
 
 def complaints(
-    ignores: Iterable[Ignore], known: Sequence[str], *, asked: Collection[str] | None = None
-) -> Iterator[tuple[FileCode, Place, str, str]]:
-    """What is wrong with ignore comments: notice, place, message, why.
+    ignores: Iterable[Ignore], path: str, engine: str, selected: Collection[str] | None = None
+) -> Iterator[Finding]:
+    """Yield findings about ignore comments of the file `path`.
 
-    `known` are the codes that there are, `asked` those whose rules were asked (None: all). What
-    an unused comment would silence was asked, or nobody knows.
+    `selected` are the codes that were checked; None: all. A comment is called unused only if all
+    that it would silence was checked.
     """
     for ignore in ignores:
-        if not ignore.codes:
-            yield INVALID, ignore.place, "an ignore comment without a code", "it silences nothing"
-        elif not ignore.reason:
-            yield (
-                INVALID,
-                ignore.place,
-                "an ignore comment without a reason",
-                ("the reader cannot tell why it is there"),
-            )
-        for code in ignore.codes:
-            if not _CODE.match(code) or not any(one.startswith(code) for one in known):
-                yield INVALID, ignore.place, f"unknown rule code {code}", "it silences nothing"
-            elif code not in ignore.used and _was_asked(code, known, asked):
-                yield (
-                    UNUSED,
-                    ignore.place,
-                    f"no finding with the code {code} here",
-                    ("it would silence the next finding of that code unnoticed"),
-                )
+        for notice, message, why in _complaints(ignore, selected):
+            if selected is None or notice.code in selected:
+                yield notice.finding(Problem(message, ignore.place), path, engine, why)
 
 
-def _was_asked(code: str, known: Sequence[str], asked: Collection[str] | None) -> bool:
-    if code == REFUSES.code:  # whether an engine can be asked differs from machine to machine
-        return False
-    return asked is None or all(one in asked for one in known if one.startswith(code))
+def _complaints(
+    ignore: Ignore, selected: Collection[str] | None
+) -> Iterator[tuple[FileCode, str, str]]:
+    if not ignore.codes:
+        yield INVALID, "an ignore comment without a code", "it silences nothing"
+    elif not ignore.reason:
+        why = "the reader cannot tell why it is there"
+        yield INVALID, "an ignore comment without a reason", why
+    for code in ignore.codes:
+        meant = [one for one in known_codes() if one.startswith(code)]
+        if not _CODE.match(code) or not meant:
+            yield INVALID, f"unknown rule code {code}", "it silences nothing"
+        elif code == REFUSES.code or code in ignore.used:  # machines differ in engine checks
+            continue
+        elif selected is None or all(one in selected for one in meant):
+            why = "it would silence the next finding of that code unnoticed"
+            yield UNUSED, f"no finding with the code {code} here", why
 
 
 def read_elsewhere(findings: Iterable[Finding], path: str) -> list[Ignore]:

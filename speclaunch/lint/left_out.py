@@ -11,14 +11,11 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from speclaunch.errors import InputError
+from speclaunch.errors import InputError, Problem
 from speclaunch.facts.project_settings import ProjectSettings
 from speclaunch.reads.bounded import read_regular
-
-if TYPE_CHECKING:
-    from speclaunch.lint.patterns import Patterns
 
 _IGNORE = ".gitignore"
 _MOST_BYTES = 1 << 20
@@ -159,8 +156,6 @@ def _read(path: str, folder: str) -> list[Patterns]:
 
 @cache
 def _made(folder: str, texts: tuple[str, ...]) -> Patterns:
-    from speclaunch.lint.patterns import Patterns  # noqa: PLC0415  only where there is a pattern
-
     try:
         return Patterns(folder, texts)
     except InputError:  # Git passes over a line that it cannot read
@@ -169,10 +164,60 @@ def _made(folder: str, texts: tuple[str, ...]) -> Patterns:
 
 
 def _is_pattern(text: str) -> bool:
-    from speclaunch.lint.patterns import patterns  # noqa: PLC0415
-
     try:
         patterns((text,))
     except InputError:
         return False
     return True
+
+
+_ALL, _ALL_DIRECTORIES = ".", "(?P<ps_d>/)"
+"""What pathspec makes of `*` and `**/`: a match that is no longer than that."""
+
+
+class Patterns:
+    """Some patterns, counted from an absolute directory without links."""
+
+    def __init__(self, folder: str, texts: Sequence[str]) -> None:
+        self.folder = folder.rstrip(os.sep) + os.sep
+        self._spec = patterns(texts)
+
+    def decides(self, path: str, *, is_directory: bool = False) -> bool | None:
+        """Whether an absolute path is meant itself, as Git asks from the top down: what lies in a
+        directory that is meant is not asked. None where no pattern says anything of it."""
+        below = self._below(path, is_directory)
+        if below is None:
+            return None
+        for one in reversed(self._spec.patterns):
+            if one.include is None:
+                continue
+            found = one.match_file(below)
+            if found is not None and (
+                found.match.end() == len(below)  # else it is a directory above that is meant
+                or one.regex.pattern == _ALL
+                or (one.regex.pattern == _ALL_DIRECTORIES and is_directory)
+            ):
+                return bool(one.include)
+        return None
+
+    def match(self, path: str, *, is_directory: bool = False) -> bool:
+        """Whether an absolute path is meant, itself or as a part of a directory."""
+        below = self._below(path, is_directory)
+        return below is not None and bool(self._spec.match_file(below))
+
+    def _below(self, path: str, is_directory: bool) -> str | None:
+        if not path.startswith(self.folder):
+            return None
+        return path[len(self.folder) :].replace(os.sep, "/") + "/" * is_directory
+
+
+def patterns(texts: Sequence[str]) -> Any:
+    """What pathspec makes of patterns. Raises InputError for one that is none."""
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  slow to import, and not always needed
+
+    # `x/**` is all below x, and not x itself, for which pathspec takes it
+    texts = [f"{one.rstrip()}/*" if one.rstrip().endswith("/**") else one for one in texts]
+    try:
+        return GitIgnoreSpec.from_lines(texts)
+    except ValueError as error:
+        raise InputError(Problem(f"{', '.join(texts)}: not a pattern: {error}")) from None

@@ -1,7 +1,7 @@
-"""Lint of many files: what is remembered is told again, the others are checked.
+"""Lint of many files: cached results are reported again, the other files are checked.
 
-What is remembered needs nothing of the rules: the modules that check are imported for the first
-file that has to be.
+A cached result needs nothing of the rules: the modules that check are imported for the first file
+that has to be.
 """
 
 from __future__ import annotations
@@ -10,22 +10,24 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from speclaunch import reads
+from speclaunch.heartbeat import beating, duration
 from speclaunch.lint.cache import Cache
-from speclaunch.lint.configuration import FileSettings
-from speclaunch.lint.entries import told_from, told_json
-from speclaunch.lint.paths import STDIN, FoundFile, find_files
-from speclaunch.lint.report import FileReport, Report, ToldFile
-from speclaunch.lint.workers import WorkerDiedError, spread
+from speclaunch.lint.configuration import LintSettings
+from speclaunch.lint.paths import STDIN, STDIN_SHOWN, FoundFile, find_files
+from speclaunch.lint.report import FileReport, FileResult, Report
+from speclaunch.lint.workers import Answer, WorkerDiedError, spread
 from speclaunch.patterns import lazy
-from speclaunch.reads.bounded import read_regular
+from speclaunch.reads.bounded import read_or_none
+from speclaunch.reads.record_json import decode, encode
 from speclaunch.record import record
 from speclaunch.redaction import redact
 
 if TYPE_CHECKING:
+    from speclaunch.lint.collect import LintedFile
     from speclaunch.lint.left_out import LeftOut
     from speclaunch.lint.run import CheckedFile, Options
     from speclaunch.rules.finding import Finding
@@ -37,33 +39,24 @@ _FILES_A_PROCESS = 150
 _ASKING_FILES_A_PROCESS = 40
 """The same where each process loads an engine to ask, which takes as long as so many answers."""
 _MOST_PROCESSES = 8
+EVERY_SECONDS = 5.0
+"""Between two lines about the progress."""
 _CREDENTIAL = lazy(r"://[^/\s\"]*@")
 
 
 @record(frozen=False)
-class Outcome:
-    """What is known of a file. `told` and `checked` None: nothing is in it that could be told."""
-
-    path: str
-    told: ToldFile | None = None
-    is_not_read: bool = False
-    checked: CheckedFile | None = None
-    """Where it has to be compared with other files first."""
-
-
-@record(frozen=False)
-class Files:
+class LintRun:
     """The files to lint, and how.
 
-    `settings` is asked for every file before one is checked, `options` once one has to be;
-    `installed` tells the engine on this machine, and is asked before the modules that check are
+    `settings` is called for every file before one is checked, `options` once one has to be;
+    `installed` returns the installed engine, and is called before the modules that check are
     imported. `jobs` None: as many processes as pay.
     """
 
     paths: Sequence[str]
     stdin: bytes
-    settings: Callable[[str], FileSettings]
-    options: Callable[[FileSettings], Options]
+    settings: Callable[[str], LintSettings]
+    options: Callable[[LintSettings], Options]
     cache: Cache | None = None
     jobs: int | None = None
     installed: Callable[[], object] = lambda: None
@@ -71,146 +64,182 @@ class Files:
     only_deployments: bool = False
     """Leave out named files, too, in which nothing is."""
     asks_engines: bool = False
-    """Whether checking a file may ask an engine, by a worker that each process has for itself."""
+    """True if checking a file may query an engine, by a worker that each process has."""
 
-    def outcomes(self) -> Iterator[Outcome]:
-        """What is known of each, in their order."""
+    def report(self, say: Callable[[str], None] = lambda _: None) -> Report:
+        """Check all files, compare those that depend on others; `say` gets lines of progress."""
         found = list(find_files(self.paths, self.left_out, only_deployments=self.only_deployments))
-        for file in found:  # a configuration that is wrong is told before anything is checked
+        for file in found:  # a wrong configuration is reported before anything is checked
             self.settings(file.path)
-        groups = self._groups(found)
-        known = [groups.get(file.path) or self._remembered(file) for file in found]
-        missing = [file for file, outcome in zip(found, known, strict=True) if outcome is None]
-        with contextlib.closing(self._checked(missing)) as checked:
-            for outcome in known:
-                yield next(checked) if outcome is None else outcome
-
-    def report(self, outcomes: Iterator[Outcome]) -> Report:
-        """The report of all files, those compared that have to be."""
-        all_ = list(outcomes)
-        compared = [one.checked for one in all_ if one.checked is not None]
+        results: list[FileResult] = []
+        with progress(say) as follow:
+            for result in self._results(found):
+                follow(result.path)
+                results.append(result)
+        compared = [one.checked for one in results if one.checked is not None]
         if compared:
-            from speclaunch.lint.run import compare, reported  # noqa: PLC0415
+            from speclaunch.lint.run import compare, result_of  # noqa: PLC0415
 
             compare(compared)
-            for one in all_:
-                if one.checked is not None:
-                    one.told = reported(one.checked)
-        done: set[str] = set()
-        files: list[FileReport] = []
-        for one in all_:
-            if one.told is not None:
-                shown = one.told.reports[0].path
-                files += one.told.without_complaints if shown in done else one.told.reports
-                done.add(shown)
-        return Report(tuple(files), tuple(one.path for one in all_ if one.is_not_read))
+            results = [one if one.checked is None else result_of(one.checked) for one in results]
+        seen: set[str] = set()
+        reports: list[FileReport] = []
+        for one in results:
+            if one.reports:
+                shown = one.reports[0].path
+                reports += one.without_complaints if shown in seen else one.reports
+                seen.add(shown)
+        return Report(tuple(reports), tuple(one.path for one in results if one.not_read))
 
-    def _groups(self, found: Sequence[FoundFile]) -> dict[str, Outcome]:
-        """What is known of the files of groups, through the recipes: of those that were named;
-        of those below a directory whether their comments silence anything."""
-        asked = [file for file in found if _may_be_group(file)]
-        if not asked:
+    def _results(self, found: Sequence[FoundFile]) -> Iterator[FileResult]:
+        """Yield what is known of each file, in their order."""
+        groups = self._groups(found)
+        known = [groups.get(file.path) or self._cached(file) for file in found]
+        missing = [file for file, result in zip(found, known, strict=True) if result is None]
+        if not all(self.settings(file.path).versions for file in missing):
+            self.installed()
+        alone = 0 if self.asks_engines else _FIRST  # else this process would load an engine first
+        processes = self.processes(len(missing), first=alone)
+        rest = [] if processes == 1 else missing[alone:]
+        here = len(missing) - len(rest)
+        with contextlib.ExitStack() as stack:
+            answers: Iterator[Answer] | None = None
+            for file, result in zip(found, known, strict=True):
+                if result is not None:
+                    yield result
+                elif here:
+                    here -= 1
+                    yield self._check(file)
+                else:
+                    if answers is None:
+                        answers = stack.enter_context(spread(rest, self._answer, processes))
+                    yield self._from_answer(file, next(answers))
+
+    def _groups(self, found: Sequence[FoundFile]) -> dict[str, FileResult]:
+        """Return what is known of the files of groups, through the recipes: of those that were
+        named; of those below a directory whether their comments silence anything."""
+        candidates = [file for file in found if _may_be_group(file)]
+        if not candidates:
             return {}
         from speclaunch.lint import groups  # noqa: PLC0415  nearly never
 
         others = {file.path for file in found}
-        outcomes: dict[str, Outcome] = {}
-        for file in filter(groups.is_group, asked):
+        results: dict[str, FileResult] = {}
+        for file in filter(groups.is_group, candidates):
             dirs = lambda path: self.settings(path).config_dirs  # noqa: E731
             recipes = list(groups.recipes_with(file.path, dirs, self.left_out))
             left = [one for one in recipes if one.path not in others]
             has_ignores = bool(recipes) and groups.has_ignores(file.path)
             if recipes and not left and not has_ignores:
-                continue  # all of them are linted, and tell of it
+                continue  # all of them are linted, and report what is in it
             more: tuple[Finding, ...] = ()
             if has_ignores:
                 checked = [one for one in map(self._checked_again, recipes) if one is not None]
-                options = self.options(self.settings(file.path))
-                more = groups.unused_in(file.path, checked, options)
+                selected = self.options(self.settings(file.path)).selected_codes
+                more = groups.unused_in(file.path, checked, selected)
             if not file.is_named and not more:
                 continue
-            others_tell = left or recipes if file.is_named else []
-            told = groups.told_of_group(file.path, map(self._told_of, others_tell), more)
-            outcomes[file.path] = Outcome(file.path, told)
-        return outcomes
+            through = (left or recipes) if file.is_named else []
+            own = map(self._by_itself, through)
+            results[file.path] = groups.result_of_group(file.path, own, more)
+        return results
 
     def _checked_again(self, file: FoundFile) -> CheckedFile | None:
-        """A file as it was checked, with what its comments silenced."""
+        """Check a file anew; its comments know afterwards what they silenced."""
         from speclaunch.lint.collect import read_found  # noqa: PLC0415
-        from speclaunch.lint.run import check, reported  # noqa: PLC0415
+        from speclaunch.lint.run import check, result_of  # noqa: PLC0415
 
         settings = self.settings(file.path)
         source = read_found(file, self.stdin, settings.config_dirs)
         if source is None or source.not_read:
             return None
         checked = check(source, self.options(settings))
-        reported(checked)
+        result_of(checked)
         return checked
 
-    def _told_of(self, file: FoundFile) -> ToldFile:
-        """What is told of a file that is not linted for itself."""
-        outcome = self._remembered(file) or self._check(file)
-        if outcome.checked is None:
-            return outcome.told or ToldFile()
-        from speclaunch.lint.run import reported  # noqa: PLC0415
+    def _by_itself(self, file: FoundFile) -> FileResult:
+        """Return the result of a file without what depends on other files."""
+        result = self._cached(file) or self._check(file)
+        if result.checked is None:
+            return result
+        from speclaunch.lint.run import result_of  # noqa: PLC0415
 
-        return reported(outcome.checked)
+        return result_of(result.checked)
 
-    def _remembered(self, file: FoundFile) -> Outcome | None:
+    def _cached(self, file: FoundFile) -> FileResult | None:
         if file.is_unread:
-            return Outcome(file.path, is_not_read=True)
+            return FileResult(file.path, not_read=True)
         name = self._name(file)
         if self.cache is None or name is None:
             return None
         value = self.cache.get(name)
         try:
-            return None if value is None else _outcome(file, value)
+            return None if value is None else _decoded(file, value)
         except (ValueError, TypeError, KeyError, IndexError):
             return None
 
     def _name(self, file: FoundFile) -> str | None:
-        """Under which name what is told of a file is kept; None: it is not."""
+        """Return the cache key, or None if the file is not cached."""
         if self.cache is None or file.path == STDIN:
             return None
-        data = _data(file.path)
+        data = read_or_none(file.path)
         if data is None:
             return None
         path = file.path.encode("utf-8", "surrogateescape")
-        said = self.settings(file.path).said.encode("utf-8", "surrogateescape")
-        return self.cache.name(b"file", path, str(file.is_named).encode(), data, said)
+        key = self.settings(file.path).cache_key.encode("utf-8", "surrogateescape")
+        return self.cache.name(b"file", path, str(file.is_named).encode(), data, key)
 
-    def _checked(self, files: Sequence[FoundFile]) -> Generator[Outcome, None, None]:
-        if not all(self.settings(file.path).versions for file in files):
-            self.installed()
-        alone = 0 if self.asks_engines else _FIRST  # else this process would load an engine first
-        processes = self.processes(len(files), first=alone)
-        first = files if processes == 1 else files[:alone]
-        for file in first:
-            yield self._check(file)
-        rest = files[len(first) :]
-        if not rest:
-            return
-        with spread(rest, self._answer, processes) as answers:
-            for file, answer in zip(rest, answers, strict=True):
-                if isinstance(answer, WorkerDiedError):
-                    yield self._not_checked(file, answer)
-                    continue
-                value = None if answer is None else json.loads(answer)
-                yield self._check(file) if value is None else _outcome(file, value)
+    def _check(self, file: FoundFile) -> FileResult:
+        """Read and check one file; cache the result if it depends on no other file."""
+        from speclaunch.lint.collect import read_found  # noqa: PLC0415
+        from speclaunch.lint.run import check, result_of  # noqa: PLC0415
 
-    def _not_checked(self, file: FoundFile, died: WorkerDiedError) -> Outcome:
-        """The outcome of a file that ended the process that checked it."""
+        cache, name, settings = self.cache, self._name(file), self.settings(file.path)
+        checked = None
+        with contextlib.nullcontext() if cache is None else reads.recording(cache.shipped) as seen:
+            source = read_found(file, self.stdin, settings.config_dirs)
+            if source is None:
+                result = FileResult(file.path)
+            elif source.not_read:
+                result = FileResult(source.path, not_read=True)
+            else:
+                checked = check(source, self.options(settings))
+                if checked.is_compared:
+                    return FileResult(file.path, checked=checked)
+                result = result_of(checked)
+        if cache is not None and name is not None and seen is not None:
+            secrets = [] if checked is None else checked.secrets
+            cache.put(name, _encoded(result), seen, lambda text: _is_safe(text, secrets))
+        return result
+
+    def read_again(self, shown: str) -> tuple[LintedFile | None, LintSettings]:
+        """Return a file, read again by the path in its report, and its settings."""
+        from speclaunch.lint.collect import read_found  # noqa: PLC0415
+
+        file = FoundFile(STDIN if shown == STDIN_SHOWN else shown, is_named=True)
+        settings = self.settings(file.path)
+        return read_found(file, self.stdin, settings.config_dirs), settings
+
+    def _answer(self, file: FoundFile) -> bytes:
+        """Return a result from another process; `null` if it has to be compared with others."""
+        result = self._check(file)
+        return json.dumps(None if result.checked is not None else _encoded(result)).encode()
+
+    def _from_answer(self, file: FoundFile, answer: Answer) -> FileResult:
+        if not isinstance(answer, WorkerDiedError):
+            value = None if answer is None else json.loads(answer)
+            return self._check(file) if value is None else _decoded(file, value)
         from speclaunch.errors import Place, Problem  # noqa: PLC0415
         from speclaunch.lint.collect import LintedFile  # noqa: PLC0415
-        from speclaunch.lint.run import check, reported  # noqa: PLC0415
+        from speclaunch.lint.run import check, result_of  # noqa: PLC0415
 
         problem = Problem(
-            f"not checked: the process that read it ended with {died}",
+            f"not checked: the process that read it ended with {answer}",
             Place(file.path),
             "exclude the file, and report this as a bug in speclaunch",
         )
         source = LintedFile(file.path, problems=(problem,))
-        return Outcome(file.path, reported(check(source, self.options(self.settings(file.path)))))
+        return result_of(check(source, self.options(self.settings(file.path))))
 
     def processes(self, files: int, each: int | None = None, first: int = 0) -> int:
         """How many processes share so many files, of which one should have `each` to pay; the
@@ -224,61 +253,25 @@ class Files:
         at_hand = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
         return max(1, min(at_hand, files // (each or _FILES_A_PROCESS)))
 
-    def _answer(self, file: FoundFile) -> bytes:
-        """What another process says of a file; `null` where it has to be compared with others."""
-        outcome = self._check(file)
-        return json.dumps(None if outcome.checked is not None else _value(outcome)).encode()
 
-    def _check(self, file: FoundFile) -> Outcome:
-        if self.cache is None:
-            return self._check_now(file)[0]
-        name = self._name(file)
-        with reads.recording(self.cache.shipped) as looked:
-            outcome, secrets = self._check_now(file)
-        if name is not None and outcome.checked is None:
-            self.cache.put(name, _value(outcome), looked, lambda text: _is_safe(text, secrets))
-        return outcome
-
-    def _check_now(self, file: FoundFile) -> tuple[Outcome, list[str]]:
-        from speclaunch.lint.collect import read_found  # noqa: PLC0415
-        from speclaunch.lint.run import check, reported  # noqa: PLC0415
-
-        settings = self.settings(file.path)
-        source = read_found(file, self.stdin, settings.config_dirs)
-        if source is None:
-            return Outcome(file.path), []
-        if source.not_read:
-            return Outcome(source.path, is_not_read=True), []
-        checked = check(source, self.options(settings))
-        if checked.is_compared:
-            return Outcome(file.path, checked=checked), []
-        return Outcome(file.path, reported(checked)), checked.secrets
+def _encoded(result: FileResult) -> list[Any]:
+    return [result.not_read, result.complaints, encode(result.reports)]
 
 
-def _value(outcome: Outcome) -> list[Any]:
-    told = None if outcome.told is None else told_json(outcome.told)
-    return [outcome.is_not_read, told]
-
-
-def _outcome(file: FoundFile, value: Any) -> Outcome:
-    """Raises ValueError, TypeError, KeyError or IndexError for what `_value` never gives."""
-    not_read, told = value
-    if not isinstance(not_read, bool):
-        raise TypeError("not an outcome")
-    return Outcome(file.path, None if told is None else told_from(told), not_read)
+def _decoded(file: FoundFile, value: Any) -> FileResult:
+    """Raises ValueError, TypeError, KeyError or IndexError for what `_encoded` never returns."""
+    not_read, complaints, encoded = value
+    reports = decode(tuple[FileReport, ...], encoded)
+    most = len(reports[0].findings) if reports else 0
+    if type(not_read) is not bool or type(complaints) is not int or not 0 <= complaints <= most:
+        raise ValueError("not a result")
+    return FileResult(file.path, reports, complaints, not_read)
 
 
 def _may_be_group(file: FoundFile) -> bool:
     """Whether it may be a group's file of which something is to be told."""
-    data = (_data(file.path) or b"") if file.path.endswith(".yaml") else b""
+    data = (read_or_none(file.path) or b"") if file.path.endswith(".yaml") else b""
     return b"@package" in data and (file.is_named or b"speclaunch:" in data)
-
-
-def _data(path: str) -> bytes | None:
-    try:
-        return read_regular(path)
-    except OSError:
-        return None
 
 
 def _is_safe(text: str, secrets: Sequence[str]) -> bool:
@@ -288,3 +281,38 @@ def _is_safe(text: str, secrets: Sequence[str]) -> bool:
         or _CREDENTIAL.search(text)
         or redact(text) != text
     )
+
+
+_awaited: list[str] = []
+
+
+@contextlib.contextmanager
+def waiting_for(what: str) -> Iterator[None]:
+    """Report that the lint waits for something while the block lasts."""
+    _awaited.append(what)
+    try:
+        yield
+    finally:
+        _awaited.pop()
+
+
+@contextlib.contextmanager
+def progress(
+    say: Callable[[str], None], *, every: float = EVERY_SECONDS
+) -> Iterator[Callable[[str], None]]:
+    """Yield a function to call with each file; while the block lasts, report now and then."""
+    done, now = 0, ""
+
+    def follow(path: str) -> None:
+        nonlocal done, now
+        done += bool(now)
+        now = path
+
+    def text(seconds: float) -> str:
+        files = f"{done} file{'' if done == 1 else 's'} checked in {duration(seconds)}"
+        if _awaited:
+            return f"{files}, waiting for {_awaited[-1]}"
+        return f"{files}, at {now}" if now else f"{files}, checking others"
+
+    with beating(say, text, every=every):
+        yield follow

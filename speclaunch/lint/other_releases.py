@@ -27,8 +27,8 @@ _Key = tuple[str, Place]
 
 
 @record
-class Asker:
-    """What a deployment is in each release, and how it is judged there."""
+class ReleaseChecker:
+    """Checks one deployment in other releases."""
 
     request: Callable[[str], Request]
     lookup: Lookup
@@ -47,36 +47,42 @@ class Asker:
 
 
 def with_other_releases(
-    findings: Sequence[Finding], others: Sequence[str], asker: Asker
-) -> list[Finding]:
+    findings: Sequence[Finding],
+    others: Sequence[str],
+    request: Callable[[str], Request],
+    lookup: Lookup,
+    rules: Iterable[Rule],
+) -> tuple[Finding, ...]:
     """The findings of a deployment at the newest release; those errors that not all of the
-    releases `others` (ascending) have are warnings."""
+    releases `others` (ascending) have are warnings. `request` is the deployment in a release."""
     errors = _keys(findings)
     if not errors or not others:
-        return list(findings)
-    rules = tuple(rule for rule in asker.rules if _may_be_error(rule))
-    taken = _taken(errors, others, replace(asker, rules=rules))
+        return tuple(findings)
+    with_errors = tuple(rule for rule in rules if Severity.ERROR in (rule.severity, *rule.also))
+    taken = _taken(errors, others, ReleaseChecker(request, lookup, with_errors))
     if taken is None:
-        return list(findings)
+        return tuple(findings)
     always, first, last = taken
-    why = f"{_span(first, last)} {'take' if first != last else 'takes'} it; {_refused(last)}"
-    return [
+    held = held_versions()
+    span = f"SGLang {last} takes" if first == last else f"SGLang {first} to {last} take"
+    why = f"{span} it; it is refused from {held[held.index(last) + 1]} on"
+    return tuple(
         _told(one, why) if one.severity is Severity.ERROR and _key(one) not in always else one
         for one in findings
-    ]
+    )
 
 
 def _taken(
-    errors: frozenset[_Key], others: Sequence[str], asker: Asker
+    errors: frozenset[_Key], others: Sequence[str], checker: ReleaseChecker
 ) -> tuple[frozenset[_Key], str, str] | None:
     """The errors that all releases have, and the first and the last release of the newest run of
     them that takes the rest; None where none does."""
-    words = {version: asker.refused(version) for version in others}
+    words = {version: checker.refused(version) for version in others}
     everywhere = frozenset.intersection(*words.values())
     fewest = [version for version in reversed(others) if words[version] == everywhere]
     asked: dict[str, frozenset[_Key]] = {}
     for version in dict.fromkeys((*fewest[: _MOST_ASKED - 1], *fewest[-1:])):
-        asked[version] = asker.errors(version)
+        asked[version] = checker.errors(version)
     if not asked:
         return None
     always = errors.intersection(*asked.values())
@@ -89,7 +95,7 @@ def _taken(
     for version in reversed(others[: others.index(last)]):
         if words[version] != everywhere:
             break
-        found = asked[version] if version in asked else asker.errors(version)
+        found = asked[version] if version in asked else checker.errors(version)
         if not found <= always:
             break
         first = version
@@ -104,10 +110,6 @@ def _key(finding: Finding) -> _Key:
     return finding.code, finding.place
 
 
-def _may_be_error(rule: Rule) -> bool:
-    return Severity.ERROR in (rule.severity, *rule.also)
-
-
 def _told(finding: Finding, why: str) -> Finding:
     text = "name the engine version: in the recipe, the image's tag, speclaunch.toml, or --engine"
     fix = finding.fix
@@ -118,12 +120,3 @@ def _told(finding: Finding, why: str) -> Finding:
         # on a release that takes it, even a safe fix may be what breaks it
         fix=Fix(text) if fix is None else replace(fix, text=f"{fix.text}; or {text}", safe=False),
     )
-
-
-def _span(first: str, last: str) -> str:
-    return f"SGLang {last}" if first == last else f"SGLang {first} to {last}"
-
-
-def _refused(last: str) -> str:
-    held = held_versions()
-    return f"it is refused from {held[held.index(last) + 1]} on"

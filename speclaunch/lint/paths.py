@@ -21,8 +21,8 @@ from speclaunch.importer.file_kinds import (
     is_dockerfile,
     starts_a_program,
 )
-from speclaunch.lint.unread_files import PROSE, unread
-from speclaunch.reads.bounded import read_regular
+from speclaunch.patterns import lazy
+from speclaunch.reads.bounded import read_or_none, read_regular
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 STDIN_SHOWN = "<stdin>"
+PROSE = frozenset(
+    {".md", ".rst", ".adoc", ".txt", ".html", ".log", ".out", ".err"}
+    | {".csv", ".tsv", ".jsonl", ".diff", ".patch"}
+)
+"""Files that describe a server, or hold what one wrote: nobody runs them."""
 _SUFFIXES = (
     YAML_SUFFIXES
     | {".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".json", ".service", "", NOTEBOOK_SUFFIX}
@@ -52,6 +57,14 @@ _OF_INTEREST = re.compile(
 _PACKAGE = re.compile(rb"^#\s*@package\b", re.M)
 _HEAD = 8192
 _GITIGNORE = ".gitignore"
+_MOST_BYTES_UNREAD = 1 << 20
+"""Of a file of a kind that has no reader; a larger one is data."""
+_START = lazy(
+    r"\bsglang\.launch_server\b|\bdynamo\.sglang\b|\bsglang_router\.launch_server\b"
+    r"|\bsglang[\"']?,?\s+[\"']?serve\b|\b(?:sgl|sglang)\.Engine\("
+)
+_NO_START = lazy(r"\s*(?:#|//|;|\"\"\"|\*)|.*\b(?:pkill|pgrep|grep|killall|echo|printf)\b")
+"""A comment, or a line that stops, looks for or talks of a server."""
 
 
 @record
@@ -129,7 +142,7 @@ def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
         if found.st_size <= MAX_PROGRAM_BYTES and starts_a_program(_data(file)):
             yield FoundFile(file)
     elif suffix not in _READ and not is_dockerfile(file):
-        if suffix not in PROSE and unread(Path(file)):
+        if suffix not in PROSE and _starts_unread(file):
             yield FoundFile(file, is_unread=True)
     elif found.st_size <= MAX_BYTES and (
         file.rpartition("/")[2] in KUSTOMIZATIONS or mentions_a_server(_data(file))
@@ -148,6 +161,26 @@ def mentions_a_server(data: bytes) -> bool:
     return not is_program and _OF_INTEREST.search(data) is not None
 
 
+def starts_a_server(text: str) -> bool:
+    """True if a line of a text starts a server, as far as a line alone can tell."""
+    if _START.search(text) is None:
+        return False
+    return any(_START.search(line) and not _NO_START.match(line) for line in text.splitlines())
+
+
+def _starts_unread(file: str) -> bool:
+    """True if a file of a kind that has no reader starts a server."""
+    try:
+        data = read_regular(file, _MOST_BYTES_UNREAD)
+    except OSError:
+        return False
+    return (
+        b"\0" not in data[:_HEAD]
+        and b"sgl" in data
+        and starts_a_server(data.decode("utf-8", "replace"))
+    )
+
+
 def _suffix(name: str) -> str:
     """As `Path.suffix`, in lower case."""
     name = name[name.rfind("/") + 1 :]
@@ -157,7 +190,5 @@ def _suffix(name: str) -> str:
 
 def _data(file: str) -> bytes:
     """What is in a file; where it cannot be read, what makes the reader say why."""
-    try:
-        return read_regular(file)
-    except OSError:
-        return b"sglang.launch_server"
+    data = read_or_none(file)
+    return b"sglang.launch_server" if data is None else data

@@ -1,35 +1,35 @@
-"""Lint: every deployment of every file, at every engine version asked for."""
+"""Lint one file: choose its engine versions, check each deployment, compare, report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cache, partial
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from speclaunch import reads
-from speclaunch.engine.catalogue import Catalogue
+from speclaunch.engine.catalogue import Catalogue, held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
-from speclaunch.errors import Place, Problem, SpeclaunchError
+from speclaunch.engine.versions import ResolvedVersion, is_of_its_line
+from speclaunch.errors import Place, SpeclaunchError
+from speclaunch.facts.engines import declared, named, overrides_pin
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import AUTO, choose_hardware
-from speclaunch.importer.interface import recipe_name
+from speclaunch.importer.images import image_release
+from speclaunch.importer.interface import Invocation, recipe_name
+from speclaunch.lint.cache import installed_engine
 from speclaunch.lint.collect import LintedFile
-from speclaunch.lint.file_codes import FILE_CODES, NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE, FileCode
+from speclaunch.lint.file_codes import NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_elsewhere, read_ignores
-from speclaunch.lint.installed import installed_engine
-from speclaunch.lint.judged_for import Judged, Part, excluding, for_version, parts
-from speclaunch.lint.progress import waiting_for
-from speclaunch.lint.report import FileReport, KnownCheckpoint, ToldFile
+from speclaunch.lint.lint_files import waiting_for
+from speclaunch.lint.report import FileReport, FileResult, KnownCheckpoint
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
 from speclaunch.record import record
 from speclaunch.redaction import literals
-from speclaunch.rules.examine import Examined, Lookup, examine, examine_together, is_compared
-from speclaunch.rules.finding import Finding, Fix, Unjudged, in_order
+from speclaunch.rules.examine import Lookup, examine, examine_together, is_compared
+from speclaunch.rules.finding import Finding, Severity, Unjudged, in_order
 from speclaunch.rules.interface import Rule
-from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import secrets_of
 
 if TYPE_CHECKING:
@@ -43,19 +43,48 @@ MOST_COMPARED = 200
 
 @record
 class Options:
-    """How to lint. `versions` empty: each file's own, see `judged_for.parts`."""
+    """How to check a file: `configuration.LintSettings` with rules and facts looked up."""
 
     lookup: Lookup
     rules: tuple[Rule, ...]
     versions: tuple[str, ...] = ()
-    asked: frozenset[str] | None = None
-    """The codes that are asked, where not all are (else nobody knows which ignores are unused)."""
+    """Empty: each file's own, see `parts_of`."""
+    selected_codes: frozenset[str] | None = None
+    """None for all. Needed to detect unused ignore comments."""
     installed: Callable[[], str | None] = installed_engine
-    """Tells the catalogue of the engine on this machine."""
+    """Returns the catalogue of the installed engine."""
     asker: Asker | None = None
-    """Asks the engines themselves; None: nobody is asked."""
+    """Queries the engines themselves; None: without the engine check."""
     overrides_pins: bool = False
-    """Whether `versions` were requested on the command line, and count more than a recipe's pin."""
+    """True if `versions` were requested on the command line, and override a recipe's pin."""
+
+    def selects(self, code: str) -> bool:
+        """True if findings of a code are reported."""
+        return self.selected_codes is None or code in self.selected_codes
+
+
+@record
+class EngineChoice:
+    """The version that a part of a file is checked for."""
+
+    version: str
+    others: tuple[str, ...] = ()
+    """The releases that it may as well be; empty if the version is named."""
+    note: str | None = None
+    """Why it is another version than the named one."""
+
+
+@record(frozen=False)
+class FilePart:
+    """The part of a file that is checked for one engine version, and what was found in it."""
+
+    source: LintedFile
+    engine: EngineChoice
+    plans: list[Plan] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    unjudged: list[Unjudged] = field(default_factory=list)
+    unknown: list[UnknownFact] = field(default_factory=list)
+    skipped: str | None = None
 
 
 @record(frozen=False)
@@ -63,19 +92,23 @@ class CheckedFile:
     """A file that was checked by itself, and may have to be compared with others."""
 
     path: str
-    tasks: list[_Task]
+    parts: list[FilePart]
     ignores: list[Ignore]
-    is_compared: bool
-    """Whether what is said of it depends on the other files."""
     options: Options
+    is_compared: bool = False
+    """True if its findings depend on other files."""
+
+    @property
+    def plans(self) -> list[Plan]:
+        """The plans of all its deployments, each version counted."""
+        return [plan for part in self.parts for plan in part.plans]
 
     @property
     def secrets(self) -> list[str]:
-        """The secret values in it, as far as anything tells that they are."""
-        plans = [plan for task in self.tasks for plan in task.plans]
-        found = [secret for plan in plans for secret in secrets_of(plan.request)]
-        for task in self.tasks[:1]:
-            for line in task.source.text.splitlines():
+        """The secret values in it, as far as they are recognized."""
+        found = [secret for plan in self.plans for secret in secrets_of(plan.request)]
+        for part in self.parts[:1]:
+            for line in part.source.text.splitlines():
                 found += literals(line)
         return found
 
@@ -85,244 +118,196 @@ def check(given: LintedFile, options: Options) -> CheckedFile:
     source = replace(given, recipe=given.recipe or given.rest)
     ignores = read_ignores(source.text, source.path, source.commands)
     try:
-        found = parts(source, options)
+        parts = parts_of(source, options)
     except SpeclaunchError as error:  # the engine that a recipe declares cannot be read
-        found = [Part(_unread(source, error))]
-    tasks = [_checked(part.source, part.judged, options) for part in found]
-    plans = [plan for task in tasks for plan in task.plans]
-    if any(plan.request.surroundings is not None for plan in plans):
-        _compare_parts(tasks, options)
-    ignores += read_elsewhere((one for task in tasks for one in task.findings), source.path)
-    return CheckedFile(source.path, tasks, ignores, any(map(is_compared, plans)), options)
+        place = source.recipe.place("engine", "catalogue") if source.recipe else Place(source.path)
+        problems = tuple(replace(problem, place=place) for problem in error.problems)
+        unread = replace(source, recipe=None, problems=problems)
+        parts = [FilePart(unread, EngineChoice(held_versions()[-1]))]
+    for part in parts:
+        _check_part(part, options)
+    checked = CheckedFile(source.path, parts, ignores, options)
+    checked.is_compared = any(map(is_compared, checked.plans))
+    if any(plan.request.surroundings is not None for plan in checked.plans):
+        # parts of one deployment are each checked for the version of their image; with requested
+        # versions all of them are checked for each
+        rules = tuple(rule for rule in options.rules if rule.of_deployments)
+        for some in [[part] for part in parts] if options.versions else [parts]:
+            for owner, finding in _findings_across(some, rules):
+                owner.findings.append(finding)
+    ignores += read_elsewhere((one for part in parts for one in part.findings), source.path)
+    return checked
 
 
 def compare(files: Iterable[CheckedFile]) -> None:
-    """Ask the rules that look across files; what they find is added to its file, as far as the
-    rule was asked for it."""
+    """Run cross-file rules and attach their findings to the files that selected them."""
     compared = [file for file in files if file.is_compared]
     rules = {
         rule.code: rule
         for file in compared
         for rule in file.options.rules
-        if not rule.of_deployments  # each file was asked by itself
+        if not rule.of_deployments  # `check` ran these
     }
-    asked = {
-        id(task): {rule.code for rule in file.options.rules}
+    selected = {
+        id(part): {rule.code for rule in file.options.rules}
         for file in compared
-        for task in file.tasks
+        for part in file.parts
     }
-    _compare([task for file in compared for task in file.tasks], tuple(rules.values()), asked)
+    parts = [part for file in compared for part in file.parts]
+    for version in {part.engine.version for part in parts}:
+        here = [part for part in parts if part.engine.version == version]
+        for owner, finding in _findings_across(here, tuple(rules.values()), parts):
+            if finding.code in selected[id(owner)]:
+                owner.findings.append(finding)
 
 
-def reported(file: CheckedFile) -> ToldFile:
-    """What is told of a file once it was compared."""
-    reports = [_report(task, file.ignores) for task in file.tasks]
-    # ignores are judged once per file, after every version had its say
+def _findings_across(
+    parts: Sequence[FilePart], rules: Sequence[Rule], all_parts: Sequence[FilePart] = ()
+) -> Iterator[tuple[FilePart, Finding]]:
+    """Yield the findings of rules across the deployments of parts, each with the part that it is
+    about: that of its plan, else the first of `all_parts` with its path."""
+    owners = {id(plan): part for part in parts for plan in part.plans}
+    by_path = {part.source.path: part for part in reversed(all_parts)}
+    for plan, finding in examine_together([plan for part in parts for plan in part.plans], rules):
+        yield owners.get(id(plan)) or by_path[finding.place.path], finding
+
+
+def result_of(file: CheckedFile) -> FileResult:
+    """Return the reports of one file after cross-file rules ran."""
+    reports = [_report(part, file.ignores) for part in file.parts]
+    # ignores are checked once per file, after every version had its findings
     own = [one for one in file.ignores if one.place.path == file.path]
-    more = tuple(complaints_of(own, file.options, file.path, reports[0].engine))
+    more = tuple(complaints(own, file.path, reports[0].engine, file.options.selected_codes))
     if more:
         reports[0] = replace(reports[0], findings=(*reports[0].findings, *more))
-    return ToldFile(tuple(reports), len(more))
+    return FileResult(file.path, tuple(reports), len(more))
 
 
-def reports_of(source: LintedFile, options: Options) -> tuple[FileReport, ...]:
-    """Return the reports of one file by itself, one for each version. Never raises for its content.
-
-    Empty for a file that starts a server in a way no reader knows.
-    """
-    if source.not_read:
-        return ()
-    checked = check(source, options)
-    compare([checked])
-    return reported(checked).reports
-
-
-def complaints_of(
-    ignores: Iterable[Ignore], options: Options, path: str, engine: str
-) -> Iterator[Finding]:
-    """What is wrong with comments, as findings."""
-    for notice, place, message, why in complaints(ignores, _known_codes(), asked=options.asked):
-        if _is_told(notice, options):
-            yield _noticed(notice, Problem(message, place), path, engine, why)
-
-
-def _is_told(notice: FileCode, options: Options) -> bool:
-    return options.asked is None or notice.code in options.asked
-
-
-@cache
-def _known_codes() -> tuple[str, ...]:
-    return (*(rule.code for rule in all_rules()), *(notice.code for notice in FILE_CODES))
-
-
-def _unread(source: LintedFile, error: SpeclaunchError) -> LintedFile:
-    place = source.recipe.place("engine", "catalogue") if source.recipe else Place(source.path)
-    problems = tuple(replace(problem, place=place) for problem in error.problems)
-    return replace(source, recipe=None, problems=problems)
-
-
-@record(frozen=False)
-class _Task:
-    """One file at one version while it is being checked."""
-
-    source: LintedFile
-    version: str
-    plans: list[Plan]
-    findings: list[Finding]
-    unjudged: list[Unjudged]
-    unknown: list[UnknownFact]
-    skipped: str | None = None
-    note: str | None = None
-
-
-def _checked(given: LintedFile, judged: Judged, options: Options) -> _Task:
-    version = judged.version
-    source = for_version(given, version, options)
-    task = _Task(source, version, [], [], [], [], note=judged.note)
-    for problem in source.problems:
-        task.findings.append(_noticed(UNREADABLE, problem, source.path, version))
-    for problem in source.remarks if _is_told(NOT_UNDERSTOOD, options) else ():
-        task.findings.append(_noticed(NOT_UNDERSTOOD, problem, source.path, version))
-    for problem in source.misread if _is_told(PLACEHOLDER, options) else ():
-        task.findings.append(_noticed(PLACEHOLDER, problem, source.path, version))
-    if source.template is not None:
-        task.skipped = source.template
-        return task
-    if (wanted := excluding(source, version, options)) is not None:
-        task.skipped = f"it is for SGLang {wanted}"
-        return task
-    refused = 0
-    for number, (request, named) in enumerate(_requests(source, load_catalogue(version))):
-        lookup = _lookup(named, options.lookup)
+def _check_part(part: FilePart, options: Options) -> None:
+    version = part.engine.version
+    part.source = source = _for_version(part.source, version, options)
+    for notice, problems in (
+        (UNREADABLE, source.problems),
+        (NOT_UNDERSTOOD, source.remarks),
+        (PLACEHOLDER, source.misread),
+    ):
+        if notice is UNREADABLE or options.selects(notice.code):
+            part.findings += (notice.finding(one, source.path, version) for one in problems)
+    part.skipped = source.template
+    if part.skipped is None and (versions := _excluding(source, version, options)) is not None:
+        part.skipped = f"it is for SGLang {versions}"
+    if part.skipped is not None:
+        return
+    catalogue, refused = load_catalogue(version), 0
+    for number in range(len(source.invocations if source.recipe is None else source.recipe.roles)):
+        request, hardware = _request(source, number, catalogue)
+        chosen = choose_hardware(options.lookup.hardware, hardware, None).hardware
+        lookup = replace(options.lookup, hardware=chosen)
         examined = examine(request, lookup, options.rules)
-        task.plans.append(examined.plan)
         findings = examined.judgement.findings
-        may_be_taken = bool(judged.others and examined.judgement.errors)
-        refused += may_be_taken
-        if may_be_taken and refused <= MOST_COMPARED:
-            from speclaunch.lint.other_releases import Asker, with_other_releases  # noqa: PLC0415
+        may_be_accepted = bool(part.engine.others and examined.judgement.errors)
+        refused += may_be_accepted
+        if may_be_accepted and refused <= MOST_COMPARED:
+            from speclaunch.lint.other_releases import with_other_releases  # noqa: PLC0415
 
-            asker = Asker(partial(_request, source, number), lookup, options.rules)
-            findings = tuple(with_other_releases(findings, judged.others, asker))
+            def request_in(release: str, number: int = number) -> Request:
+                return _request(source, number, load_catalogue(release))[0]
+
+            findings = with_other_releases(
+                findings, part.engine.others, request_in, lookup, options.rules
+            )
         if options.asker is not None:
-            findings += _asked(task, examined, options.asker, is_named=not judged.others)
-        if source.recipe is None and any(w.condition for w in source.invocations[number].words):
-            from speclaunch.lint.conditions import with_conditions  # noqa: PLC0415  scripts alone
+            from speclaunch.lint.second_opinion import second_opinion  # noqa: PLC0415  for few
 
-            findings = tuple(with_conditions(findings, source.invocations[number]))
-        if source.recipe is not None and any(f.place.path != source.path for f in findings):
-            from speclaunch.lint.shipped_groups import at_the_choice  # noqa: PLC0415  recipes alone
+            with waiting_for(f"the validation of SGLang {version}"):
+                opinion = options.asker.opinion(examined.plan, blamed=examined.judgement.blamed)
+            if opinion is not None:
+                if not opinion.is_lasting:
+                    reads.unrepeatable()
+                is_named = not part.engine.others
+                more = second_opinion(
+                    opinion, examined.plan, examined.judgement.findings, is_named=is_named
+                )
+                findings += more.findings
+                part.unjudged += more.unjudged
+        if source.recipe is None:
+            findings = tuple(_with_conditions(findings, source.invocations[number]))
+        elif any(one.place.path != source.path for one in findings):
+            from speclaunch.lint.recipe_findings import at_the_choice  # noqa: PLC0415  recipes alone
 
             findings = tuple(at_the_choice(findings, source.path))
-        task.findings += findings
-        task.unjudged += examined.judgement.unjudged
-        task.unknown += examined.plan.facts.unknown
+        part.plans.append(examined.plan)
+        part.findings += findings
+        part.unjudged += examined.judgement.unjudged
+        part.unknown += examined.plan.facts.unknown
     if refused > MOST_COMPARED:
-        task.unknown.append(
+        part.unknown.append(
             UnknownFact(
                 f"the releases that accept {refused - MOST_COMPARED} more deployments",
                 f"only {MOST_COMPARED} of a file are compared with other releases",
                 "set --engine",
             )
         )
-    return task
 
 
-def _asked(task: _Task, examined: Examined, asker: Asker, *, is_named: bool) -> tuple[Finding, ...]:
-    """What the engine itself adds. Raises NoJudgeError where it must be asked, and cannot be."""
-    from speclaunch.lint.second_opinion import second_opinion  # noqa: PLC0415  asked by few
-
-    with waiting_for(f"the validation of SGLang {examined.plan.request.version}"):
-        opinion = asker.opinion(examined.plan, blamed=examined.judgement.blamed)
-    if opinion is None:
-        return ()
-    if not opinion.is_lasting:
-        reads.unrepeatable()
-    found = second_opinion(opinion, examined.plan, examined.judgement.findings, is_named=is_named)
-    task.unjudged += found.unjudged
-    return found.findings
-
-
-def _lookup(named: str, lookup: Lookup) -> Lookup:
-    """With the hardware that the file names, unless it was said otherwise."""
-    return replace(lookup, hardware=choose_hardware(lookup.hardware, named, None).hardware)
-
-
-def _request(source: LintedFile, number: int, version: str) -> Request:
-    return _requested(source, number, load_catalogue(version))[0]
-
-
-def _requests(source: LintedFile, catalogue: Catalogue) -> Iterator[tuple[Request, str]]:
-    """What each deployment asks, and the hardware that it is for."""
-    count = len(source.invocations if source.recipe is None else source.recipe.roles)
-    return (_requested(source, number, catalogue) for number in range(count))
-
-
-def _requested(source: LintedFile, number: int, catalogue: Catalogue) -> tuple[Request, str]:
-    """One of `_requests`."""
+def _request(source: LintedFile, number: int, catalogue: Catalogue) -> tuple[Request, str]:
+    """Return the request of one deployment, and the hardware that it names."""
     if source.recipe is not None:
-        return _of_recipe(source.recipe.roles[number], catalogue)
+        recipe = source.recipe.roles[number]
+        deployment = recipe.deployment
+        spelling = spell(deployment.args, deployment.engine.env, catalogue)
+        return from_recipe(recipe, spelling, catalogue), deployment.hardware.name
     invocation = source.invocations[number]
     name = invocation.name or recipe_name(source.path)
     return from_invocation(invocation, name, catalogue), invocation.hardware or AUTO
 
 
-def _of_recipe(recipe: Recipe, catalogue: Catalogue) -> tuple[Request, str]:
-    deployment = recipe.deployment
-    spelling = spell(deployment.args, deployment.engine.env, catalogue)
-    return from_recipe(recipe, spelling, catalogue), deployment.hardware.name
+def _with_conditions(findings: Iterable[Finding], invocation: Invocation) -> Iterator[Finding]:
+    """Yield the findings of a command, each with the conditions of the words that it is about.
+
+    Two words of different conditions need not come together: that is no error, but a warning.
+    """
+    conditions = {
+        word.place.position: word.condition
+        for word in invocation.words
+        if word.condition is not None
+    }
+    for finding in findings:
+        places = (finding.place, *finding.others) if conditions else ()
+        here = (conditions.get(place.position) for place in places)
+        found = list(dict.fromkeys(one for one in here if one is not None))
+        if not found:
+            yield finding
+            continue
+        is_certain = len(found) == 1 or finding.severity is not Severity.ERROR
+        severity = finding.severity if is_certain else Severity.WARNING
+        yield replace(finding, why="; ".join((finding.why, *found)), severity=severity)
 
 
-def _compare(
-    tasks: Sequence[_Task], rules: Sequence[Rule], asked: Mapping[int, Container[str]]
-) -> None:
-    """The rules that look across the deployments of all files of one version."""
-    by_path = {task.source.path: task for task in reversed(tasks)}
-    for version in {task.version for task in tasks}:
-        here = [task for task in tasks if task.version == version]
-        plans = [plan for task in here for plan in task.plans]
-        owners = {id(plan): task for task in here for plan in task.plans}
-        for plan, finding in examine_together(plans, rules):
-            owner = owners.get(id(plan)) or by_path[finding.place.path]
-            if finding.code in asked[id(owner)]:
-                owner.findings.append(finding)
-
-
-def _compare_parts(tasks: Sequence[_Task], options: Options) -> None:
-    """The rules about the parts of one deployment, which may be judged for several versions: each
-    for that of its image. Where versions were asked for, all parts are judged for each."""
-    rules = tuple(rule for rule in options.rules if rule.of_deployments)
-    together = [tasks] if not options.versions else [[task] for task in tasks]
-    for some in together:
-        plans = [plan for task in some for plan in task.plans]
-        owners = {id(plan): task for task in some for plan in task.plans}
-        for plan, finding in examine_together(plans, rules):
-            owners[id(plan)].findings.append(finding)
-
-
-def _report(task: _Task, ignores: Sequence[Ignore]) -> FileReport:
-    findings = sorted(
-        _with_roles(_together(kept(task.findings, ignores)), task),
-        key=in_order,
-    )
+def _report(part: FilePart, ignores: Sequence[Ignore]) -> FileReport:
+    findings = sorted(_with_roles_named(_merged(kept(part.findings, ignores)), part), key=in_order)
+    checkpoints = {one.name: one for plan in part.plans for one in plan.facts.checkpoints}
     return FileReport(
-        task.source.path,
-        task.version,
+        part.source.path,
+        part.engine.version,
         tuple(findings),
-        tuple(dict.fromkeys(task.unjudged)),
-        _known(task.plans),
-        tuple(dict.fromkeys(task.unknown)),
-        len(task.plans),
-        task.skipped,
-        bool(task.source.problems),
-        task.source.template is not None,
-        task.note,
+        tuple(dict.fromkeys(part.unjudged)),
+        tuple(
+            KnownCheckpoint(one.name, one.origin, tuple(sorted(one.unread)))
+            for one in checkpoints.values()
+        ),
+        tuple(dict.fromkeys(part.unknown)),
+        len(part.plans),
+        part.skipped,
+        bool(part.source.problems),
+        part.source.template is not None,
+        part.engine.note,
     )
 
 
-def _together(findings: Iterable[Finding]) -> Iterable[Finding]:
-    """What is said of several deployments at one place is said once."""
-    found: dict[tuple[Place, str, str], Finding] = {}
+def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
+    """Return the findings; the same one at one place, about several deployments, once."""
+    found: dict[Hashable, Finding] = {}
     for one in findings:
         key = one.place, one.code, one.message
         before = found.get(key)
@@ -335,9 +320,9 @@ def _together(findings: Iterable[Finding]) -> Iterable[Finding]:
     return found.values()
 
 
-def _with_roles(findings: Iterable[Finding], task: _Task) -> Iterator[Finding]:
-    """Findings of a recipe with roles: what holds for some of them says for which."""
-    recipe = task.source.recipe
+def _with_roles_named(findings: Iterable[Finding], part: FilePart) -> Iterator[Finding]:
+    """Yield the findings; of a recipe with roles, those about some of its roles name them."""
+    recipe = part.source.recipe
     names = {} if recipe is None else {one.deployment.name: str(one.role) for one in recipe.parts}
     for one in findings:
         about = [names[place.name] for place in one.deployments if place.name in names]
@@ -348,21 +333,108 @@ def _with_roles(findings: Iterable[Finding], task: _Task) -> Iterator[Finding]:
             yield replace(one, why=f"{said}: {one.why}" if one.why else said)
 
 
-def _known(plans: Iterable[Plan]) -> tuple[KnownCheckpoint, ...]:
-    found = {one.name: one for plan in plans for one in plan.facts.checkpoints}
-    return tuple(
-        KnownCheckpoint(one.name, one.origin, tuple(sorted(one.unread))) for one in found.values()
-    )
+def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
+    """Split a file by the versions that it is checked for: those requested, else its own.
+
+    Commands in a container are checked for the release of their image, so that one file can have
+    several. Raises SpeclaunchError for an engine of a recipe that cannot be read.
+    """
+    if options.versions:
+        parts = [
+            FilePart(source, EngineChoice(one, note=_overridden(source, one, options)))
+            for one in options.versions
+        ]
+        if not (source.recipe or source.invocations):
+            return parts[:1]
+    elif source.recipe is not None:
+        by_engine: dict[EngineChoice, list[Recipe]] = {}
+        for role in source.recipe.roles:
+            by_engine.setdefault(_of_pin(role, options), []).append(role)
+        parts = [FilePart(_with_roles(source, some), one) for one, some in by_engine.items()]
+    else:
+        by_image: dict[EngineChoice, list[Invocation]] = {}
+        for invocation in source.invocations:
+            tagged = image_release(invocation.image)
+            engine = _resolved(tagged) if tagged is not None else _unnamed(options)
+            by_image.setdefault(engine, []).append(invocation)
+        parts = [
+            FilePart(replace(source, invocations=tuple(some)), one)
+            for one, some in by_image.items()
+        ] or [FilePart(source, _unnamed(options))]
+    for part in parts[1:]:  # what could not be read is reported once, whatever the version
+        part.source = replace(part.source, problems=(), remarks=(), misread=())
+    return parts
 
 
-def _noticed(notice: FileCode, problem: Problem, path: str, version: str, why: str = "") -> Finding:
-    return Finding(
-        notice.code,
-        notice.name,
-        notice.severity,
-        problem.message,
-        why,
-        Fix(problem.help) if problem.help else None,
-        problem.place or Place(path),
-        version,
-    )
+def _for_version(source: LintedFile, version: str, options: Options) -> LintedFile:
+    """Return a file with those roles of its recipe that are for a version; unchanged if none is."""
+    if source.recipe is None or not source.recipe.parts:
+        return source
+    roles = [role for role in source.recipe.parts if _is_for(role, version, options)]
+    return _with_roles(source, roles) if roles else source
+
+
+def _excluding(source: LintedFile, version: str, options: Options) -> str | None:
+    """Return the versions that a recipe is for; None if `version` is one of them."""
+    if source.recipe is None:
+        return None
+    if any(_is_for(role, version, options) for role in source.recipe.roles):
+        return None
+    wanted = source.recipe.deployment.engine
+    pin = () if options.overrides_pins or wanted.pinned is None else (wanted.pinned,)
+    return " and ".join(dict.fromkeys((*pin, *wanted.needs)))
+
+
+def _is_for(recipe: Recipe, version: str, options: Options) -> bool:
+    wanted = recipe.deployment.engine
+    counts = wanted.bounds if options.overrides_pins else wanted.specifier
+    return counts.contains(version) or _answers(wanted.pinned, version)
+
+
+def _answers(pinned: str | None, version: str) -> bool:
+    """True if a held version answers for the version that a recipe is pinned to."""
+    return pinned is not None and named(pinned).held == version
+
+
+def _overridden(source: LintedFile, version: str, options: Options) -> str | None:
+    """That the pin of a recipe does not count; None if it does, or there is none."""
+    pinned = source.recipe.deployment.engine.pinned if source.recipe is not None else None
+    if pinned is None or not options.overrides_pins or _answers(pinned, version):
+        return None
+    return None if _excluding(source, version, options) else overrides_pin(version, pinned)
+
+
+def _with_roles(source: LintedFile, roles: Sequence[Recipe]) -> LintedFile:
+    recipe = source.recipe
+    if recipe is None or not recipe.parts:
+        return source
+    return replace(source, recipe=replace(recipe, parts=tuple(roles)))
+
+
+def _unnamed(options: Options) -> EngineChoice:
+    """Return the installed engine, else the newest release."""
+    installed = reads.engine(options.installed())
+    return EngineChoice(installed) if installed is not None else _newest(held_versions())
+
+
+def _of_pin(recipe: Recipe, options: Options) -> EngineChoice:
+    """The recipe's pin, the installed engine where it fits, the newest release that fits."""
+    wanted = recipe.deployment.engine
+    if wanted.catalogue is not None:
+        near = recipe.path.parent
+        return EngineChoice(declared(wanted.catalogue, wanted.python, wanted.pinned, near))
+    if wanted.pinned is not None:
+        return _resolved(named(wanted.pinned))
+    installed = reads.engine(options.installed())
+    if installed is not None and wanted.specifier.contains(installed):
+        return EngineChoice(installed)
+    return _newest(tuple(wanted.specifier.filter(held_versions())) or held_versions()[-1:])
+
+
+def _newest(fitting: tuple[str, ...]) -> EngineChoice:
+    return EngineChoice(fitting[-1], fitting[:-1])
+
+
+def _resolved(found: ResolvedVersion) -> EngineChoice:
+    """That a post-release answers for its release needs no word."""
+    return EngineChoice(found.held, note=None if is_of_its_line(found) else found.note)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from speclaunch.asking.opinion import Opinion, Refusal
+from speclaunch.asking.opinion import EngineRefusal, Opinion
 from speclaunch.errors import Place
 from speclaunch.lint.file_codes import REFUSES
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request
-from speclaunch.record import record
 from speclaunch.redaction import Redactor
-from speclaunch.rules.finding import DeploymentPlace, Finding, Fix, Severity, Unjudged
+from speclaunch.rules.finding import DeploymentPlace, Finding, Fix, Judgement, Severity, Unjudged
 from speclaunch.rules.runner import secrets_of
 
 _OF_THE_PARSER = frozenset({"SPL001", "SPL002", "SPL003"})
@@ -19,17 +18,9 @@ _OF_THE_PARSER = frozenset({"SPL001", "SPL002", "SPL003"})
 _PARSER = "SystemExit"
 
 
-@record
-class SecondOpinion:
-    """What is added to the findings of a deployment."""
-
-    findings: tuple[Finding, ...] = ()
-    unjudged: tuple[Unjudged, ...] = ()
-
-
 def second_opinion(
     opinion: Opinion, plan: Plan, findings: Sequence[Finding], *, is_named: bool = True
-) -> SecondOpinion:
+) -> Judgement:
     """What an engine's opinion on a plan adds to the `findings` of the rules.
 
     A refusal that an error among them explains (one about the same arguments) adds nothing.
@@ -38,11 +29,11 @@ def second_opinion(
     refusal = opinion.refusal
     if refusal is not None:
         if any(_explains(one, refusal, plan.request) for one in findings):
-            return SecondOpinion()
-        return SecondOpinion((_refused(opinion.release, refusal, plan.request, is_named=is_named),))
+            return Judgement()
+        return Judgement((_refused(opinion.release, refusal, plan.request, is_named=is_named),))
     if not opinion.accepted:
-        return SecondOpinion((), (Unjudged(REFUSES.code, REFUSES.name, opinion.why),))
-    return SecondOpinion(tuple(_contradicted(opinion.release, plan.request, findings)))
+        return Judgement((), (Unjudged(REFUSES.code, REFUSES.name, opinion.why),))
+    return Judgement(tuple(_contradicted(opinion.release, plan.request, findings)))
 
 
 def asked_in_words(release: str) -> str:
@@ -50,7 +41,7 @@ def asked_in_words(release: str) -> str:
     return f"exact: asked SGLang {release}"
 
 
-def _explains(finding: Finding, refusal: Refusal, request: Request) -> bool:
+def _explains(finding: Finding, refusal: EngineRefusal, request: Request) -> bool:
     """Whether an error is about an argument that the engine refuses."""
     if finding.severity is not Severity.ERROR:
         return False
@@ -60,7 +51,7 @@ def _explains(finding: Finding, refusal: Refusal, request: Request) -> bool:
     return request.place in about or _model(request) in about
 
 
-def _refused(release: str, refusal: Refusal, request: Request, *, is_named: bool) -> Finding:
+def _refused(release: str, refusal: EngineRefusal, request: Request, *, is_named: bool) -> Finding:
     written = list(
         dict.fromkeys(_written(unit.name, unit.written, request) for unit in refusal.units)
     )

@@ -25,12 +25,12 @@ from lsprotocol.types import (
 from speclaunch import reads
 from speclaunch.fix.edits import TextEdit as OurEdit
 from speclaunch.fix.edits import text_edits_between
-from speclaunch.fixing.findings import NotFixableError, fixed
-from speclaunch.fixing.fix_file import fix_file
+from speclaunch.fix.fix_target import NotFixableError
+from speclaunch.fixing.fix_file import edits_of, fix_file
 from speclaunch.importer.file_kinds import DOCUMENT_SUFFIXES, YAML_SUFFIXES
-from speclaunch.lint.told_once import Told
-from speclaunch.lsp.checking import Checked, is_same_file
-from speclaunch.lsp.positions import Positions
+from speclaunch.lint.report import ReportedFinding
+from speclaunch.lsp.checking import CheckedDocument, is_same_file
+from speclaunch.lsp.cursor import DocumentPositions
 from speclaunch.rules.finding import Finding
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ _NO_COMMENTS = (".json",)
 
 
 def actions(
-    checked: Checked,
+    checked: CheckedDocument,
     diagnostics: Sequence[Diagnostic],
-    positions: Positions,
+    positions: DocumentPositions,
     uri: str,
     version: int | None,
-    again: Callable[[str], Checked],
+    again: Callable[[str], CheckedDocument],
     buffers: Mapping[str, bytes],
 ) -> Iterator[CodeAction]:
     """The quick fixes for the diagnostics that an editor asks about. `again` checks a text."""
@@ -80,8 +80,8 @@ FIX_ALL = "source.fixAll.speclaunch"
 
 
 def fix_all(
-    checked: Checked,
-    positions: Positions,
+    checked: CheckedDocument,
+    positions: DocumentPositions,
     uri: str,
     version: int | None,
     buffers: Mapping[str, bytes],
@@ -103,7 +103,7 @@ def _title(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _meant(checked: Checked, diagnostic: Diagnostic) -> Told | None:
+def _meant(checked: CheckedDocument, diagnostic: Diagnostic) -> ReportedFinding | None:
     """The finding of a diagnostic, by its number where that still fits, else by what it says."""
     data = diagnostic.data
     number = data.get("number") if isinstance(data, Mapping) else None
@@ -117,13 +117,16 @@ def _says(finding: Finding, diagnostic: Diagnostic) -> bool:
 
 
 def _fix(
-    checked: Checked, one: Told, positions: Positions, buffers: Mapping[str, bytes]
+    checked: CheckedDocument,
+    one: ReportedFinding,
+    positions: DocumentPositions,
+    buffers: Mapping[str, bytes],
 ) -> tuple[list[TextEdit], bool]:
     if checked.source is None:
         return [], False
     with reads.instead(buffers):
         try:
-            found = fixed(checked.source, one.finding, checked.config_dirs, one.engines)
+            found = edits_of(checked.source, one.finding, checked.config_dirs, one.engines)
         except NotFixableError:
             return [], False
     if not is_same_file(found.path, checked.path):
@@ -131,7 +134,7 @@ def _fix(
     return _as_edits(found.edits, positions), found.safe
 
 
-def _as_edits(edits: Iterable[OurEdit], positions: Positions) -> list[TextEdit]:
+def _as_edits(edits: Iterable[OurEdit], positions: DocumentPositions) -> list[TextEdit]:
     return [
         TextEdit(
             Range(
@@ -145,7 +148,10 @@ def _as_edits(edits: Iterable[OurEdit], positions: Positions) -> list[TextEdit]:
 
 
 def _ignore(
-    checked: Checked, one: Told, positions: Positions, again: Callable[[str], Checked]
+    checked: CheckedDocument,
+    one: ReportedFinding,
+    positions: DocumentPositions,
+    again: Callable[[str], CheckedDocument],
 ) -> TextEdit | None:
     """A comment for a finding, where one can stand."""
     finding = one.finding
@@ -201,12 +207,13 @@ def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
 
 
 def _candidates(
-    checked: Checked, finding: Finding, lines: Sequence[str], comment: str
+    checked: CheckedDocument, finding: Finding, lines: Sequence[str], comment: str
 ) -> Iterator[tuple[int, str]]:
     """Lines, and what to put at the end of one (it begins with a blank) or above it."""
     line = finding.place.line
     text = lines[line - 1]
-    part = next((one for one in checked.parts if one.first <= line <= one.last), None)
+    extents = (extent for extent, _ in checked.commands)
+    part = next((one for one in extents if one.first <= line <= one.last), None)
     is_alone = part is None or part.first == part.last
     if is_alone and not text.rstrip().endswith("\\") and "#" not in text:
         yield line, f"  {comment}"
@@ -220,7 +227,7 @@ def _candidates(
     yield top, comment.replace("ignore[", "ignore-file[") + "\n"
 
 
-def _kinds(checked: Checked) -> Counter[tuple[str, str]]:
+def _kinds(checked: CheckedDocument) -> Counter[tuple[str, str]]:
     return Counter(_kind(one.finding) for one in checked.found)
 
 

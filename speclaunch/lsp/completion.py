@@ -19,11 +19,21 @@ from speclaunch.engine.about import about, takes
 from speclaunch.engine.argument import ArgumentKind, name_of
 from speclaunch.engine.catalogue import Catalogue, load
 from speclaunch.lint.paths import mentions_a_server
-from speclaunch.lsp.checking import Checked
-from speclaunch.lsp.cursor import InCommand, InYaml, Kind, in_command, in_yaml, kind
+from speclaunch.lsp.checking import CheckedDocument
+from speclaunch.lsp.cursor import (
+    CursorKind,
+    DocumentPositions,
+    InCommand,
+    InYaml,
+    about_key,
+    in_command,
+    in_yaml,
+    is_section,
+    keys_below,
+    kind,
+    values_of,
+)
 from speclaunch.lsp.hover import SLIME, argument
-from speclaunch.lsp.keys import about_key, is_section, keys_below, values_of
-from speclaunch.lsp.positions import Positions
 from speclaunch.plan.suggestions import argument_names, argument_values
 from speclaunch.recipe.find_recipe import group_options, recipe_names
 
@@ -32,12 +42,12 @@ Item = Callable[[str, str, CompletionItemKind, str, str], CompletionItem]
 
 
 def completions(
-    checked: Checked, text: str, positions: Positions, line: int, column: int
+    checked: CheckedDocument, text: str, positions: DocumentPositions, line: int, column: int
 ) -> list[CompletionItem]:
     """What fits at a line and column, from 1."""
     what, base = kind(text, checked.path)
     catalogue = load(checked.version_at(line))
-    if what is Kind.COMMANDS:
+    if what is CursorKind.COMMANDS:
         here = in_command(positions.lines, line, column)
         if here is None or not mentions_a_server(text.encode("utf-8", "replace")):
             return []
@@ -54,7 +64,7 @@ def completions(
     return list(_keys(place, catalogue, item))
 
 
-def _making(positions: Positions, line: int, start: int, column: int) -> Item:
+def _making(positions: DocumentPositions, line: int, start: int, column: int) -> Item:
     """Makes items that take the place of the word so far, whatever an editor calls a word."""
     where = Range(positions.position(line, start), positions.position(line, column))
 

@@ -1,25 +1,118 @@
-"""What is told of the thing under the cursor: a finding's rule, an argument, a key of a recipe."""
+"""A finding as an editor shows it, and what is shown of the thing under the cursor."""
 
 from __future__ import annotations
 
-from lsprotocol.types import Hover, MarkupContent, MarkupKind, Range
+import re
+from pathlib import Path
+
+from lsprotocol.types import (
+    CodeDescription,
+    Diagnostic,
+    DiagnosticRelatedInformation,
+    DiagnosticSeverity,
+    DiagnosticTag,
+    Hover,
+    Location,
+    MarkupContent,
+    MarkupKind,
+    Position,
+    Range,
+)
+from pygls.uris import from_fs_path
 
 from speclaunch.engine.about import about
 from speclaunch.engine.argument import EngineVariable, name_of
 from speclaunch.engine.catalogue import Catalogue, load
-from speclaunch.lint.told_once import Told
-from speclaunch.lsp.checking import Checked, is_same_file
-from speclaunch.lsp.cursor import Kind, flag_at, key_at, kind
-from speclaunch.lsp.keys import about_key
-from speclaunch.lsp.positions import Positions
+from speclaunch.errors import COMMAND_LINE, Place
+from speclaunch.lint.report import ReportedFinding
+from speclaunch.lsp.checking import CheckedDocument, is_same_file
+from speclaunch.lsp.cursor import CursorKind, DocumentPositions, about_key, flag_at, key_at, kind
+from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.pages import page, page_url
+
+SOURCE = "speclaunch"
+_SEVERITY = {
+    Severity.ERROR: DiagnosticSeverity.Error,
+    Severity.WARNING: DiagnosticSeverity.Warning,
+    Severity.INFO: DiagnosticSeverity.Information,
+}
+_TAGS = {"SPL005": [DiagnosticTag.Deprecated], "SPL006": [DiagnosticTag.Unnecessary]}
+
+
+def diagnostics(checked: CheckedDocument, positions: DocumentPositions) -> list[Diagnostic]:
+    """Each finding at its place; one in another file at the choice of its group, with where it
+    is."""
+    return [
+        _diagnostic(one, number, checked.path, positions)
+        for number, one in enumerate(checked.found)
+    ]
+
+
+def _diagnostic(
+    one: ReportedFinding, number: int, path: str, positions: DocumentPositions
+) -> Diagnostic:
+    finding = one.finding
+    here = is_same_file(finding.place.path, path)
+    where = positions.range(finding.place if here else _choice(finding.place, path, positions))
+    related = [
+        _related(place, positions, path, "this conflicts with it") for place in finding.others
+    ]
+    if not here:
+        related.insert(0, _related(finding.place, positions, path, "it is written here"))
+    url = finding.url
+    return Diagnostic(
+        range=where,
+        message=message(finding),
+        severity=_SEVERITY[finding.severity],
+        code=finding.code,
+        code_description=CodeDescription(url) if url is not None else None,
+        source=SOURCE,
+        tags=_TAGS.get(finding.code),
+        related_information=[one for one in related if one is not None] or None,
+        data={"number": number, "versions": list(one.engines)},
+    )
+
+
+def _choice(place: Place, path: str, positions: DocumentPositions) -> Place:
+    """Where a document chooses the option of a group that another file is; else its beginning."""
+    file = Path(place.path)
+    wanted = re.compile(
+        rf"^\s*-\s*(?:override\s+)?/?(?:{re.escape(file.parent.name)}\s*:\s*)?"
+        rf"(?P<option>{re.escape(file.stem)})\s*(?:#.*)?$"
+    )
+    for number, line in enumerate(positions.lines, 1):
+        if (found := wanted.match(line)) is not None:
+            return Place(path, number, found.start("option") + 1, len(file.stem))
+    return Place(path)
+
+
+def message(finding: Finding) -> str:
+    """What, why, and what to do: a line each."""
+    parts = [finding.message, finding.why and f"why: {finding.why}"]
+    parts.append(f"help: {finding.fix.text}" if finding.fix is not None else "")
+    return "\n".join(part for part in parts if part)
+
+
+def _related(
+    place: Place, positions: DocumentPositions, path: str, text: str
+) -> DiagnosticRelatedInformation | None:
+    if place.path == COMMAND_LINE:
+        return None
+    if is_same_file(place.path, path):
+        where = positions.range(place)
+    else:  # a file that is not open here: its columns are close enough
+        start = Position(max(place.line - 1, 0), max(place.column - 1, 0))
+        where = Range(start, Position(start.line, start.character + max(place.length, 1)))
+    uri = from_fs_path(str(Path(place.path).absolute()))
+    return DiagnosticRelatedInformation(Location(uri, where), text) if uri else None
+
 
 SLIME = "--sglang-"
 """Before the engine's flags in slime's scripts."""
 
 
 def hover(
-    checked: Checked, text: str, positions: Positions, line: int, column: int
+    checked: CheckedDocument, text: str, positions: DocumentPositions, line: int, column: int
 ) -> Hover | None:
     """What is known of a line and column (from 1); None where nothing is."""
     parts = [_rule(one) for one in found_at(checked, line, column)]
@@ -34,18 +127,18 @@ def hover(
     return Hover(MarkupContent(MarkupKind.Markdown, "\n\n---\n\n".join(parts)), where)
 
 
-def found_at(checked: Checked, line: int, column: int) -> list[Told]:
+def found_at(checked: CheckedDocument, line: int, column: int) -> list[ReportedFinding]:
     """The findings that underline a place."""
     return [one for one in checked.found if _underlines(one, checked.path, line, column)]
 
 
-def _underlines(one: Told, path: str, line: int, column: int) -> bool:
+def _underlines(one: ReportedFinding, path: str, line: int, column: int) -> bool:
     place = one.finding.place
     here = is_same_file(place.path, path) and place.line == line
     return here and place.column <= column <= place.column + max(place.length, 1)
 
 
-def _rule(one: Told) -> str:
+def _rule(one: ReportedFinding) -> str:
     finding = one.finding
     told = page(finding.code)
     what = told.body.partition("## What it does\n")[2].partition("\n## ")[0].strip()
@@ -56,12 +149,12 @@ def _rule(one: Told) -> str:
 
 
 def _thing(
-    checked: Checked, text: str, positions: Positions, line: int, column: int
+    checked: CheckedDocument, text: str, positions: DocumentPositions, line: int, column: int
 ) -> tuple[str, int, int] | None:
     lines = positions.lines
     catalogue = load(checked.version_at(line))
     what, base = kind(text, checked.path)
-    if what is Kind.COMMANDS:
+    if what is CursorKind.COMMANDS:
         flag = flag_at(lines[line - 1], column)
         if flag is None:
             return None

@@ -1,12 +1,19 @@
-"""The server: what an editor asks, answered; what lint finds, told as the text changes."""
+"""The server: it answers an editor's requests and reports what lint finds as the text changes.
+
+Messages of an editor are bounded: what is malformed or too large is passed over.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import logging
 import os
+import queue
+import re
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
@@ -19,14 +26,127 @@ from pygls.workspace import TextDocument
 from speclaunch import __version__
 from speclaunch.errors import InputError, Problem, SpeclaunchError
 from speclaunch.lsp.actions import FIX_ALL, actions, fix_all
-from speclaunch.lsp.checking import Checked, check_document, look_again
+from speclaunch.lsp.checking import (
+    CheckedDocument,
+    EditorSettings,
+    check_document,
+    look_again,
+    read_settings,
+)
 from speclaunch.lsp.completion import completions
-from speclaunch.lsp.diagnostics import diagnostics
-from speclaunch.lsp.framing import MAX_MESSAGE_BYTES, SKIPPED, BoundedInput
-from speclaunch.lsp.hover import hover
-from speclaunch.lsp.positions import Positions
-from speclaunch.lsp.settings import Settings, read_settings
-from speclaunch.lsp.worker import Worker
+from speclaunch.lsp.cursor import DocumentPositions
+from speclaunch.lsp.hover import diagnostics, hover
+
+MAX_MESSAGE_BYTES = 32 << 20
+"""A document of 10 MiB fits, escaped."""
+_MAX_SKIPPED_BYTES = 1 << 30
+"""A longer message is no message: the next header is searched."""
+_LINE_BYTES = 1 << 16
+_CHUNK = 1 << 20
+SKIPPED = "speclaunch/skippedMessage"
+"""The notification in place of a message that is too large; its `size` in bytes."""
+_LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d{1,20})[ \t]*\r?\n\Z", re.IGNORECASE)
+
+
+class BoundedInput:
+    """A stream of messages for pygls: `readline` yields a header that it understands, `read` the
+    body of the size in it.
+
+    A header without a valid length is passed over; the next one is found even directly behind a
+    body of unknown length. A message that is too large becomes a notification of that.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._is_in_header = False
+        self._instead: bytes | None = None
+        """The body that comes next, if it is not the stream's."""
+
+    def readline(self) -> bytes:
+        """Return the next line of a header; nothing at the end of the stream."""
+        if self._is_in_header:
+            self._is_in_header = False
+            return b"\r\n"
+        length = self._next_length()
+        if length > MAX_MESSAGE_BYTES:
+            self._skip(length)
+            said = {"jsonrpc": "2.0", "method": SKIPPED, "params": {"size": length}}
+            self._instead = json.dumps(said).encode()
+            length = len(self._instead)
+        self._is_in_header = length > 0
+        return b"Content-Length: %d\r\n" % length if length else b""
+
+    def _next_length(self) -> int:
+        length = 0
+        while line := self._stream.readline(_LINE_BYTES):
+            found = _LENGTH.search(line)
+            if found is not None:
+                length = int(found[1])
+            elif length and not line.strip():
+                return length
+        return 0
+
+    def read(self, size: int) -> bytes:
+        """Return the body."""
+        instead, self._instead = self._instead, None
+        return self._stream.read(size) if instead is None else instead
+
+    def _skip(self, length: int) -> None:
+        if length > _MAX_SKIPPED_BYTES:
+            return
+        while length > 0:
+            data = self._stream.read(min(length, _CHUNK))
+            if not data:
+                return
+            length -= len(data)
+
+
+class CheckingWorker:
+    """Runs functions in their order, in its own thread.
+
+    What checks remembers much between files and is made for one thread; the loop that talks to the
+    editor must never wait for it. The thread ends with the process, whatever it is at.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[
+            tuple[Callable[[], Any], asyncio.Future[Any], asyncio.AbstractEventLoop]
+        ] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of a function, or what it raises."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, daemon=True, name="check")
+            self._thread.start()
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[T] = loop.create_future()
+        self._waiting.put((work, result, loop))
+        return await result
+
+    def _serve(self) -> None:
+        while True:
+            work, result, loop = self._waiting.get()
+            if result.cancelled():
+                continue
+            try:
+                value, error = work(), None
+            except BaseException as raised:
+                value, error = None, raised
+            try:
+                loop.call_soon_threadsafe(_deliver, result, value, error)
+            except RuntimeError:  # the loop is closed: nobody waits
+                return
+
+
+def _deliver(result: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if result.cancelled():
+        return
+    if error is not None:
+        result.set_exception(error)
+    else:
+        result.set_result(value)
+
 
 T = TypeVar("T")
 _PAUSE_S = 0.3
@@ -39,9 +159,9 @@ class Server(LanguageServer):
 
     def __init__(self) -> None:
         super().__init__("speclaunch", __version__)
-        self.settings = Settings()
-        self.worker = Worker()
-        self.checked: dict[str, tuple[int | None, Checked]] = {}
+        self.settings = EditorSettings()
+        self.worker = CheckingWorker()
+        self.checked: dict[str, tuple[int | None, CheckedDocument]] = {}
         """By address: the version of the text that was checked, and what came out."""
         self.is_shut_down = False
         self.code = 0
@@ -60,9 +180,9 @@ class Server(LanguageServer):
                 found[os.path.realpath(path)] = document.source.encode("utf-8", "replace")
         return found
 
-    def positions(self, document: TextDocument) -> Positions:
+    def positions(self, document: TextDocument) -> DocumentPositions:
         """For the text of a document, in the units of this editor."""
-        return Positions(document.source, self.workspace.position_codec)
+        return DocumentPositions(document.source, self.workspace.position_codec)
 
     def later(self, uri: str, pause: float = _PAUSE_S) -> None:
         """Check a document once it has not changed for a while."""
@@ -86,7 +206,7 @@ class Server(LanguageServer):
         except Exception as error:
             _LOG.exception("%s cannot be checked: %s", uri, error)
 
-    async def check(self, uri: str) -> Checked | None:
+    async def check(self, uri: str) -> CheckedDocument | None:
         """Check the text that the editor has now, and tell it what was found."""
         document = self._open(uri)
         if document is None:
@@ -101,13 +221,13 @@ class Server(LanguageServer):
         self._publish(uri, version, diagnostics(checked, self.positions(now)))
         return checked
 
-    def known(self, document: TextDocument) -> Checked:
+    def known(self, document: TextDocument) -> CheckedDocument:
         """What is known of a document: of this very text, where it was checked, else of an
         earlier one."""
         found = self.checked.get(document.uri)
-        return found[1] if found is not None else Checked(_path(document.uri))
+        return found[1] if found is not None else CheckedDocument(_path(document.uri))
 
-    async def current(self, document: TextDocument) -> Checked | None:
+    async def current(self, document: TextDocument) -> CheckedDocument | None:
         """What is known of this very text."""
         found = self.checked.get(document.uri)
         if found is not None and found[0] == document.version:
@@ -250,7 +370,7 @@ def _requests(server: Server) -> None:
         positions, settings, buffers = server.positions(document), server.settings, server.buffers()
         real = os.path.realpath(path)
 
-        def again(text: str) -> Checked:
+        def again(text: str) -> CheckedDocument:
             held = {**buffers, real: text.encode("utf-8", "replace")}
             return check_document(path, text, held, settings)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from speclaunch.asking.at_hand import interpreter
+from speclaunch.asking.mode import interpreter
 from speclaunch.asking.values import Contradiction, with_asked_values
 from speclaunch.lint.second_opinion import second_opinion
 from speclaunch.record import record

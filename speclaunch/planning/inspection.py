@@ -19,7 +19,7 @@ from speclaunch.plan.request import Request, RequestedValue, RequestOrigin
 from speclaunch.plan.resolve import resolve
 from speclaunch.record import record
 from speclaunch.rules.finding import Finding, Severity
-from speclaunch.rules.loading import Comparison
+from speclaunch.rules.loading import TensorComparison
 from speclaunch.rules.model_loaders import drafts_itself
 from speclaunch.rules.registry import selected
 from speclaunch.rules.runner import judge
@@ -51,7 +51,7 @@ class Inspection:
     loader: str | None
     """The engine's class; None where it is not known what it loads."""
     source: str | None
-    comparison: Comparison | None
+    comparison: TensorComparison | None
     numbers_read: bool
     """Whether numbers were looked at, too; on the hub only headers are read."""
 

@@ -14,7 +14,7 @@ from speclaunch.facts.engines import names
 from speclaunch.facts.hardware import choose_hardware
 from speclaunch.facts.hardware_probe import probe_hardware
 from speclaunch.launch.prepare import Prepared, prepare
-from speclaunch.lint.role_findings import findings_across
+from speclaunch.lint.recipe_findings import findings_across
 from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError

@@ -16,7 +16,7 @@ from speclaunch.engine.command import is_secret_text
 from speclaunch.engine.shell import shell_command
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.launch.prepare import Prepared
-from speclaunch.lint.ignores import unsilenced
+from speclaunch.lint.recipe_findings import unsilenced
 from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.effective_arguments import EffectiveArgument, effective_arguments
 from speclaunch.plan.fit.predict import Margins, margins

@@ -40,6 +40,14 @@ def read_regular(path: AnyPath, limit: int = MAX_BYTES) -> bytes:
     return read_with_status(path, limit)[0]
 
 
+def read_or_none(path: AnyPath) -> bytes | None:
+    """Return the bytes of a regular file; None if it cannot be read."""
+    try:
+        return read_regular(path)
+    except OSError:
+        return None
+
+
 def read_with_status(path: AnyPath, limit: int = MAX_BYTES) -> tuple[bytes, os.stat_result]:
     """The same with the status of the file before it was read."""
     handle, found = open_regular(path)

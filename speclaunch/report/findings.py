@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from speclaunch.facts.checkpoint import Provenance
 from speclaunch.facts.facts import checkpoint_fact
 from speclaunch.facts.unknown import UNKNOWN_HARDWARE, UnknownFact
-from speclaunch.lint.report import FileReport, KnownCheckpoint, Report
-from speclaunch.lint.told_once import for_versions
+from speclaunch.lint.report import FileReport, KnownCheckpoint, Report, for_versions
 from speclaunch.report.problems import located
 from speclaunch.report.styled import Printer, Styled, many
 from speclaunch.rules.finding import Applicability, Finding, Severity, Unjudged

@@ -40,7 +40,7 @@ _MEANT = lazy(r"did you mean `?(?:--)?([\w-]+)`?\?")
 _CHOICE = lazy(r"invalid choice: '([^']*)'")
 
 
-class Refusal(StrEnum):
+class ArgumentRefusal(StrEnum):
     """The kinds of refusal, by the words that argparse has for each."""
 
     UNKNOWN = "unrecognized arguments"
@@ -49,15 +49,15 @@ class Refusal(StrEnum):
     VALUE = "argument "
 
 
-def refusal(problem: Problem) -> Refusal:
+def refusal(problem: Problem) -> ArgumentRefusal:
     """Which kind a problem of the parser is."""
     if "has no server argument" in problem.message:  # a recipe's, told before the parser
-        return Refusal.UNKNOWN
-    kinds = (Refusal.UNKNOWN, Refusal.AMBIGUOUS, Refusal.MISSING)
-    return next((kind for kind in kinds if kind in problem.message), Refusal.VALUE)
+        return ArgumentRefusal.UNKNOWN
+    kinds = (ArgumentRefusal.UNKNOWN, ArgumentRefusal.AMBIGUOUS, ArgumentRefusal.MISSING)
+    return next((kind for kind in kinds if kind in problem.message), ArgumentRefusal.VALUE)
 
 
-def refused(plan: Plan, kind: Refusal) -> Iterator[Problem]:
+def refused(plan: Plan, kind: ArgumentRefusal) -> Iterator[Problem]:
     """The problems of a kind, in the order of the words."""
     return (problem for problem in plan.request.problems if refusal(problem) is kind)
 
@@ -96,7 +96,7 @@ def how_to_declare(plan: Plan) -> str:
 
 def written(problem: Problem) -> str | None:
     """The argument that was not recognised, or could be several."""
-    if refusal(problem) not in (Refusal.UNKNOWN, Refusal.AMBIGUOUS):
+    if refusal(problem) not in (ArgumentRefusal.UNKNOWN, ArgumentRefusal.AMBIGUOUS):
         return None
     found = _FLAG.search(problem.message) or _QUOTED.search(problem.message)
     return found[0].strip("`") if found is not None else None
@@ -129,7 +129,7 @@ def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
 
 
 def _in_no_release(problem: Problem, plan: Plan) -> bool:
-    if refusal(problem) is Refusal.UNKNOWN:
+    if refusal(problem) is ArgumentRefusal.UNKNOWN:
         name = written(problem)
         return name is not None and history(name_of(name)) is None
     choice = _CHOICE.search(problem.message)
@@ -147,7 +147,7 @@ def _in_no_release(problem: Problem, plan: Plan) -> bool:
 
 
 def _instead(problem: Problem, plan: Plan) -> Fix | None:
-    if refusal(problem) is Refusal.MISSING:
+    if refusal(problem) is ArgumentRefusal.MISSING:
         return Fix("name the model: --model-path, or args.model_path in a recipe")
     flag = _FLAG.search(problem.message)
     name = name_of(flag[0]) if flag else ""
@@ -186,7 +186,7 @@ def now(name: str, plan: Plan) -> str | None:
 @rule("SPL001")
 def unknown_argument(plan: Plan) -> Iterator[Verdict]:
     """The parser of the version does not know an argument."""
-    for problem in refused(plan, Refusal.UNKNOWN):
+    for problem in refused(plan, ArgumentRefusal.UNKNOWN):
         fork = fork_of(problem, plan)
         if fork is None:
             yield verdict(problem, plan)
@@ -205,26 +205,26 @@ def _fix(fork: KnownFork, plan: Plan) -> Fix:
     return Fix(f"declare the engine, {fork.package}: {how_to_declare(plan)}")
 
 
-def _verdicts(plan: Plan, kind: Refusal) -> Iterator[Verdict]:
+def _verdicts(plan: Plan, kind: ArgumentRefusal) -> Iterator[Verdict]:
     return (verdict(problem, plan) for problem in refused(plan, kind))
 
 
 @rule("SPL002")
 def ambiguous_argument(plan: Plan) -> Iterator[Verdict]:
     """An abbreviation that fits several arguments."""
-    return _verdicts(plan, Refusal.AMBIGUOUS)
+    return _verdicts(plan, ArgumentRefusal.AMBIGUOUS)
 
 
 @rule("SPL003")
 def invalid_value(plan: Plan) -> Iterator[Verdict]:
     """A value that the parser rejects."""
-    return _verdicts(plan, Refusal.VALUE)
+    return _verdicts(plan, ArgumentRefusal.VALUE)
 
 
 @rule("SPL004")
 def missing_model(plan: Plan) -> Iterator[Verdict]:
     """No model, or an empty one, which the parser accepts."""
-    yield from _verdicts(plan, Refusal.MISSING)
+    yield from _verdicts(plan, ArgumentRefusal.MISSING)
     model = plan.request.given.get("model_path")
     if model is not None and model.value == "":
         yield Verdict(

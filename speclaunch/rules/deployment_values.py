@@ -295,7 +295,7 @@ def ranks_on_host(plan: Plan) -> int:
 
 
 @record
-class Target:
+class RouterTarget:
     """The servers behind the host of an address; `service`: the Service that it names."""
 
     plans: tuple[Plan, ...]
@@ -318,7 +318,7 @@ class Target:
         return any(whole(outer) in (port, None) for outer, _ in self.service.ports)
 
 
-def target_of(host: str | None, group: Group, members: Sequence[Plan]) -> Target | None:
+def target_of(host: str | None, group: Group, members: Sequence[Plan]) -> RouterTarget | None:
     """The servers that a host name means; None where nothing of the deployment has that name."""
     if not host:
         return None
@@ -327,8 +327,8 @@ def target_of(host: str | None, group: Group, members: Sequence[Plan]) -> Target
     for service in group.services:
         if service.name == name:
             found = [one for one in servers if matches(service.selector, around(one).pod.labels)]
-            return Target(tuple(found), service) if found else None
+            return RouterTarget(tuple(found), service) if found else None
     if group.platform == COMPOSE:
         found = [one for one in servers if one.request.name == name]
-        return Target(tuple(found)) if found else None
+        return RouterTarget(tuple(found)) if found else None
     return None

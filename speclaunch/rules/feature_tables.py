@@ -32,7 +32,7 @@ class Number:
 
 
 @record
-class Pair:
+class FeaturePair:
     """Two arguments that are not both on: the one to take away, and the other."""
 
     name: str
@@ -173,49 +173,49 @@ NUMBERS = (
     ),
 )
 PAIRS = (
-    Pair(
+    FeaturePair(
         "disable_radix_cache",
         "enable_hierarchical_cache",
         "The arguments enable-hierarchical-cache and disable-radix-cache are mutually exclusive",
         ">=0.5.1",
     ),
-    Pair(
+    FeaturePair(
         "enable_dynamic_batch_tokenizer",
         "enable_tokenizer_batch_encode",
         "Cannot enable both --enable-tokenizer-batch-encode and --enable-dynamic-batch-tokenizer.",
         ">=0.5.3",
     ),
-    Pair(
+    FeaturePair(
         "enable_lmcache",
         "enable_hierarchical_cache",
         "--enable-lmcache and --enable-hierarchical-cache are mutually exclusive",
         ">=0.5.21",
     ),
-    Pair(
+    FeaturePair(
         "disable_radix_cache",
         "enable_lmcache",
         "--enable-lmcache requires radix cache to be enabled",
         ">=0.5.21",
     ),
-    Pair(
+    FeaturePair(
         "enable_mixed_chunk",
         "enable_hisparse",
         "--enable-hisparse does not support --enable-mixed-chunk yet.",
         ">=0.5.22",
     ),
-    Pair(
+    FeaturePair(
         "language_only",
         "encoder_only",
         "Cannot set --encoder-only and --language-only together",
         ">=0.5.7",
     ),
-    Pair(
+    FeaturePair(
         "disaggregation_mode",
         "encoder_only",
         "Cannot set --encoder-only and --disaggregation-mode prefill/decode together",
         ">=0.5.7",
     ),
-    Pair(
+    FeaturePair(
         "enable_response_store",
         "disaggregation_mode",
         "--enable-response-store is not supported with --disaggregation-mode=prefill or decode",

@@ -76,7 +76,7 @@ def flag(config: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
 
 def attention(
     at: str, sizes: Dimensions, inputs: int, *, qkv_bias: bool, o_bias: bool
-) -> dict[str, Expected]:
+) -> dict[str, ExpectedTensor]:
     """Grouped-query attention: `at` is the name in front of `self_attn`."""
     rows = {
         "q_proj": sizes.heads * sizes.head_dim,
@@ -84,34 +84,34 @@ def attention(
         "v_proj": sizes.kv_heads * sizes.head_dim,
     }
     own = f"{at}self_attn."
-    found = {f"{own}{name}.weight": Expected((count, inputs)) for name, count in rows.items()}
+    found = {f"{own}{name}.weight": ExpectedTensor((count, inputs)) for name, count in rows.items()}
     if qkv_bias:
-        found |= {f"{own}{name}.bias": Expected((count,)) for name, count in rows.items()}
-    found[f"{own}o_proj.weight"] = Expected((sizes.hidden, sizes.heads * sizes.head_dim))
+        found |= {f"{own}{name}.bias": ExpectedTensor((count,)) for name, count in rows.items()}
+    found[f"{own}o_proj.weight"] = ExpectedTensor((sizes.hidden, sizes.heads * sizes.head_dim))
     if o_bias:
-        found[f"{own}o_proj.bias"] = Expected((sizes.hidden,))
+        found[f"{own}o_proj.bias"] = ExpectedTensor((sizes.hidden,))
     return found
 
 
-def mlp(at: str, hidden: int, width: int) -> dict[str, Expected]:
+def mlp(at: str, hidden: int, width: int) -> dict[str, ExpectedTensor]:
     """A gated MLP; `at` is the name in front of its projections."""
     return {
-        f"{at}gate_proj.weight": Expected((width, hidden)),
-        f"{at}up_proj.weight": Expected((width, hidden)),
-        f"{at}down_proj.weight": Expected((hidden, width)),
+        f"{at}gate_proj.weight": ExpectedTensor((width, hidden)),
+        f"{at}up_proj.weight": ExpectedTensor((width, hidden)),
+        f"{at}down_proj.weight": ExpectedTensor((hidden, width)),
     }
 
 
-def norms(at: str, width: int, *names: str) -> dict[str, Expected]:
+def norms(at: str, width: int, *names: str) -> dict[str, ExpectedTensor]:
     """Norms of one width."""
-    return {f"{at}{name}.weight": Expected((width,)) for name in names}
+    return {f"{at}{name}.weight": ExpectedTensor((width,)) for name in names}
 
 
 Shape = tuple[int, ...]
 
 
 @record
-class Expected:
+class ExpectedTensor:
     """One tensor that a class loads.
 
     `needed`: the class computes with it, and has nothing else where it is missing. Otherwise it
@@ -135,7 +135,7 @@ class Loader:
 
     name: str
     source: str
-    expected: Mapping[str, Expected]
+    expected: Mapping[str, ExpectedTensor]
     place: Callable[[str], str | None]
     layers: int | None = None
     zero_is_one: bool = False
@@ -157,7 +157,7 @@ class Misshapen:
 
 
 @record
-class Comparison:
+class TensorComparison:
     """What a file holds, against what the class takes.
 
     `missing`: by the name that the class has, the tensor of the file that may be meant for it.
@@ -184,7 +184,7 @@ _QUANTIZED = ("qweight", "weight_packed")
 
 def compare(
     loader: Loader, headers: Mapping[str, TensorHeader], *, plain: bool = True
-) -> Comparison:
+) -> TensorComparison:
     """Compare; `plain` False: quantised, so that names and shapes of matrices are others."""
     own: dict[str, str] = {}
     unread: list[str] = []
@@ -213,17 +213,17 @@ def compare(
         name for name, said in loader.expected.items() if said.needed and name not in covered
     ]
     near = _near(missing, unread, loader, headers)
-    return Comparison(near, tuple(misshapen), tuple(unread), own)
+    return TensorComparison(near, tuple(misshapen), tuple(unread), own)
 
 
-def _shape(place: str, expected: Mapping[str, Expected]) -> Shape:
+def _shape(place: str, expected: Mapping[str, ExpectedTensor]) -> Shape:
     if place in expected:
         return expected[place].shape
     shapes = [expected[part].shape for part in _parts(place, expected)]
     return (sum(shape[0] for shape in shapes), *shapes[0][1:])
 
 
-def _parts(place: str, expected: Mapping[str, Expected]) -> tuple[str, ...]:
+def _parts(place: str, expected: Mapping[str, ExpectedTensor]) -> tuple[str, ...]:
     """The tensors that a fused one stands for."""
     for fused, parts in _FUSED.items():
         if f".{fused}." in place:

@@ -11,7 +11,7 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.reads.safe_json import mapping, size
 from speclaunch.rules.loading import (
     Dimensions,
-    Expected,
+    ExpectedTensor,
     Loader,
     attention,
     dimensions,
@@ -51,9 +51,9 @@ def eagle3(draft: Checkpoint, version: str) -> Loader | None:
     inputs = draft.target_hidden_size or hidden
     states = aux_hidden_states(draft, version)
     layers = sizes.layers if several else 1
-    expected = {"fc.weight": Expected((hidden, inputs * states)), **norms("", hidden, "norm")}
+    expected = {"fc.weight": ExpectedTensor((hidden, inputs * states)), **norms("", hidden, "norm")}
     if flag(config, "bias") or not within(version, _MODEL_PREFIX):
-        expected["fc.bias"] = Expected((hidden,), needed=flag(config, "bias"))
+        expected["fc.bias"] = ExpectedTensor((hidden,), needed=flag(config, "bias"))
     inner = mapping(config.get("eagle_config"))
     if inner.get("norm_before_fc", config.get("norm_before_fc")) and within(version, _ONE_NORM):
         expected |= norms("", inputs * states, "input_norm")
@@ -68,16 +68,16 @@ def eagle3(draft: Checkpoint, version: str) -> Loader | None:
         expected |= mlp(f"{at}mlp.", hidden, sizes.intermediate)
         expected |= norms(at, hidden, "hidden_norm", "input_layernorm", "post_attention_layernorm")
     shared = draft.target_hidden_size in (None, hidden)
-    embedding = Expected((sizes.vocabulary, hidden), needed=not shared, used=not shared)
+    embedding = ExpectedTensor((sizes.vocabulary, hidden), needed=not shared, used=not shared)
     expected["embed_tokens.weight"] = embedding
     reduced = draft.draft_vocab_size
     if not sizes.tied:
         rows = reduced or sizes.vocabulary
         from_target = reduced is None and within(version, _TARGETS_HEAD)
         own = not from_target
-        expected["lm_head.weight"] = Expected((rows, hidden), needed=own, used=own)
+        expected["lm_head.weight"] = ExpectedTensor((rows, hidden), needed=own, used=own)
     if reduced is not None and reduced != sizes.vocabulary:
-        expected["d2t"] = Expected((reduced,))
+        expected["d2t"] = ExpectedTensor((reduced,))
     return Loader(
         "LlamaForCausalLMEagle3",
         "sglang 0.5.23 models/llama_eagle3.py:325",
@@ -127,11 +127,13 @@ def eagle(draft: Checkpoint, version: str) -> Loader | None:
         return None
     qwen = draft.architecture == "Qwen2ForCausalLMEagle"
     expected = {
-        "fc.weight": Expected((sizes.hidden, 2 * sizes.hidden)),
+        "fc.weight": ExpectedTensor((sizes.hidden, 2 * sizes.hidden)),
         # a bias that is missing starts from numbers near zero (torch.nn.Linear)
-        "fc.bias": Expected((sizes.hidden,), needed=False),
+        "fc.bias": ExpectedTensor((sizes.hidden,), needed=False),
         # the target's is taken; this one is loaded before
-        "embed_tokens.weight": Expected((sizes.vocabulary, sizes.hidden), needed=False, used=False),
+        "embed_tokens.weight": ExpectedTensor(
+            (sizes.vocabulary, sizes.hidden), needed=False, used=False
+        ),
     }
     bias = _llama_bias(draft)
     for layer in range(sizes.layers):
@@ -163,11 +165,11 @@ def whole_model(checkpoint: Checkpoint, version: str) -> Loader | None:
     qwen2, qwen3 = name.startswith("Qwen2"), name.startswith("Qwen3")
     bias = _llama_bias(checkpoint) if not qwen2 else True
     expected = {
-        "model.embed_tokens.weight": Expected((sizes.vocabulary, sizes.hidden)),
+        "model.embed_tokens.weight": ExpectedTensor((sizes.vocabulary, sizes.hidden)),
         **norms("model.", sizes.hidden, "norm"),
     }
     if not sizes.tied:
-        expected["lm_head.weight"] = Expected((sizes.vocabulary, sizes.hidden))
+        expected["lm_head.weight"] = ExpectedTensor((sizes.vocabulary, sizes.hidden))
     for layer in range(sizes.layers):
         at = f"model.layers.{layer}."
         expected |= attention(at, sizes, sizes.hidden, qkv_bias=bias, o_bias=bias and not qwen2)
@@ -215,7 +217,7 @@ def dflash(draft: Checkpoint, version: str) -> Loader | None:
     # without a list, as many as it has layers (build_target_layer_ids of dflash_utils.py)
     states = len(draft.aux_hidden_layers) or sizes.layers
     expected = {
-        "fc.weight": Expected((hidden, states * hidden)),
+        "fc.weight": ExpectedTensor((hidden, states * hidden)),
         **norms("", hidden, "hidden_norm", "norm"),
     }
     bias = flag(config, "attention_bias")
@@ -289,13 +291,13 @@ def deepseek(target: Checkpoint, version: str) -> Loader | None:
     return _nextn(sizes, own | experts, "DeepseekV3ForCausalLMNextN", source)
 
 
-def _nextn(sizes: Dimensions, own: dict[str, Expected], name: str, source: str) -> Loader:
+def _nextn(sizes: Dimensions, own: dict[str, ExpectedTensor], name: str, source: str) -> Loader:
     """The layer of DeepSeek's kind: `enorm`, `hnorm`, `eh_proj`, a block, `shared_head.norm`."""
     layer = 0 if sizes.layers == 1 else sizes.layers
     at = f"model.layers.{layer}."
     own |= norms("", sizes.hidden, "input_layernorm", "post_attention_layernorm")
     own |= norms("", sizes.hidden, "enorm", "hnorm", "shared_head.norm")
-    own["eh_proj.weight"] = Expected((sizes.hidden, 2 * sizes.hidden))
+    own["eh_proj.weight"] = ExpectedTensor((sizes.hidden, 2 * sizes.hidden))
     expected = {f"{at}{part}": said for part, said in own.items()} | _shared(sizes)
 
     def place(found: str) -> str | None:
@@ -314,17 +316,19 @@ def _of_target(name: str, layers: int) -> bool:
     return int(layer[1]) < layers if layer else not re.search(r"mtp|nextn|layers?\.", name)
 
 
-def _shared(sizes: Dimensions) -> dict[str, Expected]:
+def _shared(sizes: Dimensions) -> dict[str, ExpectedTensor]:
     """What the draft takes from the target, which loads it in this shape."""
-    found = {"model.embed_tokens.weight": Expected((sizes.vocabulary, sizes.hidden), needed=False)}
+    found = {
+        "model.embed_tokens.weight": ExpectedTensor((sizes.vocabulary, sizes.hidden), needed=False)
+    }
     if not sizes.tied:
-        found["lm_head.weight"] = Expected((sizes.vocabulary, sizes.hidden), needed=False)
+        found["lm_head.weight"] = ExpectedTensor((sizes.vocabulary, sizes.hidden), needed=False)
     return found
 
 
 def _experts(
     target: Checkpoint, sizes: Dimensions, *, correction: bool
-) -> dict[str, Expected] | None:
+) -> dict[str, ExpectedTensor] | None:
     config = target.config
     said = known(
         size(config.get("n_routed_experts"), most=_MOST_EXPERTS),
@@ -333,9 +337,9 @@ def _experts(
     if said is None:
         return None
     count, width = said
-    found = {"mlp.gate.weight": Expected((count, sizes.hidden))}
+    found = {"mlp.gate.weight": ExpectedTensor((count, sizes.hidden))}
     if correction:
-        found["mlp.gate.e_score_correction_bias"] = Expected((count,))
+        found["mlp.gate.e_score_correction_bias"] = ExpectedTensor((count,))
     for expert in range(count):
         found |= mlp(f"mlp.experts.{expert}.", sizes.hidden, width)
     shared = size(config.get("n_shared_experts"))
@@ -344,7 +348,7 @@ def _experts(
     return found
 
 
-def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, Expected] | None:
+def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] | None:
     """Multi-head latent attention (models/deepseek_v2.py DeepseekV2AttentionMLA)."""
     config = target.config
     keys = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
@@ -355,18 +359,18 @@ def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, Expected] | None
     queries, hidden = sizes.heads * (nope + rope), sizes.hidden
     at = "self_attn."
     found = {
-        f"{at}kv_a_proj_with_mqa.weight": Expected((rank + rope, hidden)),
-        f"{at}kv_a_layernorm.weight": Expected((rank,)),
-        f"{at}kv_b_proj.weight": Expected((sizes.heads * (nope + value), rank)),
-        f"{at}o_proj.weight": Expected((hidden, sizes.heads * value)),
+        f"{at}kv_a_proj_with_mqa.weight": ExpectedTensor((rank + rope, hidden)),
+        f"{at}kv_a_layernorm.weight": ExpectedTensor((rank,)),
+        f"{at}kv_b_proj.weight": ExpectedTensor((sizes.heads * (nope + value), rank)),
+        f"{at}o_proj.weight": ExpectedTensor((hidden, sizes.heads * value)),
     }
     low = size(config.get("q_lora_rank"))
     if low is None:
-        return found | {f"{at}q_proj.weight": Expected((queries, hidden))}
+        return found | {f"{at}q_proj.weight": ExpectedTensor((queries, hidden))}
     return found | {
-        f"{at}q_a_proj.weight": Expected((low, hidden)),
-        f"{at}q_a_layernorm.weight": Expected((low,)),
-        f"{at}q_b_proj.weight": Expected((queries, low)),
+        f"{at}q_a_proj.weight": ExpectedTensor((low, hidden)),
+        f"{at}q_a_layernorm.weight": ExpectedTensor((low,)),
+        f"{at}q_b_proj.weight": ExpectedTensor((queries, low)),
     }
 
 
@@ -378,7 +382,7 @@ def mimo(target: Checkpoint, version: str) -> Loader | None:
         return None
     at, hidden = "model.mtp_layers.0.", sizes.hidden
     expected = {
-        f"{at}input_proj.weight": Expected((hidden, 2 * hidden)),
+        f"{at}input_proj.weight": ExpectedTensor((hidden, 2 * hidden)),
         **norms(at, hidden, "token_layernorm", "hidden_layernorm", "final_layernorm"),
         **norms(at, hidden, "input_layernorm", "post_attention_layernorm"),
         **attention(at, sizes, hidden, qkv_bias=True, o_bias=False),
@@ -403,23 +407,23 @@ def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
     count, width = said
     hidden, layer = sizes.hidden, "mtp.layers.0."
     expected = {
-        "mtp.fc.weight": Expected((hidden, 2 * hidden)),
+        "mtp.fc.weight": ExpectedTensor((hidden, 2 * hidden)),
         **norms("mtp.", hidden, "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"),
         **norms(layer, hidden, "input_layernorm", "post_attention_layernorm"),
         **attention(layer, sizes, hidden, qkv_bias=False, o_bias=False),
         **norms(f"{layer}self_attn.", sizes.head_dim, "q_norm", "k_norm"),
-        f"{layer}mlp.gate.weight": Expected((count, hidden)),
+        f"{layer}mlp.gate.weight": ExpectedTensor((count, hidden)),
         **_shared(sizes),
     }
     if flag(config, "attn_output_gate", default=True):  # the queries come with a gate each
         rows = 2 * sizes.heads * sizes.head_dim
-        expected[f"{layer}self_attn.q_proj.weight"] = Expected((rows, hidden))
+        expected[f"{layer}self_attn.q_proj.weight"] = ExpectedTensor((rows, hidden))
     for expert in range(count):
         expected |= mlp(f"{layer}mlp.experts.{expert}.", hidden, width)
     shared = size(config.get("shared_expert_intermediate_size"))
     if shared:
         expected |= mlp(f"{layer}mlp.shared_expert.", hidden, shared)
-        expected[f"{layer}mlp.shared_expert_gate.weight"] = Expected((1, hidden))
+        expected[f"{layer}mlp.shared_expert_gate.weight"] = ExpectedTensor((1, hidden))
     return Loader(
         "Qwen3NextForCausalLMMTP",
         "sglang 0.5.23 models/qwen3_next.py:1138",

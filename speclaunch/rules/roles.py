@@ -39,7 +39,7 @@ class Conflict:
 
 
 @record
-class Pair:
+class RolePair:
     """A decode server and the prefill servers that may hand a request to it."""
 
     decode: Plan
@@ -88,20 +88,20 @@ def groups(plans: Sequence[Plan]) -> list[list[Plan]]:
     return [some for _, some in found]
 
 
-def pairs(plans: Sequence[Plan]) -> Iterator[Pair]:
+def pairs(plans: Sequence[Plan]) -> Iterator[RolePair]:
     """Each decode server with its prefill servers: those of its model, where there are any."""
     for group in groups(plans):
         for decode in group:
             prefills = [one for one in group if mode(one) == PREFILL]
             if mode(decode) == DECODE and prefills:
                 same = [one for one in prefills if model_of(one) == model_of(decode)]
-                yield Pair(decode, tuple(same or prefills), is_told=True)
+                yield RolePair(decode, tuple(same or prefills), is_told=True)
     alone = [one for one in plans if one.request.surroundings is None]
     for decode in alone:
         home = _home(decode)
         same = [one for one in alone if mode(one) == PREFILL and _home(one) == home]
         if mode(decode) == DECODE and home is not None and same:  # same either way: it fits itself
-            yield Pair(decode, tuple(same), is_told=False)
+            yield RolePair(decode, tuple(same), is_told=False)
 
 
 def conflicts(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.rules.deployment_values import (
     COMPOSE,
-    Target,
+    RouterTarget,
     around,
     gives_ranks,
     grouped,
@@ -125,7 +125,7 @@ def router_upstream(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 def _wrong_of_router_upstream(
-    router: str, upstream: Upstream, target: Target, service: Service
+    router: str, upstream: Upstream, target: RouterTarget, service: Service
 ) -> Iterator[tuple[Plan, Verdict]]:
     port = whole(upstream.port)
     if port is None or upstream.port is None:
@@ -165,7 +165,9 @@ def bootstrap_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                     yield from _wrong_of_bootstrap_port(upstream, target)
 
 
-def _wrong_of_bootstrap_port(upstream: Upstream, target: Target) -> Iterator[tuple[Plan, Verdict]]:
+def _wrong_of_bootstrap_port(
+    upstream: Upstream, target: RouterTarget
+) -> Iterator[tuple[Plan, Verdict]]:
     plan = target.plans[0]
     serves = value_or(plan, _PORT)
     if not isinstance(serves, int) or target.service is None or target.leads_on(serves):

@@ -16,7 +16,7 @@ from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 if TYPE_CHECKING:
     from speclaunch.facts.safetensors_header import TensorHeader
     from speclaunch.facts.tensors import TensorFacts
-    from speclaunch.rules.loading import Comparison, Loader, Misshapen
+    from speclaunch.rules.loading import Loader, Misshapen, TensorComparison
 
 
 _SAME_SHAPES = (None, "fp8")
@@ -47,7 +47,7 @@ class Subject:
         """Whether all files are there, and are what they should be."""
         return not (self.tensors.headers.broken or self.checkpoint.missing_files)
 
-    def compared(self) -> Comparison | None:
+    def compared(self) -> TensorComparison | None:
         """The files against the class; None where either is not known, or the files are broken."""
         if self.loader is None or not self.is_whole:
             return None
@@ -69,7 +69,7 @@ class Subject:
         ]
 
 
-def examined(plan: Plan) -> tuple[Subject, Loader, Comparison] | None:
+def examined(plan: Plan) -> tuple[Subject, Loader, TensorComparison] | None:
     """What is looked into, its loader, and the two compared; None where there is nothing to
     compare. Raises UnknownValueError."""
     found = subject(plan)

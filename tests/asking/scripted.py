@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from speclaunch.asking.asker import Asker
-from speclaunch.asking.mode import Ask
-from speclaunch.asking.verdicts import Verdicts
+from speclaunch.asking.asker import Asker, Verdicts
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.facts.hardware import declare
-from speclaunch.judge.interface import Answer, Question
+from speclaunch.facts.project_settings import Ask
+from speclaunch.judge.interface import EngineAnswer, EngineQuestion
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
@@ -24,19 +23,19 @@ MODEL = "Qwen/Qwen3-8B"
 RESOLVED = {"page_size": 1, "tp_size": 2}
 
 
-def accepts(question: Question) -> Answer:
-    return Answer(True, RELEASE, "", "", "", RESOLVED)
+def accepts(question: EngineQuestion) -> EngineAnswer:
+    return EngineAnswer(True, RELEASE, "", "", "", RESOLVED)
 
 
 def refuses(
     *needed: str, why: str = "these do not go together", place: str = "srt/server_args.py:42"
-) -> Callable[[Question], Answer]:
+) -> Callable[[EngineQuestion], EngineAnswer]:
     """Refuses a command that has all of these words (or variables)."""
 
-    def answer(question: Question) -> Answer:
+    def answer(question: EngineQuestion) -> EngineAnswer:
         has = {*question.words, *(name for name, _ in question.env)}
         if has >= set(needed):
-            return Answer(False, RELEASE, why, "ValueError", place, {}, "assert not both")
+            return EngineAnswer(False, RELEASE, why, "ValueError", place, {}, "assert not both")
         return accepts(question)
 
     return answer
@@ -48,18 +47,20 @@ class ScriptedJudge:
     release = RELEASE
     python = Path("/opt/engine/bin/python")
 
-    def __init__(self, script: Callable[[Question], Answer] = accepts, digest: str = "d") -> None:
+    def __init__(
+        self, script: Callable[[EngineQuestion], EngineAnswer] = accepts, digest: str = "d"
+    ) -> None:
         self.digest = digest
-        self.batches: list[list[Question]] = []
+        self.batches: list[list[EngineQuestion]] = []
         self._script = script
 
-    def ask(self, questions: Sequence[Question], *, seconds: float) -> list[Answer]:
+    def ask(self, questions: Sequence[EngineQuestion], *, seconds: float) -> list[EngineAnswer]:
         assert seconds > 0
         self.batches.append(list(questions))
         return [self._script(one) for one in questions]
 
     @property
-    def asked(self) -> list[Question]:
+    def asked(self) -> list[EngineQuestion]:
         return [one for batch in self.batches for one in batch]
 
 
@@ -79,11 +80,11 @@ def plan_of(
 
 def at_hand(monkeypatch: Any, judge: ScriptedJudge | None) -> None:
     """Put a judge in the place of all that is on this machine."""
-    from speclaunch.judge import find
+    from speclaunch.judge import environments
 
     def found(version: str | None, python: Path | None) -> ScriptedJudge | None:
         fits = judge is not None and version in (None, judge.release)
         return judge if fits and python in (None, ScriptedJudge.python) else None
 
-    monkeypatch.setattr(find, "find_judge", found)
-    monkeypatch.setattr(find, "all_judges", lambda: [] if judge is None else [judge])
+    monkeypatch.setattr(environments, "find_judge", found)
+    monkeypatch.setattr(environments, "all_judges", lambda: [] if judge is None else [judge])

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.asking.asker import Asker, NoJudgeError
-from speclaunch.asking.mode import Ask
-from speclaunch.asking.verdicts import Verdicts, opened
+from speclaunch.asking.asker import Asker, NoJudgeError, Verdicts, opened
 from speclaunch.errors import ExitCode
-from speclaunch.judge.interface import Answer, Question
+from speclaunch.facts.project_settings import Ask
+from speclaunch.judge.interface import EngineAnswer, EngineQuestion
 from tests.asking.scripted import RELEASE, ScriptedJudge, asker, plan_of, refuses
 
 PLAN = ("--tp-size", "2", "--page-size", "16", "--disable-radix-cache")
@@ -58,7 +57,7 @@ def test_what_the_engine_names_besides_is_told_apart() -> None:
 
 
 def test_another_refusal_is_not_the_same() -> None:
-    def two(question: Question) -> Answer:
+    def two(question: EngineQuestion) -> EngineAnswer:
         if "--tp-size" not in question.words:
             return refuses(place="srt/server_args.py:7")(question)
         return PAIR(question)
@@ -68,9 +67,9 @@ def test_another_refusal_is_not_the_same() -> None:
 
 @pytest.mark.parametrize("unjudged", [False, True])
 def test_what_our_errors_do_not_explain_is_looked_into(unjudged: bool) -> None:
-    def hangs_without(question: Question) -> Answer:
+    def hangs_without(question: EngineQuestion) -> EngineAnswer:
         if unjudged and "--tp-size" not in question.words and "--page-size" in question.words:
-            return Answer(None, RELEASE, "it hung", "", "")
+            return EngineAnswer(None, RELEASE, "it hung", "", "")
         return PAIR(question)
 
     judge, plan = ScriptedJudge(hangs_without), plan_of(*PLAN)
@@ -86,7 +85,7 @@ def test_the_model_alone_may_be_refused() -> None:
 
 
 def test_without_hardware_both_machines_must_refuse() -> None:
-    def on_hopper(question: Question) -> Answer:
+    def on_hopper(question: EngineQuestion) -> EngineAnswer:
         return (
             refuses()(question)
             if question.machine == "h200:8"
@@ -100,7 +99,7 @@ def test_without_hardware_both_machines_must_refuse() -> None:
 
 
 def test_what_could_not_be_judged_is_no_refusal() -> None:
-    judge = ScriptedJudge(lambda _: Answer(None, RELEASE, "no such file", "OSError", ""))
+    judge = ScriptedJudge(lambda _: EngineAnswer(None, RELEASE, "no such file", "OSError", ""))
     opinion = asker(judge).opinion(plan_of())
     assert opinion is not None
     assert opinion.refusal is None
@@ -128,7 +127,7 @@ def test_another_judge_gives_another_verdict(tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_judged_is_not_kept(tmp_path: Path) -> None:
-    judge = ScriptedJudge(lambda _: Answer(None, RELEASE, "it hung", "", ""))
+    judge = ScriptedJudge(lambda _: EngineAnswer(None, RELEASE, "it hung", "", ""))
     for _ in range(2):
         opinion = asker(judge, tmp_path).opinion(plan_of())
         assert opinion is not None
@@ -160,12 +159,12 @@ def test_a_folder_that_cannot_be_written_is_no_matter(tmp_path: Path) -> None:
 
 def test_entries_are_bounded(tmp_path: Path) -> None:
     kept = Verdicts(tmp_path)
-    answer = Answer(True, RELEASE, "", "", "", {"text": "x" * 100_000})
+    answer = EngineAnswer(True, RELEASE, "", "", "", {"text": "x" * 100_000})
     for number in range(20):
         kept.put(f"ab{number:037}0", answer)
     sizes = [path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()]
     assert sum(sizes) <= 700_000
-    kept.put("ab" + "1" * 38, Answer(True, RELEASE, "", "", "", {"text": "x" * 200_000}))
+    kept.put("ab" + "1" * 38, EngineAnswer(True, RELEASE, "", "", "", {"text": "x" * 200_000}))
     assert kept.get("ab" + "1" * 38) is None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.asking.command import ANY_MACHINE, AskedCommand, NotAsked, asked_command
+from speclaunch.asking.command import ANY_MACHINE, AskedCommand, NotAskedError, asked_command
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.importer.files import read_text
 from speclaunch.plan.request import from_invocation
@@ -17,15 +17,13 @@ from tests.asking.scripted import MODEL, RELEASE, plan_of
 
 
 def command(*words: str, **more) -> AskedCommand:  # type: ignore[no-untyped-def]
-    found = asked_command(plan_of(*words, **more))
-    assert isinstance(found, AskedCommand), found
-    return found
+    return asked_command(plan_of(*words, **more))
 
 
 def why_not(*words: str, **more) -> str:  # type: ignore[no-untyped-def]
-    found = asked_command(plan_of(*words, **more))
-    assert isinstance(found, NotAsked)
-    return found.why
+    with pytest.raises(NotAskedError) as raised:
+        asked_command(plan_of(*words, **more))
+    return str(raised.value)
 
 
 def test_it_has_the_words_the_machine_and_the_config() -> None:
@@ -68,20 +66,17 @@ def test_the_machine(hardware: str | None, machines: tuple[str, ...]) -> None:
 
 
 def test_a_value_of_no_weight_may_be_unknown_and_no_other() -> None:
-    def asked(line: str) -> AskedCommand | NotAsked:
+    def asked(line: str) -> AskedCommand:
         reading = read_text(f"python3 -m sglang.launch_server {line}\n", "a.sh")
         request = from_invocation(reading.invocations[0], "a", load_catalogue(RELEASE))
         return asked_command(resolve(request, Lookup().facts(request)))
 
     found = asked(f"--model-path {MODEL} --port $PORT --host=$HOST")
-    assert isinstance(found, AskedCommand)
     assert found.words[2:] == ("--port", "30000", "--host=127.0.0.1")
-    told = asked(f"--model-path {MODEL} --tp-size $TP")
-    assert isinstance(told, NotAsked)
-    assert told.why == "the value of --tp-size is not known"
-    told = asked("--model-path $MODEL")
-    assert isinstance(told, NotAsked)
-    assert told.why == "the model is not known"
+    with pytest.raises(NotAskedError, match=r"\Athe value of --tp-size is not known\Z"):
+        asked(f"--model-path {MODEL} --tp-size $TP")
+    with pytest.raises(NotAskedError, match=r"\Athe model is not known\Z"):
+        asked("--model-path $MODEL")
 
 
 def test_a_model_that_is_not_known_in_whole_is_not_asked() -> None:

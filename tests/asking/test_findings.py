@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.asking.mode import Ask
 from speclaunch.cli.lint import lint as verb
 from speclaunch.cli.start_options import LintOptions
 from speclaunch.errors import ExitCode
+from speclaunch.facts.project_settings import Ask
 from speclaunch.judge import environments
-from speclaunch.judge.environments import Kept
+from speclaunch.judge.environments import AddedJudge
 from speclaunch.lint.second_opinion import second_opinion
 from speclaunch.rules.examine import examine_plan
 from speclaunch.rules.finding import Finding, Severity
@@ -38,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def added(on: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `engine judge add` leaves it."""
     (on / "judges" / RELEASE).mkdir(parents=True)
-    kept = [Kept(RELEASE, RELEASE, "python3", "PyPI", "digest", 1)]
+    kept = [AddedJudge(RELEASE, RELEASE, "python3", "PyPI", "digest", 1)]
     monkeypatch.setattr(environments, "kept", lambda: kept)
 
 

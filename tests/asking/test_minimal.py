@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from speclaunch.asking.minimal import Kept, smallest
+from speclaunch.asking.opinion import UnitSet, smallest
 
 
-def searched(units: int, refuses) -> tuple[Kept, int]:  # type: ignore[no-untyped-def]
+def searched(units: int, refuses) -> tuple[UnitSet, int]:  # type: ignore[no-untyped-def]
     search, rounds = smallest(units), 0
     try:
         sets = next(search)
@@ -28,7 +28,7 @@ def test_it_is_sufficient_and_minimal(data: st.DataObject, units: int) -> None:
     ways = data.draw(st.lists(some, min_size=1, max_size=3))
     ways = [frozenset(one for one in way if one < units) for way in ways]
 
-    def refuses(kept: Kept) -> bool:
+    def refuses(kept: UnitSet) -> bool:
         return any(way <= kept for way in ways)
 
     found, rounds = searched(units, refuses)
@@ -52,7 +52,7 @@ def test_none_where_the_model_alone_is_refused() -> None:
 def test_what_another_argument_mends_is_found_without_it() -> None:
     """Refused with 1 unless 2 is there, and with 3: leaving 3 out alone changes the refusal."""
 
-    def refuses(kept: Kept) -> bool:
+    def refuses(kept: UnitSet) -> bool:
         return (1 in kept and 2 not in kept) or {1, 3} <= kept
 
     found, _ = searched(5, refuses)

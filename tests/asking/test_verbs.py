@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from speclaunch.asking.mode import Ask
-from speclaunch.asking.verdicts import Verdicts
+from speclaunch.asking.asker import Verdicts
 from speclaunch.cli.commands import app, register
 from speclaunch.cli.launch import launch
 from speclaunch.cli.start_options import LaunchOptions
 from speclaunch.errors import ExitCode, SpeclaunchError
 from speclaunch.facts.hardware import declare
-from speclaunch.judge.interface import Answer, Question
+from speclaunch.facts.project_settings import Ask
+from speclaunch.judge.interface import EngineAnswer, EngineQuestion
 from speclaunch.launch.preflight import PreflightError, preflight
 from speclaunch.launch.prepare import prepare
 from speclaunch.recipe.load import load
@@ -55,8 +55,8 @@ def invoke(*words: str) -> tuple[int, str]:
 
 @pytest.mark.thorough
 def test_plan_tells_values_contradictions_and_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(_: Question) -> Answer:
-        return Answer(True, RELEASE, "", "", "", {"stream_interval": 9, "page_size": 1})
+    def answer(_: EngineQuestion) -> EngineAnswer:
+        return EngineAnswer(True, RELEASE, "", "", "", {"stream_interval": 9, "page_size": 1})
 
     at_hand(monkeypatch, ScriptedJudge(answer))
     _, out = invoke("plan", "r.yaml", "--ask", "always", "--output-format", "json")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch.cli.bench_results import _files
 from speclaunch.cli.fixing import edits_in
-from speclaunch.cli.lint import _files
 from speclaunch.cli.start_options import LintOptions
-from speclaunch.lint.told_once import Told
+from speclaunch.lint.report import ReportedFinding
 from speclaunch.report.formats.interface import touched
 from speclaunch.rules.finding import Fix
 
@@ -36,12 +36,12 @@ def test_no_secret_between_edits(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("compose.yaml").write_text(COMPOSE.format(between=between))
-    files = _files(LintOptions(paths=("compose.yaml",), no_cache=True))
-    report = files.report(files.outcomes())
+    run = _files(LintOptions(paths=("compose.yaml",), no_cache=True))
+    report = run.report()
     (finding,) = (one for one in report.files[0].findings if one.code == "SPL006")
     fix = Fix("set both", set={"port": 31001, "num_continuous_decode_steps": None}, safe=True)
-    two = Told(replace(finding, fix=fix), (finding.engine,), ("compose.yaml",))
-    made = edits_in(files, report)(two)
+    two = ReportedFinding(replace(finding, fix=fix), (finding.engine,), ("compose.yaml",))
+    made = edits_in(run, report)(two)
     if between == SECRET:
         assert made is None
     else:
@@ -54,11 +54,16 @@ def test_what_recipes_share_is_fixed_in_none_of_them(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("compose.yaml").write_text(COMPOSE.format(between="      - --tp-size=1"))
-    files = _files(LintOptions(paths=("compose.yaml",), no_cache=True))
-    report = files.report(files.outcomes())
+    run = _files(LintOptions(paths=("compose.yaml",), no_cache=True))
+    report = run.report()
     (finding,) = (one for one in report.files[0].findings if one.code == "SPL006")
-    edits = edits_in(files, report)
-    assert edits(Told(finding, (finding.engine,), ("compose.yaml",))) is not None
-    assert edits(Told(finding, (finding.engine,), ("compose.yaml", "other.yaml"))) is None
+    edits = edits_in(run, report)
+    assert edits(ReportedFinding(finding, (finding.engine,), ("compose.yaml",))) is not None
+    assert (
+        edits(ReportedFinding(finding, (finding.engine,), ("compose.yaml", "other.yaml"))) is None
+    )
     Path("compose.yaml").unlink()
-    assert edits_in(files, report)(Told(finding, (finding.engine,), ("compose.yaml",))) is None
+    assert (
+        edits_in(run, report)(ReportedFinding(finding, (finding.engine,), ("compose.yaml",)))
+        is None
+    )

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from speclaunch.cli.commands import app, register
 from speclaunch.errors import InputError, LaunchError
-from speclaunch.judge.environments import Kept, folder, kept, remove, write
-from speclaunch.judge.find import all_judges
+from speclaunch.judge.environments import AddedJudge, all_judges, folder, kept, remove, write
 
 
 @pytest.fixture(autouse=True)
@@ -26,10 +25,10 @@ def run(*words: str) -> str:
     return result.output
 
 
-def a_judge(home: Path, name: str) -> Kept:
+def a_judge(home: Path, name: str) -> AddedJudge:
     python = home / "python"
     python.touch()
-    made = Kept(name, "0.5.18", str(python), "PyPI", "d", 5 << 20)
+    made = AddedJudge(name, "0.5.18", str(python), "PyPI", "d", 5 << 20)
     write(made)
     (folder(name) / "site").mkdir()
     return made

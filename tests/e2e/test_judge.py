@@ -13,10 +13,9 @@ import pytest
 from speclaunch.cpu.environment import CpuEngine, site_packages
 from speclaunch.engine.catalogue import load, resolve_version
 from speclaunch.judge.add import add
-from speclaunch.judge.asking import EngineJudge
-from speclaunch.judge.environments import kept, remove
-from speclaunch.judge.find import all_judges, cpu_judge
-from speclaunch.judge.interface import Answer, Question, judge_for
+from speclaunch.judge.engine_judge import EngineJudge
+from speclaunch.judge.environments import all_judges, cpu_judge, find_judge, kept, remove
+from speclaunch.judge.interface import EngineAnswer, EngineQuestion
 from tests.conformance import data
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
@@ -52,12 +51,12 @@ def judge(cpu_engine: CpuEngine) -> Iterator[EngineJudge]:
     found.close()
 
 
-def question(*words: str, machine: str = "h200:8", folder: Path | None = None) -> Question:
+def question(*words: str, machine: str = "h200:8", folder: Path | None = None) -> EngineQuestion:
     configs = (("meta/llama", LLAMA),)
-    return Question(("--model-path", *words), (), machine, folder, configs)
+    return EngineQuestion(("--model-path", *words), (), machine, folder, configs)
 
 
-def ask(judge: EngineJudge, *questions: Question) -> list[Answer]:
+def ask(judge: EngineJudge, *questions: EngineQuestion) -> list[EngineAnswer]:
     return judge.ask(questions, seconds=600)
 
 
@@ -151,14 +150,14 @@ def test_a_question_leaves_nothing_to_the_next(judge: EngineJudge) -> None:
     assert first == {k: v for k, v in after.resolved.items() if k not in drift}
 
 
-def stored(count: int) -> list[Question]:
+def stored(count: int) -> list[EngineQuestion]:
     """As many commands that the release accepts as of others, with the models that they name."""
     draw, found = Random("light"), [s for s in data.load("0.5.23") if s.machine == "h200"]
     lines = draw.sample([s for s in found if s.accepts], count)
     lines += draw.sample([s for s in found if not s.accepts], count)
     configs = {name: json.dumps(config) for name, config in data.models().items()}
     return [
-        Question(
+        EngineQuestion(
             said.words,
             tuple(said.env.items()),
             "h200:8",
@@ -216,8 +215,10 @@ def test_the_walls_hold_without_torch(fork: Path, tmp_path: Path) -> None:
 def test_what_a_release_reads_at_import_counts(judge: EngineJudge) -> None:
     """0.5.23 srt/environ.py: SGLANG_MOE_PADDING is read as its module is imported."""
     plain = question("meta/llama")
-    early = Question(plain.words, (("SGLANG_MOE_PADDING", "1"),), "h200:8", None, plain.configs)
-    code = Question(plain.words, (("SGLANG_PLUGINS", "x"),), "h200:8", None, plain.configs)
+    early = EngineQuestion(
+        plain.words, (("SGLANG_MOE_PADDING", "1"),), "h200:8", None, plain.configs
+    )
+    code = EngineQuestion(plain.words, (("SGLANG_PLUGINS", "x"),), "h200:8", None, plain.configs)
     first, second, third = ask(judge, plain, early, code)
     assert first.accepted is second.accepted is True
     assert "SGLANG_MOE_PADDING" in judge.hello["at_import"]
@@ -268,7 +269,7 @@ def test_a_fork_is_judged_by_itself(fork: Path, judge: EngineJudge) -> None:
     catalogue = load(made.release)
     assert catalogue.by_name("my_flag") is not None
     assert resolve_version("my-fork").held == made.release
-    own = judge_for("my-fork", None)
+    own = find_judge("my-fork", None)
     assert own is not None and own.release == made.release
     assert own.digest != judge.digest
     assert made.name in {one.name for one in kept()}

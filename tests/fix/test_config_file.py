@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speclaunch.fix.config_file import migrate_config
 from speclaunch.fix.migrate import Migration, migrate_commands
-from speclaunch.fix.migrate_file import following
+from speclaunch.fix.migrate_file import following, migrate_config
 from speclaunch.importer.files import read_text
 from tests import program
 

@@ -9,8 +9,8 @@ import pytest
 
 from speclaunch.engine.catalogue import load
 from speclaunch.fix.edits import applied, text_edits_between
+from speclaunch.fix.fix_target import NotFixableError
 from speclaunch.fix.fixed_text import fixed_commands, fixed_recipe
-from speclaunch.fix.yaml_edits import NotFixableError
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import recipe_name
 from speclaunch.rules.finding import DeploymentPlace, Fix

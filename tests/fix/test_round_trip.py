@@ -13,7 +13,7 @@ from speclaunch.fix import migrate as migrating
 from speclaunch.fix.edits import Change
 from speclaunch.fix.migrate import migrate_commands
 from speclaunch.fix.round_trip import (
-    Expected,
+    ExpectedCommand,
     RoundTripError,
     meaning_of,
     migration_differences,
@@ -41,7 +41,7 @@ def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def found(after: str, touched: tuple[int, ...] = ()) -> list[str]:
     before = read_text(SCRIPT, "x.sh", ".sh")
     words = tuple(word.text for word in before.invocations[0].words)
-    expected = Expected(words, "0.5.23", meaning_of(words, load("0.5.23")))
+    expected = ExpectedCommand(words, "0.5.23", meaning_of(words, load("0.5.23")))
     return [
         *migration_differences(before, read_text(after, "x.sh", ".sh"), [expected]),
         *text_differences(SCRIPT, after, "x.sh", set(touched), ()),

@@ -16,8 +16,8 @@ import pytest
 from speclaunch.engine.catalogue import load
 from speclaunch.engine.command import spell
 from speclaunch.errors import InputError
+from speclaunch.fix.fix_target import NotFixableError
 from speclaunch.fix.fixed_text import composed, fixed_commands, fixed_recipe
-from speclaunch.fix.yaml_edits import NotFixableError
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import recipe_name
 from speclaunch.plan.request import Request, from_invocation, from_recipe

@@ -12,19 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speclaunch.judge import asking
-from speclaunch.judge.asking import EngineJudge
-from speclaunch.judge.interface import Question
-from speclaunch.judge.scratch import place
+from speclaunch.judge import engine_judge
+from speclaunch.judge.engine_judge import EngineJudge, place
+from speclaunch.judge.interface import EngineQuestion
 from speclaunch.lint.workers import spread
 from speclaunch.redaction import Redactor
 
 FAKE = Path(__file__).with_name("fake_worker.py")
 
 
-def question(*words: str, **more: object) -> Question:
+def question(*words: str, **more: object) -> EngineQuestion:
     told = {"env": (), "machine": "h200:8", "folder": None, "configs": ()} | more
-    return Question(words, **told)  # type: ignore[arg-type]
+    return EngineQuestion(words, **told)  # type: ignore[arg-type]
 
 
 def fake(*words: str, patience: float = 60) -> EngineJudge:
@@ -97,7 +96,7 @@ def test_an_answer_too_many_is_not_the_next_questions(judge: EngineJudge) -> Non
 def test_a_worker_that_hangs_is_killed_with_what_it_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(asking, "_SLACK_S", 0.5)
+    monkeypatch.setattr(engine_judge, "_SLACK_S", 0.5)
     judge = fake(patience=0.5)
     hung, other = judge.ask([question("hang"), question("echo")], seconds=100)
     assert hung.accepted is None and "no answer within" in hung.why
@@ -224,7 +223,7 @@ def test_what_is_read_at_import_is_there_at_import(judge: EngineJudge) -> None:
     *answers, last = judge.ask([*asked, plain], seconds=100)
     assert [one.resolved["early"] for one in answers] == ["1", "2", "1", "3", "4"]
     assert last.resolved["early"] is None
-    assert len(judge._others) == asking._MOST_OTHERS
+    assert len(judge._others) == engine_judge._MOST_OTHERS
     judge.close()
     assert not judge._others
 

@@ -12,7 +12,7 @@ import pytest
 
 from speclaunch.errors import InputError, LaunchError
 from speclaunch.facts.runtime import pip_command
-from speclaunch.judge.layout import fetch, lay_out, leave_out, light_requirements
+from speclaunch.judge.add import fetch, lay_out, leave_out, light_requirements
 
 METADATA = """Metadata-Version: 2.1
 Name: sglang

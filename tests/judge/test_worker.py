@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from speclaunch.judge import process
-from speclaunch.judge.machines import told
+from speclaunch.judge.engine_judge import machine_facts
 from speclaunch.judge.worker import stubs
 from speclaunch.judge.worker.pretend import facts, pretend_torch
 from speclaunch.judge.worker.verdict import without_model
@@ -63,8 +63,8 @@ def walled(code: str, scratch: Path) -> str:
     script = f"""
 import sys
 sys.path.insert(0, {str(WORKER.parent)!r})
-from worker.guards import Guard, NotJudged
-guard = Guard()
+from worker.guards import AuditGuard, NotJudged
+guard = AuditGuard()
 guard.install()
 guard.arm({str(scratch)!r})
 try:
@@ -106,12 +106,12 @@ def test_the_walls_hold(code: str, said: str, tmp_path: Path) -> None:
 
 
 def test_each_machine_is_told_as_what_it_is() -> None:
-    h200, mi300x, cpu = (facts(told(name)) for name in ("h200:8", "mi300x:8", "cpu"))
+    h200, mi300x, cpu = (facts(machine_facts(name)) for name in ("h200:8", "mi300x:8", "cpu"))
     assert h200["is_cuda"] and h200["is_sm90_supported"] and h200["get_device_sm"] == 90
     assert mi300x["is_hip"] and mi300x["is_cuda_alike"] and not mi300x["is_cuda"]
     assert not mi300x["is_sm90_supported"] and mi300x["get_device_capability"] == (9, 4)
     assert cpu["is_cpu"] and not cpu["is_cuda_alike"] and cpu["get_device"] == "cpu"
-    assert told("a100:4")["count"] == 4 and told("b200:8")["capability"] == 100
+    assert machine_facts("a100:4")["count"] == 4 and machine_facts("b200:8")["capability"] == 100
 
 
 SERVED = f"""
@@ -178,7 +178,7 @@ def test_a_machine_without_a_gpu_leaves_torch_its_own_answer() -> None:
     def asked(machine: str) -> Any:
         cuda = SimpleNamespace(get_device_capability=own, get_device_name=own)
         torch = SimpleNamespace(cuda=cuda, version=SimpleNamespace(cuda=None))
-        pretend_torch(torch, told(machine))
+        pretend_torch(torch, machine_facts(machine))
         assert cuda.is_available() is (machine != "cpu")
         assert torch.version.cuda == (None if machine == "cpu" else "13.0")
         return cuda.get_device_capability()

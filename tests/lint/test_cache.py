@@ -38,7 +38,7 @@ def checks_nothing() -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a file was checked")
 
-    lint_files.Files._check_now = refuse  # type: ignore[assignment,method-assign]
+    lint_files.LintRun._check = refuse  # type: ignore[assignment,method-assign]
 
 
 @pytest.mark.thorough

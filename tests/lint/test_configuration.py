@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from speclaunch.errors import InputError
 from speclaunch.facts.project_settings import KEYS, Ask, SettingsFrom, nearest_file, read_settings
-from speclaunch.lint.configuration import Configuration, FileSettings, Given
+from speclaunch.lint.configuration import Configuration, LintSettings
 from tests.lint.linting import SERVER, Place
 
 OLD = SERVER.format(model="m", more="--cuda-graph-max-bs 4")
@@ -33,9 +34,10 @@ def forget() -> None:
     read_settings.cache_clear()
 
 
-def of(path: str, given: Given | None = None, **how: Any) -> FileSettings:
+def of(path: str, stated: LintSettings | None = None, **how: Any) -> LintSettings:
     forget()
-    return Configuration(given, SettingsFrom(**how)).of(path)
+    project = SettingsFrom(**how)
+    return Configuration(replace(stated or LintSettings(), project=project)).of(path)
 
 
 def refused(path: str = "a/x.sh") -> list[str]:
@@ -79,7 +81,9 @@ def test_options_go_before_the_file(folder: Path) -> None:
         'engine = "0.5.18"\nhardware = "h100"\nselect = "SPL1"\nignore = "SPL2"\n'
         'config-dir = "a"\nbaseline = "one.json"'
     )
-    said = Given(("0.5.23",), "t4", (), (Path("b"),), (), ("SPL3",), ("SPL4",), False, Path("two"))
+    said = LintSettings(
+        ("0.5.23",), "t4", (), (Path("b"),), (), ("SPL3",), ("SPL4",), False, Path("two")
+    )
     found = of("x.sh", said)
     assert (found.versions, found.hardware) == (("0.5.23",), "t4")
     assert (found.select, found.ignore, found.baseline) == (("SPL3",), ("SPL4",), Path("two"))

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from speclaunch.errors import Place
 from speclaunch.lint.fingerprints import fingerprints, plain
-from speclaunch.lint.report import FileReport
-from speclaunch.lint.told_once import for_versions, told_once
+from speclaunch.lint.report import FileReport, deduplicate, for_versions
 from speclaunch.rules.finding import Finding, Severity
 
 
@@ -94,14 +93,14 @@ def test_a_finding_of_several_versions_is_told_once_with_them() -> None:
         FileReport("a.sh", "0.5.18", (finding("no 9 in 0.5.18", engine="0.5.18"),)),
         FileReport("a.sh", "0.5.23", (finding("no", engine="0.5.23"),)),
     ]
-    first, second = told_once(files)
+    first, second = deduplicate(files)
     assert first.engines == ("0.5.8", "0.5.18") and first.finding.engine == "0.5.18"
     assert second.engines == ("0.5.23",) and not second.through
 
 
 def test_severities_and_two_findings_of_one_version_stay_apart() -> None:
     both = (finding("no 8"), finding("no 9"), finding("no 9", severity=Severity.WARNING))
-    assert len(told_once([FileReport("a.sh", "0.5.23", both)])) == 3
+    assert len(deduplicate([FileReport("a.sh", "0.5.23", both)])) == 3
 
 
 def test_a_finding_in_a_group_is_told_once_with_the_recipes() -> None:
@@ -111,7 +110,7 @@ def test_a_finding_in_a_group_is_told_once_with_the_recipes() -> None:
         FileReport("r1.yaml", "0.5.23", (shared, other)),
         FileReport("r2.yaml", "0.5.23", (shared, more)),
     ]
-    told = told_once(files)
+    told = deduplicate(files)
     assert [one.finding.message for one in told] == ["`x` is wrong", "8 is odd", "9 is odd"]
     assert [one.through for one in told] == [("r1.yaml", "r2.yaml"), ("r1.yaml",), ("r2.yaml",)]
 

@@ -11,8 +11,6 @@ from speclaunch.rules.finding import Finding, Severity
 from tests.lint.linting import ENGINE, GROUP, RECIPE, SERVER
 from tests.lint.linting import Place as Folder
 
-KNOWN = ["SPL203", "SPL211", "SPL801"]
-
 
 def finding(code: str, line: int, path: str = "a.yaml") -> Finding:
     return Finding(code, "x", Severity.ERROR, "m", "", None, Place(path, line), "0.5.23")
@@ -23,10 +21,11 @@ def left(text: str, *found: Finding, commands: tuple[Extent, ...] = ()) -> list[
     return [f"{f.code}:{f.place.line}" for f in kept(found, ignores)]
 
 
-def said(text: str, *found: Finding, asked: Collection[str] | None = None) -> list[str]:
+def said(text: str, *found: Finding, selected: Collection[str] | None = None) -> list[str]:
     ignores = read_ignores(text, "a.yaml")
     kept(found, ignores)
-    return [f"{n.code} {m}" for n, _, m, _ in complaints(ignores, KNOWN, asked=asked)]
+    found = complaints(ignores, "a.yaml", ENGINE, selected)
+    return [f"{one.code} {one.message}" for one in found]
 
 
 def test_at_the_end_of_a_line_it_holds_for_that_line() -> None:
@@ -81,9 +80,11 @@ def test_complaints(comment: str, complaint: str) -> None:
 
 def test_nothing_is_called_unused_when_not_every_rule_was_asked() -> None:
     text = "a: 1  # speclaunch: ignore[SPL203] x\n"
-    assert said(text, asked=["SPL211"]) == []
-    assert said(text, asked=["SPL203"]) == ["SPL091 no finding with the code SPL203 here"]
-    assert said(text.replace("203", "2"), asked=["SPL203"]) == []  # SPL211 was not
+    assert said(text, selected=["SPL211", "SPL091"]) == []
+    assert said(text, selected=["SPL203", "SPL091"]) == [
+        "SPL091 no finding with the code SPL203 here"
+    ]
+    assert said(text.replace("203", "2"), selected=["SPL203", "SPL091"]) == []  # SPL211 was not
 
 
 def test_codes_in_small_letters_and_with_spaces() -> None:

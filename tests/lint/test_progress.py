@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from speclaunch.lint.collect import LintedFile
-from speclaunch.lint.progress import following, waiting_for
+from speclaunch.lint.lint_files import progress, waiting_for
 from tests import program
 
 
 @pytest.mark.thorough
 def test_it_says_how_far_it_is() -> None:
     said: list[str] = []
-    with following([LintedFile("a.sh"), LintedFile("b.sh")], said.append, every=0.1) as sources:
-        seen = []
-        for source in sources:
+    with progress(said.append, every=0.1) as follow:
+        for path in ("a.sh", "b.sh"):
+            follow(path)
             time.sleep(0.3)
-            seen.append(source.path)
-    assert seen == ["a.sh", "b.sh"]
     assert "0 files checked in 0 s, at a.sh" in said
     assert "1 file checked in 0 s, at b.sh" in said
 
@@ -30,22 +26,19 @@ def test_it_says_how_far_it_is() -> None:
 def test_it_says_what_it_waits_for() -> None:
     said: list[str] = []
 
-    def sources() -> Iterator[LintedFile]:
+    with progress(said.append, every=0.1) as follow:
         time.sleep(0.3)
         with waiting_for("the validation of SGLang 0.5.23"):
             time.sleep(0.3)
-        yield LintedFile("a.sh")
-
-    with following(sources(), said.append, every=0.1) as found:
-        assert len(list(found)) == 1
+        follow("a.sh")
     assert said[0] == "0 files checked in 0 s, checking others"
     assert "0 files checked in 0 s, waiting for the validation of SGLang 0.5.23" in said
 
 
 def test_a_short_lint_says_nothing() -> None:
     said: list[str] = []
-    with following([LintedFile("a.sh")], said.append) as sources:
-        assert [source.path for source in sources] == ["a.sh"]
+    with progress(said.append) as follow:
+        follow("a.sh")
     assert said == []
 
 

@@ -16,7 +16,7 @@ from speclaunch.facts import find_checkpoint, project_settings
 from speclaunch.lint import ignores
 from speclaunch.lint.collect import read_found
 from speclaunch.lint.paths import find_files
-from speclaunch.lint.run import Options, check, reported
+from speclaunch.lint.run import Options, check, result_of
 from speclaunch.reads import Reads
 from speclaunch.reads.now import Now
 from speclaunch.rules.examine import Lookup
@@ -103,7 +103,7 @@ def recorded_lint(heard: list[str], path: str, options: Options, dirs: tuple[Pat
             try:
                 source = read_found(found, b"", dirs)
                 if source is not None and not source.not_read:
-                    reported(check(source, options))
+                    result_of(check(source, options))
             finally:
                 _IS_HEARD[0] = False
         if looked.repeatable:

@@ -11,8 +11,7 @@ import pytest
 
 from speclaunch.errors import COMMAND_LINE
 from speclaunch.errors import Place as Where
-from speclaunch.lint.ignores import unsilenced
-from speclaunch.lint.shipped_groups import at_the_choice
+from speclaunch.lint.recipe_findings import at_the_choice, unsilenced
 from speclaunch.resources import conf_dir, recipes_dir
 from speclaunch.rules.finding import Finding, Severity
 from tests.lint.linting import Place

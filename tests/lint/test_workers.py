@@ -91,7 +91,7 @@ def test_an_interrupt_ends_all(place: Place) -> None:
     def slow() -> None:
         few_first()
         os.setpgid(0, 0)
-        check: Callable[..., object] = lint_files.Files._check_now
+        check: Callable[..., object] = lint_files.LintRun._check
 
         def interrupted(*given: object) -> object:
             if len(list(place.home.glob("pid*"))) >= 3:
@@ -102,7 +102,7 @@ def test_an_interrupt_ends_all(place: Place) -> None:
             time.sleep(0.2)
             return check(*given)
 
-        lint_files.Files._check_now = interrupted  # type: ignore[assignment,method-assign]
+        lint_files.LintRun._check = interrupted  # type: ignore[assignment,method-assign]
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     place.home.mkdir()
@@ -116,7 +116,7 @@ def test_an_interrupt_ends_all(place: Place) -> None:
 
 def test_few_files_are_checked_in_one_process() -> None:
     def processes(files: int, jobs: int | None = None, *, asks: bool = False) -> int:
-        lint = lint_files.Files((), b"", (), lambda: None, jobs=jobs, asks_engines=asks)  # type: ignore[arg-type,return-value]
+        lint = lint_files.LintRun((), b"", (), lambda: None, jobs=jobs, asks_engines=asks)  # type: ignore[arg-type,return-value]
         return lint.processes(files, first=lint_files._FIRST)
 
     assert [processes(files) for files in (0, 1, 10, 149, 299)] == [1] * 5
@@ -139,7 +139,7 @@ def test_a_file_that_kills_its_process_is_one_problem(place: Place, died: signal
 
     def deadly() -> None:
         few_first()
-        check: Callable[..., object] = lint_files.Files._check_now
+        check: Callable[..., object] = lint_files.LintRun._check
 
         def killed(self: object, file: lint_files.FoundFile) -> object:
             if file.path.endswith("recipes/more5.yaml"):
@@ -147,7 +147,7 @@ def test_a_file_that_kills_its_process_is_one_problem(place: Place, died: signal
                 os.kill(os.getpid(), died)
             return check(self, file)
 
-        lint_files.Files._check_now = killed  # type: ignore[assignment,method-assign]
+        lint_files.LintRun._check = killed  # type: ignore[assignment,method-assign]
 
     said = place.lint("--no-cache", "--jobs", "2", *ALL, before=deadly)
     assert said.code == 2

@@ -12,13 +12,10 @@ from pygls.workspace import PositionCodec
 
 from speclaunch.errors import Place
 from speclaunch.lsp.actions import actions
-from speclaunch.lsp.checking import Checked, check_document
+from speclaunch.lsp.checking import CheckedDocument, EditorSettings, check_document, read_settings
 from speclaunch.lsp.completion import completions
-from speclaunch.lsp.cursor import Kind, in_command, in_yaml, kind
-from speclaunch.lsp.diagnostics import diagnostics
-from speclaunch.lsp.hover import hover
-from speclaunch.lsp.positions import Positions
-from speclaunch.lsp.settings import Settings, read_settings
+from speclaunch.lsp.cursor import CursorKind, DocumentPositions, in_command, in_yaml, kind
+from speclaunch.lsp.hover import diagnostics, hover
 
 CODECS = [PositionCodec(one) for one in PositionEncodingKind]
 PIECES = [
@@ -39,8 +36,8 @@ def test_nothing_crashes(
 ) -> None:
     path = f"/nowhere/{name}"
     text = text.encode("utf-8", "replace").decode()
-    checked = check_document(path, text, {path: text.encode()}, Settings())
-    positions = Positions(text, codec)
+    checked = check_document(path, text, {path: text.encode()}, EditorSettings())
+    positions = DocumentPositions(text, codec)
     shown = diagnostics(checked, positions)
     for one in shown:
         assert 0 <= one.range.start.line <= one.range.end.line < len(positions.lines)
@@ -48,8 +45,10 @@ def test_nothing_crashes(
     hover(checked, text, positions, *here)
     completions(checked, text, positions, *here)
 
-    def again(changed: str) -> Checked:
-        return check_document(path, changed, {path: changed.encode("utf-8", "replace")}, Settings())
+    def again(changed: str) -> CheckedDocument:
+        return check_document(
+            path, changed, {path: changed.encode("utf-8", "replace")}, EditorSettings()
+        )
 
     for action in actions(
         checked, shown[:2], positions, "file:///x", 1, again, {path: text.encode()}
@@ -62,7 +61,7 @@ def test_nothing_crashes(
 @given(st.text(max_size=30), st.sampled_from(CODECS))
 def test_a_position_there_and_back_is_the_same_place(text: str, codec: PositionCodec) -> None:
     text = text.encode("utf-8", "replace").decode()
-    positions = Positions(text, codec)
+    positions = DocumentPositions(text, codec)
     for number, line in enumerate(positions.lines, 1):
         for column in range(1, len(line) + 2):
             assert positions.place(positions.position(number, column)) == (number, column)
@@ -109,12 +108,12 @@ def test_where_the_cursor_is_in_a_command(text: str, flag: str | None, word: str
 
 
 def test_what_a_document_is() -> None:
-    assert kind("args: {}\n", "/a/r.yaml") == (Kind.RECIPE, ())
-    assert kind("# @package args\n", "/a/x.yaml") == (Kind.OPTION, ("args",))
-    assert kind("# @package _global_\n", "/a/x.yaml") == (Kind.OPTION, ())
-    assert kind("version: 1\n", "/a/engine/x.yaml") == (Kind.OPTION, ("engine",))
-    assert kind("services:\n  a:\n    args:\n", "/a/x.yaml")[0] is Kind.COMMANDS
-    assert kind("args: {}\n", "/a/x.sh")[0] is Kind.COMMANDS
+    assert kind("args: {}\n", "/a/r.yaml") == (CursorKind.RECIPE, ())
+    assert kind("# @package args\n", "/a/x.yaml") == (CursorKind.OPTION, ("args",))
+    assert kind("# @package _global_\n", "/a/x.yaml") == (CursorKind.OPTION, ())
+    assert kind("version: 1\n", "/a/engine/x.yaml") == (CursorKind.OPTION, ("engine",))
+    assert kind("services:\n  a:\n    args:\n", "/a/x.yaml")[0] is CursorKind.COMMANDS
+    assert kind("args: {}\n", "/a/x.sh")[0] is CursorKind.COMMANDS
 
 
 def test_settings_are_read_and_what_is_wrong_is_left_out(tmp_path: Path) -> None:
@@ -129,5 +128,5 @@ def test_settings_are_read_and_what_is_wrong_is_left_out(tmp_path: Path) -> None
     found, wrong = read_settings(
         {"hardware": "toaster", "select": ["SPL0"], "online": 1, "models": ["/none"], "x": 1}
     )
-    assert found == Settings(select=("SPL0",)) and len(wrong) == 4
-    assert read_settings(None) == (Settings(), []) and read_settings(3)[1]
+    assert found == EditorSettings(select=("SPL0",)) and len(wrong) == 4
+    assert read_settings(None) == (EditorSettings(), []) and read_settings(3)[1]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.lsp.framing import MAX_MESSAGE_BYTES, SKIPPED, BoundedInput
+from speclaunch.lsp.server import MAX_MESSAGE_BYTES, SKIPPED, BoundedInput
 from tests.lsp.editor import SERVER
 
 

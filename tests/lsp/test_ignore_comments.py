@@ -10,10 +10,9 @@ from lsprotocol.types import PositionEncodingKind
 from pygls.workspace import PositionCodec
 
 from speclaunch.lsp.actions import actions
-from speclaunch.lsp.checking import Checked, check_document
-from speclaunch.lsp.diagnostics import diagnostics
-from speclaunch.lsp.positions import Positions
-from speclaunch.lsp.settings import Settings
+from speclaunch.lsp.checking import CheckedDocument, EditorSettings, check_document
+from speclaunch.lsp.cursor import DocumentPositions
+from speclaunch.lsp.hover import diagnostics
 
 COMMAND = "python3 -m sglang.launch_server --model-path m --tp-sise 2"
 SAID = "speclaunch: ignore[SPL001] TODO: why"
@@ -24,11 +23,11 @@ def offered(folder: Path, name: str, text: str) -> str | None:
     """The text after the comment for its SPL001, checked again; None where none is offered."""
     path = str(folder / name)
 
-    def check(new: str) -> Checked:
-        return check_document(path, new, {path: new.encode()}, Settings())
+    def check(new: str) -> CheckedDocument:
+        return check_document(path, new, {path: new.encode()}, EditorSettings())
 
     checked = check(text)
-    positions = Positions(text, PositionCodec(PositionEncodingKind.Utf32))
+    positions = DocumentPositions(text, PositionCodec(PositionEncodingKind.Utf32))
     asked = [one for one in diagnostics(checked, positions) if one.code == "SPL001"]
     assert asked, [one.finding.code for one in checked.found]
     found = actions(checked, asked[:1], positions, "file:///x", 1, check, {path: text.encode()})

@@ -22,8 +22,7 @@ from speclaunch.launch.journal_header import _budget
 from speclaunch.launch.preflight import preflight
 from speclaunch.launch.session import Session
 from speclaunch.lint.run import Options
-from speclaunch.lsp.checking import check_document
-from speclaunch.lsp.settings import Settings
+from speclaunch.lsp.checking import EditorSettings, check_document
 from speclaunch.plan.budget import Fit
 from speclaunch.planning.draft_listing import listing
 from speclaunch.planning.new_recipe import NotWrittenError, new_recipe
@@ -127,7 +126,7 @@ def by_lint(path: Path) -> Fit | None:
 
 
 def by_lsp(path: Path) -> Fit | None:
-    found = check_document(str(path), path.read_text(), {}, Settings())
+    found = check_document(str(path), path.read_text(), {}, EditorSettings())
     return by_codes(one.finding.code for one in found.found)
 
 

@@ -6,7 +6,7 @@ from functools import cache
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.lint.collect import read_buffer
-from speclaunch.lint.run import Options, check, compare, reported
+from speclaunch.lint.run import Options, check, compare, result_of
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding
 from speclaunch.rules.registry import all_rules
@@ -23,4 +23,4 @@ def findings(text: str) -> tuple[Finding, ...]:
     assert source is not None, text
     checked = check(source, _options())
     compare([checked])
-    return tuple(one for report in reported(checked).reports for one in report.findings)
+    return tuple(one for report in result_of(checked).reports for one in report.findings)

@@ -13,9 +13,8 @@ from typing import Any
 from engine_verdicts import recorded
 
 from recalling.machines import GPUS
-from speclaunch.judge.asking import LOADING_S, MEMORY, environment_of
-from speclaunch.judge.machines import told
-from speclaunch.judge.process import START, Worker, WorkerError
+from speclaunch.judge.engine_judge import LOADING_S, MEMORY, environment_of, machine_facts
+from speclaunch.judge.process import START, JsonWorker, WorkerError
 
 _SECONDS = 60
 """For one case; an ordinary one takes a tenth of a second."""
@@ -66,7 +65,7 @@ def _ask(
     scratch = tempfile.mkdtemp()
     command = ["nice", python.absolute(), "-P", START]
     env = environment_of([site.absolute() for site in sites], Path(scratch))
-    worker = Worker(command, env, Path(scratch))
+    worker = JsonWorker(command, env, Path(scratch))
     try:
         setting = {
             "warm": ["--model-path", str(models.absolute() / _WARM)],
@@ -78,7 +77,9 @@ def _ask(
         found = []
         for case in cases:
             question = {"words": case["words"], "env": {}, "cwd": str(models.absolute())}
-            said = worker.ask(question | {"machine": told(f"{machine}:{GPUS}")}, _SECONDS + 30)
+            said = worker.ask(
+                question | {"machine": machine_facts(f"{machine}:{GPUS}")}, _SECONDS + 30
+            )
             found.append({"id": case["id"]} | recorded(said))
     except WorkerError as error:
         raise RuntimeError(f"{machine}: the engine's interpreter failed: {error}") from None

@@ -47,7 +47,7 @@ def without_network() -> bool:
     return any(libc.unshare(flags) == 0 for flags in (CLONE_NEWNET, CLONE_NEWUSER | CLONE_NEWNET))
 
 
-class Guard:
+class AuditGuard:
     """The audit hook. It is there from the start, and strict in the children of `arm`."""
 
     def __init__(self) -> None:

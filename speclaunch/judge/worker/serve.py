@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
 from .compiled import use
-from .guards import Guard, end_with, limit, refuse_remote_code, without_network
+from .guards import AuditGuard, end_with, limit, refuse_remote_code, without_network
 from .pretend import import_all, places, prepare, pretend
 from .stubs import FINDER
 from .verdict import refusal, verdict
@@ -26,11 +26,11 @@ LONGEST = 4 << 20
 """Bytes of an answer."""
 ENDING_S = 5.0
 """For the end of a process that has answered."""
-GUARD = Guard()
+GUARD = AuditGuard()
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """EngineAnswer until standard input ends."""
     # What packages print goes to standard error; the answers have a way of their own.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

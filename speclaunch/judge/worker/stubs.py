@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 
-class Kind(abc.ABCMeta):
+class StandInMeta(abc.ABCMeta):
     """Of the classes: any attribute is there, and they stand in annotations."""
 
     def __getattr__(cls, name: str) -> Any:
@@ -48,7 +48,7 @@ def _same(self: Any, *_: Any, **__: Any) -> Any:
     return self
 
 
-class Thing(metaclass=Kind):
+class Thing(metaclass=StandInMeta):
     """Anything: it has every attribute, and can be called, derived from, and counted with."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -141,7 +141,7 @@ CLASSES = frozenset(
 def thing(name: str) -> Any:
     """What a name of a stand-in is."""
     if name in CLASSES or (name.lstrip("_")[:1].isupper() and not name.isupper()):
-        return Kind(name, (Thing,), {"__module__": "stand_in"})
+        return StandInMeta(name, (Thing,), {"__module__": "stand_in"})
     return Thing()
 
 
@@ -175,7 +175,7 @@ def plain(name: str) -> str:
     return name.replace("_", "-").replace(".", "-").lower()
 
 
-class Told(importlib.metadata.Distribution):
+class StandInDistribution(importlib.metadata.Distribution):
     """The metadata of a package that is stood in for."""
 
     def __init__(self, name: str, version: str) -> None:
@@ -204,12 +204,12 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.fill: list[Callable[[types.ModuleType], None]] = []
         """What gives a new module more than names."""
 
-    def find_distributions(self, context: Any = None) -> Iterator[Told]:
+    def find_distributions(self, context: Any = None) -> Iterator[StandInDistribution]:
         """The metadata of those that have a version (`importlib.metadata`)."""
         wanted = getattr(context, "name", None)
         for name, version in self.versions.values():
             if wanted is None or plain(name) == plain(wanted):
-                yield Told(name, version)
+                yield StandInDistribution(name, version)
 
     def find_spec(self, fullname: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
         """The spec of a stand-in; every one is a package."""

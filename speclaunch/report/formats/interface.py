@@ -10,9 +10,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from speclaunch.errors import COMMAND_LINE
-from speclaunch.lint.report import Report
-from speclaunch.lint.told_once import Told as ToldOnce
-from speclaunch.lint.told_once import for_versions, told_once
+from speclaunch.lint.report import Report, ReportedFinding, deduplicate, for_versions
 from speclaunch.record import record
 from speclaunch.redaction import masked
 from speclaunch.report.styled import Printer
@@ -21,7 +19,7 @@ from speclaunch.rules.finding import Finding, Severity
 if TYPE_CHECKING:
     from speclaunch.fix.edits import FileEdits
 
-Edits = Callable[[ToldOnce], "FileEdits | None"]
+Edits = Callable[[ReportedFinding], "FileEdits | None"]
 """What the fix of a finding makes of its file; None where a person has to make it."""
 
 NO_FILES = frozenset({"<stdin>", COMMAND_LINE})
@@ -31,7 +29,7 @@ RANK = {severity: at for at, severity in enumerate(Severity)}
 """Errors first."""
 
 
-def no_edits(_found: ToldOnce) -> FileEdits | None:
+def no_edits(_found: ReportedFinding) -> FileEdits | None:
     """For fixes that are told and not applied."""
     return None
 
@@ -46,9 +44,9 @@ class FormatInput:
     info: bool = True
 
     @cached_property
-    def found(self) -> list[ToldOnce]:
+    def found(self) -> list[ReportedFinding]:
         """Every finding once, in the order of the files."""
-        return told_once(self.report.files)
+        return deduplicate(self.report.files)
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -56,7 +54,7 @@ class FormatInput:
         return sorted((one.finding for one in self.found), key=lambda one: RANK[one.severity])
 
     @cached_property
-    def _once(self) -> dict[int, ToldOnce]:
+    def _once(self) -> dict[int, ReportedFinding]:
         return {id(one.finding): one for one in self.found}
 
     def edits_of(self, finding: Finding) -> FileEdits | None:

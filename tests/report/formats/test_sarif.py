@@ -13,7 +13,7 @@ from sarif_pydantic import Sarif
 
 from speclaunch.errors import Place
 from speclaunch.fix.edits import FileEdits, text_edits_between
-from speclaunch.lint.told_once import Told as ToldOnce
+from speclaunch.lint.report import ReportedFinding
 from speclaunch.report.formats import sarif
 from speclaunch.report.formats.interface import FormatInput
 from speclaunch.report.formats.sarif import MOST_DESCRIBED, rule_help
@@ -42,7 +42,7 @@ def unknown(model: Any, way: str = "") -> Iterator[str]:
             yield from unknown(getattr(model, name), f"{way}.{name}")
 
 
-def edits(one: ToldOnce) -> FileEdits | None:
+def edits(one: ReportedFinding) -> FileEdits | None:
     finding = one.finding
     if finding.fix is None:
         return None

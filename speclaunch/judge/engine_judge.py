@@ -1,4 +1,4 @@
-"""A release that is asked: its interpreter, its worker, questions made plain, answers made ours."""
+"""A release that is queried: its interpreter, its worker, the files of a question, its answers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from speclaunch.cpu.environment import SHIM
 from speclaunch.errors import InputError
-from speclaunch.judge.interface import Answer, Question
-from speclaunch.judge.machines import told
-from speclaunch.judge.process import START, Worker, WorkerError
-from speclaunch.judge.scratch import Placed, place
+from speclaunch.facts.hardware import Vendor, declare
+from speclaunch.judge.interface import EngineAnswer, EngineQuestion
+from speclaunch.judge.process import START, JsonWorker, WorkerError
 from speclaunch.patterns import lazy
+from speclaunch.record import record
 from speclaunch.redaction import Redactor
 
 PATIENCE_S = 20.0
@@ -112,14 +113,14 @@ class EngineJudge:
         self._early = early
         self._others: dict[Variables, EngineJudge] = {}
         """Of the variables that a release reads while it is imported: one for each setting."""
-        self._worker: Worker | None = None
+        self._worker: JsonWorker | None = None
         self._lock = threading.Lock()
         self._folder: Path | None = None
         self._process = os.getpid()
         self.hello: Mapping[str, Any] = {}
         """What the worker said of its release when it was loaded."""
 
-    def ask(self, questions: Sequence[Question], *, seconds: float) -> list[Answer]:
+    def ask(self, questions: Sequence[EngineQuestion], *, seconds: float) -> list[EngineAnswer]:
         """An answer for each question, in order; see `Judge`."""
         deadline = time.monotonic() + seconds
         if self._process != os.getpid():
@@ -128,10 +129,12 @@ class EngineJudge:
             failures: list[str] = []
             return [self._answer(question, deadline, failures) for question in questions]
 
-    def _answer(self, question: Question, deadline: float, failures: list[str]) -> Answer:
+    def _answer(
+        self, question: EngineQuestion, deadline: float, failures: list[str]
+    ) -> EngineAnswer:
         try:
             self._may_ask(question, deadline, failures)
-            machine = told(question.machine)
+            machine = machine_facts(question.machine)
             worker = self._loaded(deadline, failures)
             early = self._read_early(question)
             if early != self._early:
@@ -165,7 +168,7 @@ class EngineJudge:
         self._process, self._lock = os.getpid(), threading.Lock()
         self._worker, self._folder, self._others = None, None, {}
 
-    def _may_ask(self, question: Question, deadline: float, failures: list[str]) -> None:
+    def _may_ask(self, question: EngineQuestion, deadline: float, failures: list[str]) -> None:
         variables = sum(len(name) + len(value) for name, value in question.env)
         if sum(map(len, question.words)) + variables > LONGEST:
             raise _NotAskedError(f"the command is longer than {LONGEST >> 20} MiB")
@@ -174,7 +177,7 @@ class EngineJudge:
         if len(failures) >= _RESTARTS:
             raise _NotAskedError(f"the judge failed {len(failures)} times; last: {failures[-1]}")
 
-    def _read_early(self, question: Question) -> Variables:
+    def _read_early(self, question: EngineQuestion) -> Variables:
         """The variables of a question that count when the release is imported, and not later.
 
         Raises _NotAskedError for one that would have it import or start something else.
@@ -202,7 +205,9 @@ class EngineJudge:
             )
         return self._others[early]
 
-    def _read(self, said: Mapping[str, Any], placed: Placed, redactor: Redactor) -> Answer:
+    def _read(
+        self, said: Mapping[str, Any], placed: PlacedQuestion, redactor: Redactor
+    ) -> EngineAnswer:
         verdict, values = said.get("verdict"), said.get("values")
 
         def text(name: str) -> str:
@@ -224,7 +229,7 @@ class EngineJudge:
             flag = _FLAG.search(why)
             place = flag[0] if flag else ""
         resolved = values if accepted and isinstance(values, dict) else {}
-        return Answer(
+        return EngineAnswer(
             accepted=accepted,
             release=self.release,
             why=why,
@@ -237,10 +242,10 @@ class EngineJudge:
             line="" if verdict == "usage_error" else text("line"),
         )
 
-    def _unjudged(self, why: str) -> Answer:
-        return Answer(None, self.release, why, "", "")
+    def _unjudged(self, why: str) -> EngineAnswer:
+        return EngineAnswer(None, self.release, why, "", "")
 
-    def _loaded(self, deadline: float, failures: list[str]) -> Worker:
+    def _loaded(self, deadline: float, failures: list[str]) -> JsonWorker:
         """The worker, started and warm."""
         if self._worker is not None:
             return self._worker
@@ -256,7 +261,7 @@ class EngineJudge:
         env |= dict(self._early)
         if self._compiling:
             del env["PYTHONDONTWRITEBYTECODE"]
-        self._worker = worker = Worker(self._command, env, home)
+        self._worker = worker = JsonWorker(self._command, env, home)
         weakref.finalize(self, worker.end)
         setting = {
             "warm": ["--model-path", str(model)],
@@ -330,3 +335,117 @@ def worker_digest() -> str:
     """The digest of the worker and of the shim: another one may judge otherwise."""
     files = [*START.parent.rglob("*.py"), *SHIM.rglob("*.py")]
     return digest_of(*sorted(files))
+
+
+_RESERVED = frozenset(
+    {
+        *("HOME", "TMPDIR", "XDG_CACHE_HOME", "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+        *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "OMP_NUM_THREADS"),
+    }
+)
+_RESERVED_BEGIN = ("HF_", "TRANSFORMERS_", "HUGGING", "PYTHON", "http", "HTTP", "no_proxy")
+"""Variables that are the worker's own: where it writes, that it has no network."""
+
+
+@record
+class PlacedQuestion:
+    """A question whose files are laid out."""
+
+    words: list[str]
+    env: dict[str, str]
+    folder: Path
+    """Where it is asked."""
+    ids: dict[str, str]
+    """Paths that stand for model ids, and those ids."""
+
+    def own_names(self, text: str) -> str:
+        """A text of the engine's with the ids as they were written."""
+        for path, name in self.ids.items():
+            text = text.replace(path, name)
+        return text
+
+    def own_names_in(self, value: Any) -> Any:
+        """The same for a value of its settings."""
+        if isinstance(value, str):
+            return self.own_names(value)
+        if isinstance(value, list):
+            return [self.own_names_in(one) for one in value]
+        return value
+
+
+@contextmanager
+def place(question: EngineQuestion, scratch: Path) -> Iterator[PlacedQuestion]:
+    """Lay the files of a question out for as long as the block lasts.
+
+    A model whose config is known becomes a folder. Where the engine is asked in a folder of ours
+    and the id can be the folder's path, the command stays as it is; else the path takes the id's
+    place in the words, and back in what the engine says.
+    """
+    if question.folder is not None and not question.configs:
+        yield PlacedQuestion(list(question.words), _own_env(question), question.folder, {})
+        return
+    own = Path(tempfile.mkdtemp(dir=scratch))
+    try:
+        folder = question.folder or own
+        ids: dict[str, str] = {}
+        for name, text in question.configs:
+            if not name:
+                continue
+            parts = [part for part in PurePosixPath(name).parts if part.strip("/") and part != ".."]
+            plain = question.folder is None and "/".join(parts) == name and "~" not in name
+            model = own.joinpath(*parts) if plain else own.joinpath("models", *parts)
+            model.mkdir(parents=True, exist_ok=True)
+            (model / "config.json").write_text(text, encoding="utf-8")
+            if not plain:
+                ids[str(model)] = name
+        paths = {name: path for path, name in ids.items()}
+        words = [_with_path(word, paths) for word in question.words]
+        yield PlacedQuestion(words, _own_env(question), folder, ids)
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def _own_env(question: EngineQuestion) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in question.env
+        if name not in _RESERVED and not name.startswith(_RESERVED_BEGIN)
+    }
+
+
+def _with_path(word: str, paths: dict[str, str]) -> str:
+    flag, equals, value = word.partition("=")
+    if equals and flag.startswith("--") and value in paths:
+        return f"{flag}={paths[value]}"
+    return paths.get(word, word)
+
+
+_GFX = {
+    "mi210": ("gfx90a", 90, 104),
+    "mi250x": ("gfx90a", 90, 110),
+    "mi300x": ("gfx942", 94, 304),
+    "mi325x": ("gfx942", 94, 304),
+    "mi350x": ("gfx950", 95, 256),
+    "mi355x": ("gfx950", 95, 256),
+}
+"""Architecture, capability as torch tells it, and compute units of AMD's GPUs. Source: AMD's
+documentation of ROCm, "accelerator and GPU hardware specifications"."""
+
+
+def machine_facts(machine: str) -> dict[str, Any]:
+    """The facts of a declared machine; raises InputError for one that is none."""
+    hardware = declare(machine)
+    if hardware.vendor is Vendor.CPU:
+        return {"name": "cpu", "device": "cpu", "count": 0, "memory_mib": None, "capability": None}
+    vendor = "AMD Instinct" if hardware.vendor is Vendor.AMD else "NVIDIA"
+    found: dict[str, Any] = {
+        "name": f"{vendor} {hardware.name.upper()}",
+        "device": "cuda",
+        "count": hardware.count,
+        "memory_mib": hardware.memory_mib,
+        "capability": hardware.capability,
+    }
+    if hardware.vendor is Vendor.AMD:
+        gfx, capability, units = _GFX[hardware.name]
+        found |= {"gfx": gfx, "capability": capability, "processors": units}
+    return found

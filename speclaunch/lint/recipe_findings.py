@@ -1,17 +1,66 @@
-"""What is wrong in a file of ours, told where somebody's recipe chooses it: nobody edits a group
-in an installed package."""
+"""Findings on a recipe outside of a lint: its comments silence some, its roles add some.
+
+What is wrong in a file of ours is reported where a recipe chooses it: nobody edits a group in an
+installed package.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from speclaunch import reads
-from speclaunch.errors import COMMAND_LINE, Place, SpeclaunchError
+from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine.command import spell
+from speclaunch.errors import COMMAND_LINE, Place, SpeclaunchError, from_here
+from speclaunch.facts.hardware import choose_hardware
+from speclaunch.lint.ignores import kept, read_elsewhere, read_ignores
+from speclaunch.plan.request import from_recipe
+from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.source import SourceFile, read_source
 from speclaunch.resources import conf_dir, recipes_dir
+from speclaunch.rules.examine import Lookup, examine_together
 from speclaunch.rules.finding import Finding
+
+if TYPE_CHECKING:  # Hydra is slow to import
+    from speclaunch.recipe.load import Recipe
+    from speclaunch.rules.interface import Rule
+
+
+def findings_across(
+    recipe: Recipe, version: str, lookup: Lookup, rules: Iterable[Rule]
+) -> tuple[Finding, ...]:
+    """Return the findings that need all roles of a recipe, at one engine version, without those
+    that its comments silence. Each role runs on the hardware that it names."""
+    if not recipe.parts:
+        return ()
+    plans, catalogue = [], load_catalogue(version)
+    for role in recipe.parts:
+        deployment = role.deployment
+        spelling = spell(deployment.args, deployment.engine.env, catalogue)
+        request = from_recipe(role, spelling, catalogue)
+        hardware = choose_hardware(lookup.hardware, deployment.hardware.name, None).hardware
+        plans.append(resolve(request, replace(lookup, hardware=hardware).facts(request)))
+    found = [finding for _, finding in examine_together(plans, rules)]
+    return tuple(unsilenced(found, recipe.path))
+
+
+def unsilenced(findings: Iterable[Finding], path: Path) -> list[Finding]:
+    """Return the findings on the recipe at `path` that no comment in it, or in its groups,
+    silences; those in a group of ours where it chooses that."""
+    some = list(findings)
+    names = (one.place.path for one in some if one.place.path != COMMAND_LINE)
+    shown = next(
+        (name for name in names if Path(name).resolve() == path.resolve()), from_here(path)
+    )
+    try:
+        text = reads.read_text(path)
+    except OSError:  # it was read a moment ago; without its text there are no ignores
+        text = ""
+    some = list(at_the_choice(some, shown))
+    return kept(some, [*read_ignores(text, shown), *read_elsewhere(some, shown)])
 
 
 def at_the_choice(findings: Iterable[Finding], path: str) -> Iterator[Finding]:
