@@ -40,6 +40,7 @@ from speclaunch.cli.start_options import LintOptions  # noqa: E402
 from speclaunch.facts.project_settings import Ask  # noqa: E402
 from speclaunch.judge.engine_judge import command_of, environment_of  # noqa: E402
 from speclaunch.judge.environments import (  # noqa: E402
+    AddedJudge,
     all_judges,
     kept,
 )
