@@ -37,7 +37,7 @@ def sound() -> list[Case]:
         Case(
             ("SPL413", "SPL412", "SPL419"),
             "mtp",
-            "a target with one layer of its own",
+            "a target with one MTP layer",
             "",
             *MTP,
             chain("EAGLE"),
@@ -106,7 +106,7 @@ def contexts() -> list[Case]:
              Made("cycle-draft-5", short), chain("STANDALONE")),
         Case(two, "served-shorter", "context_length 1024, draft 1024", "", Made("cycle"),
              Made("cycle-draft-5", short), chain("STANDALONE") | {"context_length": 1024}),
-        Case(("SPL403",), "overwritten", "the variable lets the draft run beyond its context",
+        Case(("SPL403",), "overwritten", "target 2048, draft 1024, with the variable",
              "warning", Made("cycle"), Made("cycle-draft-5", short), chain("STANDALONE"),
              OVERWRITE),
         Case(two, "longer", "target 2048, draft 4096", "", Made("cycle"),

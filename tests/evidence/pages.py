@@ -16,25 +16,25 @@ HEADING = "## Seen on the engine"
 _SECTION = re.compile(rf"{HEADING}\n.*?(?=^## )", re.S | re.M)
 _LIMIT = 260
 ARGUED = {
-    "SPL258": "needs two ranks of DP attention, and a release before 0.5.23. In each of these the "
-    "limit is divided by the ranks, rounded down, before `assert … > 0` (0.4.6.post5 "
-    "managers/tp_worker.py:119-128, 0.5.18 mem_cache/kv_cache_configurator.py, 0.5.22 "
-    "mem_cache/kv_cache_configurator.py:2800-2814, managers/tp_worker.py:413); 0.5.23 takes one "
-    "at least",
-    "SPL611": "needs two ranks of DP attention, and on a CPU the engine refuses DFLASH before it "
-    "looks at this (SPL601). The error stands in the constructor of the draft's worker, behind "
-    "the loading of both models (0.5.23 speculative/dflash_worker_v2.py:456-461)",
+    "SPL258": "needs two DP attention ranks and a release before 0.5.23. These divide the limit by "
+    "the ranks, rounded down, before `assert … > 0` (0.4.6.post5 managers/tp_worker.py:119-128, "
+    "0.5.18 mem_cache/kv_cache_configurator.py, 0.5.22 "
+    "mem_cache/kv_cache_configurator.py:2800-2814, managers/tp_worker.py:413); 0.5.23 uses at "
+    "least one",
+    "SPL611": "needs two DP attention ranks, and on a CPU the engine rejects DFLASH earlier "
+    "(SPL601). The draft worker's constructor raises the error after both models are loaded "
+    "(0.5.23 speculative/dflash_worker_v2.py:456-461)",
     **dict.fromkeys(
         ("SPL602", "SPL603", "SPL604", "SPL605", "SPL606", "SPL607", "SPL608"),
-        "on a CPU the engine refuses DFLASH before it looks at this (SPL601)",
+        "on a CPU the engine rejects DFLASH earlier (SPL601)",
     ),
     **dict.fromkeys(
         ("SPL622", "SPL623", "SPL624", "SPL625", "SPL626"),
-        "on a CPU the engine refuses DSPARK before it looks at this (SPL621)",
+        "on a CPU the engine rejects DSPARK earlier (SPL621)",
     ),
     **dict.fromkeys(
         ("SPL642", "SPL643", "SPL644", "SPL645"),
-        "on a CPU the engine refuses UNO before it looks at this (SPL641)",
+        "on a CPU the engine rejects UNO earlier (SPL641)",
     ),
 }
 """Rules of the same kind that no CPU can show, and why."""
@@ -60,8 +60,8 @@ def _section(code: str, runs: Mapping[str, Stored]) -> Iterator[str]:
         return
     yield HEADING
     yield from _wrapped(
-        f"SGLang {SGLANG_VERSION} on a CPU, with tiny checkpoints whose next token is a fixed one, so "
-        "that sound drafts are accepted (`tests/evidence/load.yaml`):",
+        f"SGLang {SGLANG_VERSION} on a CPU with tiny deterministic checkpoints "
+        "(`tests/evidence/load.yaml`):",
         "",
         "",
     )
@@ -76,13 +76,13 @@ def _section(code: str, runs: Mapping[str, Stored]) -> Iterator[str]:
 def _item(case: Case, run: Stored) -> Iterator[str]:
     about = case.about[0].upper() + case.about[1:]
     if case.lifted:
-        about += " (the check of the device lifted)"
+        about += " (device check disabled)"
     if run.serves:
         length = "" if run.accept_length is None else f", accept length {run.accept_length:g}"
-        served = "serves what it was asked" if case.late else "serves"
+        served = "serves these requests" if case.late else "serves"
         yield from _wrapped(f"{about}: {served}{length}.")
         return
-    ended = "is ended" if run.exit_code is None else f"exit code {run.exit_code}"
+    ended = "killed" if run.exit_code is None else f"exit code {run.exit_code}"
     error = run.error if len(run.error) <= _LIMIT else f"{run.error[:_LIMIT].rstrip()} …"
     place = f" ({run.place.partition(' ')[0]})" if run.place else ""
     yield from _wrapped(f"{about}: fails, {run.phase}, {ended}{place}:")
