@@ -22,7 +22,7 @@ _LONGEST = 400
 
 
 @record
-class EngineRefusal:
+class ReleaseRefusal:
     """How a release refuses, and what it refuses."""
 
     words: str
@@ -51,7 +51,7 @@ class Opinion:
 
     release: str
     accepted: bool = False
-    refusal: EngineRefusal | None = None
+    refusal: ReleaseRefusal | None = None
     resolved: Mapping[str, Any] = field(default_factory=dict)
     """The values after resolution; empty where the hardware is not known."""
     why: str = ""
@@ -74,7 +74,7 @@ def inquire(command: AskedCommand, release: str, blamed: Collection[Place] = ())
     units = (yield from _explained(command, first, blamed)) or (yield from _needed(command, first))
     return Opinion(
         release,
-        refusal=EngineRefusal(
+        refusal=ReleaseRefusal(
             _one_line(first.why),
             first.kind,
             first.place,

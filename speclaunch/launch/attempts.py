@@ -13,7 +13,7 @@ from speclaunch.launch.log.lines import read_log
 from speclaunch.launch.observer import LaunchObserver
 from speclaunch.launch.process import Interrupts
 from speclaunch.launch.start import Attempt, LadderEnd, Rung
-from speclaunch.launch.supervisor import Ending, EngineOrder, EngineOutcome, supervise
+from speclaunch.launch.supervisor import Ending, EngineOutcome, EngineSpec, supervise
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Conclusion:
 class EngineStarts:
     """What every launch does with its engines, one at a time."""
 
-    order: Callable[[int, Mapping[str, Any]], EngineOrder]
+    order: Callable[[int, Mapping[str, Any]], EngineSpec]
     """What to run for an attempt of that number with these changes. Raises LaunchError."""
     diagnose: Diagnose
     version: str
@@ -81,14 +81,14 @@ class EngineStarts:
     """None: recovery is off."""
     max_attempts: int = 6
     """Engine starts before one serves. After one has served they count anew."""
-    run_engine: Callable[[EngineOrder, LaunchObserver, Interrupts], EngineOutcome] = supervise
+    run_engine: Callable[[EngineSpec, LaunchObserver, Interrupts], EngineOutcome] = supervise
     ended: Callable[[Attempt, EngineOutcome], None] = lambda *_: None
     """Is told of every attempt that ended, for the record."""
     _attempts: list[Attempt] = field(default_factory=list)
 
     def _attempt(
         self,
-        order: EngineOrder,
+        order: EngineSpec,
         changes: Mapping[str, Any],
         rung: Rung | None,
         observer: LaunchObserver,

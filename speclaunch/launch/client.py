@@ -56,13 +56,13 @@ class EngineSilentError(EngineError):
 class EngineRefusalError(EngineError):
     """It answered with an error."""
 
-    def __init__(self, path: str, answer: EngineAnswer) -> None:
+    def __init__(self, path: str, answer: EngineResponse) -> None:
         super().__init__(f"{path} answered {answer.status_code}")
         self.path, self.answer = path, answer
 
 
 @record
-class EngineAnswer:
+class EngineResponse:
     """What came back, whatever its status."""
 
     status_code: int
@@ -120,11 +120,11 @@ class EngineClient:
         except EngineError:
             return False
 
-    def get(self, path: str, timeout: float = HEALTH_SECONDS) -> EngineAnswer:
+    def get(self, path: str, timeout: float = HEALTH_SECONDS) -> EngineResponse:
         """Ask for anything else; the answer whatever its status."""
         return self._ask("GET", path, timeout, redirects=_MOST_REDIRECTS)
 
-    def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineAnswer:
+    def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineResponse:
         """Send a JSON document; the answer whatever its status."""
         return self._ask("POST", path, timeout, json.dumps(body).encode())
 
@@ -139,7 +139,7 @@ class EngineClient:
 
     def _ask(
         self, method: str, path: str, timeout: float, body: bytes | None = None, redirects: int = 0
-    ) -> EngineAnswer:
+    ) -> EngineResponse:
         try:
             found = self._reader.request(method, path, timeout, body, redirects=redirects)
         except HttpError as error:
@@ -147,7 +147,7 @@ class EngineClient:
             failed = kind(str(error))
             failed.path = path
             raise failed from error
-        return EngineAnswer(found.status, found.content, found.seconds)
+        return EngineResponse(found.status, found.content, found.seconds)
 
     def generate(self, prompt: str | list[int], max_new_tokens: int, timeout: float) -> Generation:
         """Generate greedily; the prompt is text, or token ids for an engine without tokenizer."""
@@ -182,7 +182,7 @@ def _generation(data: dict[str, Any], seconds: float) -> Generation:
     )
 
 
-def _good(path: str, answer: EngineAnswer) -> EngineAnswer:
+def _good(path: str, answer: EngineResponse) -> EngineResponse:
     """The answer where it is none of an error. Raises EngineRefusalError."""
     if answer.status_code >= _BAD_REQUEST:
         raise EngineRefusalError(path, answer)

@@ -25,7 +25,7 @@ from speclaunch.launch.observer import LaunchObserver, Notifier, undisturbed
 from speclaunch.launch.process import Interrupts
 from speclaunch.launch.runs import Held, Holder, prune
 from speclaunch.launch.start import Attempt, EngineCommand, PlannedLaunch, Planner, Rung
-from speclaunch.launch.supervisor import EngineOrder, EngineOutcome
+from speclaunch.launch.supervisor import EngineOutcome, EngineSpec
 
 if TYPE_CHECKING:
     from speclaunch.launch.client import Verification
@@ -133,11 +133,11 @@ class LaunchRun:
         self._commands.append((changes, command))
         return command
 
-    def _order(self, number: int, changes: Mapping[str, Any]) -> EngineOrder:
+    def _order(self, number: int, changes: Mapping[str, Any]) -> EngineSpec:
         start, command = self._start, self._command(changes)
         if command.secrets_file is not None:
             write_private(*command.secrets_file)
-        return EngineOrder(
+        return EngineSpec(
             argv=command.argv,
             env=command.env,
             log=self._log(number),

@@ -92,7 +92,7 @@ class Lease(Protocol):
 
 
 @record
-class EngineOrder:
+class EngineSpec:
     """Everything needed to run one engine."""
 
     argv: Sequence[str]
@@ -152,7 +152,7 @@ class EngineOutcome:
 
 
 def supervise(
-    order: EngineOrder, observer: LaunchObserver, interrupts: Interrupts | None = None
+    order: EngineSpec, observer: LaunchObserver, interrupts: Interrupts | None = None
 ) -> EngineOutcome:
     """Run one engine to its end. Whatever happens, no process of it is left afterwards.
 
@@ -186,7 +186,7 @@ class _Run:
 
     def __init__(
         self,
-        order: EngineOrder,
+        order: EngineSpec,
         observer: LaunchObserver,
         interrupts: Interrupts,
         engine: EngineProcess,

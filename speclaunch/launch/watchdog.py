@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from speclaunch.launch.client import EngineAnswer, EngineClient, EngineError, EngineSilentError
+from speclaunch.launch.client import EngineClient, EngineError, EngineResponse, EngineSilentError
 from speclaunch.launch.log.marks import BATCH
 from speclaunch.launch.start import Address
 from speclaunch.record import record
@@ -231,7 +231,7 @@ class EngineProbe:
         return None
 
 
-def _numbers(answer: EngineAnswer) -> list[object]:
+def _numbers(answer: EngineResponse) -> list[object]:
     try:
         document = answer.document()
     except EngineError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from speclaunch.asking.opinion import EngineRefusal, Opinion
+from speclaunch.asking.opinion import Opinion, ReleaseRefusal
 from speclaunch.errors import Place
 from speclaunch.lint.file_codes import REFUSES
 from speclaunch.plan.plan import Plan
@@ -41,7 +41,7 @@ def asked_in_words(release: str) -> str:
     return f"exact: asked SGLang {release}"
 
 
-def _explains(finding: Finding, refusal: EngineRefusal, request: Request) -> bool:
+def _explains(finding: Finding, refusal: ReleaseRefusal, request: Request) -> bool:
     """Whether an error is about an argument that the engine refuses."""
     if finding.severity is not Severity.ERROR:
         return False
@@ -51,7 +51,7 @@ def _explains(finding: Finding, refusal: EngineRefusal, request: Request) -> boo
     return request.place in about or _model(request) in about
 
 
-def _refused(release: str, refusal: EngineRefusal, request: Request, *, is_named: bool) -> Finding:
+def _refused(release: str, refusal: ReleaseRefusal, request: Request, *, is_named: bool) -> Finding:
     written = list(
         dict.fromkeys(_written(unit.name, unit.written, request) for unit in refusal.units)
     )

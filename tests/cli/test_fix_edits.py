@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.cli.bench_results import _files
 from speclaunch.cli.fixing import edits_in
 from speclaunch.cli.start_options import LintOptions
 from speclaunch.lint.report import ReportedFinding

@@ -15,7 +15,7 @@ from speclaunch.engine.command import RenderedArgs, SpelledArgument
 from speclaunch.launch.client import Verification
 from speclaunch.launch.log.phases import PhaseTracker
 from speclaunch.launch.start import Address
-from speclaunch.launch.supervisor import EngineOrder
+from speclaunch.launch.supervisor import EngineSpec
 from speclaunch.recipe.schema import Launch
 
 FAKE = Path(__file__).with_name("fake_engine.py")
@@ -30,11 +30,11 @@ def port() -> int:
 
 
 @pytest.fixture
-def order(tmp_path: Path, port: int) -> Callable[..., EngineOrder]:
+def order(tmp_path: Path, port: int) -> Callable[..., EngineSpec]:
     def make(
         behaviour: str, *, smoke: bool = False, secrets: Sequence[str] = (), **settings: object
-    ) -> EngineOrder:
-        return EngineOrder(
+    ) -> EngineSpec:
+        return EngineSpec(
             argv=[sys.executable, str(FAKE), behaviour, str(port)],
             env={**os.environ, "FAKE_API_KEY": "".join(secrets)},
             log=tmp_path / "engine.log",

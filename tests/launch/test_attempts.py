@@ -17,7 +17,7 @@ from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.process import Interrupts
 from speclaunch.launch.start import Attempt, Rung
-from speclaunch.launch.supervisor import Ending, EngineOrder, EngineOutcome
+from speclaunch.launch.supervisor import Ending, EngineOutcome, EngineSpec
 from speclaunch.recipe.schema import Restart
 
 from .conftest import Recorder
@@ -60,7 +60,7 @@ Script = Sequence[tuple[EngineOutcome, Cause | None]]
 
 def play(
     script: Script,
-    make: Callable[..., EngineOrder],
+    make: Callable[..., EngineSpec],
     ladder: Callable[[Sequence[Attempt]], Any] | None = None,
     restart: Restart | None = None,
     max_attempts: int = 6,
@@ -71,7 +71,7 @@ def play(
     now: list[Cause | None] = []
     talk = Talk()
 
-    def run_engine(order: EngineOrder, observer: object, interrupts: Interrupts) -> EngineOutcome:
+    def run_engine(order: EngineSpec, observer: object, interrupts: Interrupts) -> EngineOutcome:
         on_run(len(now))
         outcome, cause = next(todo)
         now.append(cause)
@@ -105,7 +105,7 @@ def lower(attempts: Sequence[Attempt]) -> Rung | NoMore:
     return Rung("lower", {FRACTION: value}, "why", "cost") if value > 0.6 else NoMore()
 
 
-def test_what_memory_explains_is_stepped_until_it_serves(order: Callable[..., EngineOrder]) -> None:
+def test_what_memory_explains_is_stepped_until_it_serves(order: Callable[..., EngineSpec]) -> None:
     done, said = play([(STARTED, MEMORY), (STARTED, MEMORY), (STOPPED, None)], order, lower)
     assert done.outcome.ending is Ending.STOPPED
     assert [dict(one.changes) for one in done.attempts] == [{}, {FRACTION: 0.8}, {FRACTION: 0.7}]
@@ -120,7 +120,7 @@ def test_what_memory_explains_is_stepped_until_it_serves(order: Callable[..., En
 
 @pytest.mark.parametrize("cause", [BUG, None])
 def test_what_memory_does_not_explain_takes_no_rung(
-    order: Callable[..., EngineOrder], cause: Cause | None
+    order: Callable[..., EngineSpec], cause: Cause | None
 ) -> None:
     def never(attempts: Sequence[Attempt]) -> Rung:
         raise AssertionError("the ladder was asked")
@@ -131,23 +131,23 @@ def test_what_memory_does_not_explain_takes_no_rung(
     assert done.explanation is None
 
 
-def test_without_recovery_it_fails_at_once(order: Callable[..., EngineOrder]) -> None:
+def test_without_recovery_it_fails_at_once(order: Callable[..., EngineSpec]) -> None:
     done, _ = play([(STARTED, MEMORY)], order)
     assert len(done.attempts) == 1
     assert done.explanation is not None and "recovery is off" in done.explanation
 
 
-def test_the_ladder_says_why_it_ends(order: Callable[..., EngineOrder]) -> None:
+def test_the_ladder_says_why_it_ends(order: Callable[..., EngineSpec]) -> None:
     done, _ = play([(STARTED, MEMORY)] * 3, order, lower)
     assert (done.explanation, done.help) == ("nothing is left", "buy memory")
 
 
-def test_no_more_attempts_than_allowed(order: Callable[..., EngineOrder]) -> None:
+def test_no_more_attempts_than_allowed(order: Callable[..., EngineSpec]) -> None:
     done, _ = play([(STARTED, MEMORY)] * 2, order, lower, max_attempts=2)
     assert done.explanation is not None and "--max-attempts" in done.explanation
 
 
-def test_no_configuration_is_tried_twice(order: Callable[..., EngineOrder]) -> None:
+def test_no_configuration_is_tried_twice(order: Callable[..., EngineSpec]) -> None:
     def same(attempts: Sequence[Attempt]) -> Rung:
         return Rung("same", {FRACTION: 0.8}, "", "")
 
@@ -157,14 +157,14 @@ def test_no_configuration_is_tried_twice(order: Callable[..., EngineOrder]) -> N
 
 @pytest.mark.parametrize("outcome", [SERVED, HUNG])
 def test_a_crash_or_hang_while_serving_starts_the_same_again(
-    order: Callable[..., EngineOrder], outcome: EngineOutcome
+    order: Callable[..., EngineSpec], outcome: EngineOutcome
 ) -> None:
     done, _ = play([(outcome, BUG), (STOPPED, None)], order, lower)
     assert done.outcome.ending is Ending.STOPPED
     assert [dict(one.changes) for one in done.attempts] == [{}, {}]
 
 
-def test_a_crash_loop_is_given_up(order: Callable[..., EngineOrder]) -> None:
+def test_a_crash_loop_is_given_up(order: Callable[..., EngineSpec]) -> None:
     restart = Restart(first_delay_seconds=0, limit=2)
     done, _ = play([(SERVED, BUG)] * 3, order, lower, restart)
     assert done.outcome.ending is Ending.DIED
@@ -172,7 +172,7 @@ def test_a_crash_loop_is_given_up(order: Callable[..., EngineOrder]) -> None:
 
 
 def test_a_restart_that_does_not_come_up_counts_to_the_loop(
-    order: Callable[..., EngineOrder],
+    order: Callable[..., EngineSpec],
 ) -> None:
     restart = Restart(first_delay_seconds=0, limit=2)
     done, _ = play([(SERVED, BUG), (STARTED, BUG), (STARTED, BUG)], order, lower, restart)
@@ -180,25 +180,25 @@ def test_a_restart_that_does_not_come_up_counts_to_the_loop(
     assert done.explanation is not None and "3 times" in done.explanation
 
 
-def test_out_of_memory_after_it_served_steps(order: Callable[..., EngineOrder]) -> None:
+def test_out_of_memory_after_it_served_steps(order: Callable[..., EngineSpec]) -> None:
     done, _ = play([(SERVED, MEMORY), (STOPPED, None)], order, lower)
     assert [dict(one.changes) for one in done.attempts] == [{}, {FRACTION: 0.8}]
 
 
-def test_after_serving_the_attempts_count_anew(order: Callable[..., EngineOrder]) -> None:
+def test_after_serving_the_attempts_count_anew(order: Callable[..., EngineSpec]) -> None:
     script = [(STARTED, MEMORY), (SERVED, MEMORY), (STOPPED, None)]
     done, _ = play(script, order, lower, max_attempts=2)
     assert done.outcome.ending is Ending.STOPPED
 
 
-def test_an_engine_that_ends_well_is_not_started_again(order: Callable[..., EngineOrder]) -> None:
+def test_an_engine_that_ends_well_is_not_started_again(order: Callable[..., EngineSpec]) -> None:
     ended = EngineOutcome(Ending.DIED, None, 0, ready_seconds=1.0, checked=True)
     done, _ = play([(ended, None)], order, lower)
     assert len(done.attempts) == 1 and done.diagnosis is None
 
 
 def test_an_engine_that_does_something_else_than_asked_is_not_tried_again(
-    order: Callable[..., EngineOrder],
+    order: Callable[..., EngineSpec],
 ) -> None:
     unfit = Verification(None, None, problems=("speculation is off",))
     outcome = EngineOutcome(Ending.FAILED, "speculation is off", 0, unfit, ready_seconds=1.0)
@@ -206,7 +206,7 @@ def test_an_engine_that_does_something_else_than_asked_is_not_tried_again(
     assert len(done.attempts) == 1
 
 
-def test_a_signal_ends_the_pause_between_two_engines(order: Callable[..., EngineOrder]) -> None:
+def test_a_signal_ends_the_pause_between_two_engines(order: Callable[..., EngineSpec]) -> None:
     restart = Restart(first_delay_seconds=600, longest_delay_seconds=600)
     done, said = play(
         [(SERVED, BUG)],
@@ -219,13 +219,13 @@ def test_a_signal_ends_the_pause_between_two_engines(order: Callable[..., Engine
     assert said[-1] == "wait 600"
 
 
-def test_it_begins_where_it_is_told_to(order: Callable[..., EngineOrder]) -> None:
+def test_it_begins_where_it_is_told_to(order: Callable[..., EngineSpec]) -> None:
     done, _ = play([(STARTED, MEMORY), (STOPPED, None)], order, lower, changes={FRACTION: 0.85})
     assert [one.changes[FRACTION] for one in done.attempts] == [0.85, 0.75]
 
 
 def test_the_log_of_the_last_attempt_is_named(
-    order: Callable[..., EngineOrder], tmp_path: Path
+    order: Callable[..., EngineSpec], tmp_path: Path
 ) -> None:
     done, _ = play([(STARTED, BUG)], order, lower)
     assert done.log == tmp_path / "engine.log"

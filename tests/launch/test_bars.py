@@ -11,10 +11,10 @@ from rich.console import Console
 
 from speclaunch.launch import supervisor
 from speclaunch.launch.log.phases import PhaseTracker, read_bar
-from speclaunch.launch.supervisor import Ending, EngineOrder, supervise
+from speclaunch.launch.supervisor import Ending, EngineSpec, supervise
 from speclaunch.report.launching import PlainObserver, WeightSizes, how_far
 
-Make = Callable[..., EngineOrder]
+Make = Callable[..., EngineSpec]
 STAMP = "[2026-11-21 02:16:12]"
 
 

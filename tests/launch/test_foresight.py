@@ -115,9 +115,9 @@ def test_a_launch_says_it_and_writes_it_down(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A whole launch of a stand-in for the engine: the first attempt has the rung."""
-    from speclaunch.launch.supervisor import Ending, EngineOrder, EngineOutcome
+    from speclaunch.launch.supervisor import Ending, EngineOutcome, EngineSpec
 
-    orders: list[EngineOrder] = []
+    orders: list[EngineSpec] = []
 
     def run(self: Any, changes: Mapping[str, Any], rung: object = None) -> Any:
         from speclaunch.launch.attempts import Conclusion

@@ -17,11 +17,11 @@ import pytest
 
 from speclaunch.errors import LaunchError
 from speclaunch.launch import guard
-from speclaunch.launch.supervisor import Ending, EngineOrder, supervise
+from speclaunch.launch.supervisor import Ending, EngineSpec, supervise
 
 from .conftest import FAKE, Recorder
 
-Make = Callable[..., EngineOrder]
+Make = Callable[..., EngineSpec]
 
 
 def alive(pids: list[int]) -> list[int]:
@@ -274,12 +274,12 @@ _LAUNCHER = textwrap.dedent(
     from launch.conftest import Recorder
     from speclaunch.engine.command import Spelling
     from speclaunch.launch.start import Address
-    from speclaunch.launch.supervisor import EngineOrder, supervise
+    from speclaunch.launch.supervisor import EngineSpec, supervise
     from speclaunch.recipe.schema import Launch
     port = {port}
     recorder = Recorder(on_ready=lambda: print("ready", flush=True))
     recorder.on_spawn = lambda pid: print(pid, flush=True)
-    supervise(EngineOrder([sys.executable, {fake!r}, {behaviour!r}, str(port)], dict(os.environ),
+    supervise(EngineSpec([sys.executable, {fake!r}, {behaviour!r}, str(port)], dict(os.environ),
         pathlib.Path({log!r}), Address("127.0.0.1", port), Spelling("0.5.23", (), {{}}),
         Launch(grace_seconds=1)), recorder)
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from speclaunch.launch.supervisor import Ending, EngineOrder, supervise
+from speclaunch.launch.supervisor import Ending, EngineSpec, supervise
 from speclaunch.launch.watchdog import HangDetector, ProbeAnswer, Watchdog
 from speclaunch.recipe.schema import WatchdogSection as Settings
 
@@ -111,7 +111,7 @@ def test_the_log_of_a_stopped_process_is_not_trusted() -> None:
 
 
 @pytest.mark.thorough
-def test_an_engine_that_hangs_while_it_serves_is_ended(order: Callable[..., EngineOrder]) -> None:
+def test_an_engine_that_hangs_while_it_serves_is_ended(order: Callable[..., EngineSpec]) -> None:
     outcome = supervise(order("hangs", watchdog=QUICK), Recorder())
     assert outcome.ending is Ending.HUNG
     assert outcome.reason is not None and "no longer generates" in outcome.reason
@@ -119,7 +119,7 @@ def test_an_engine_that_hangs_while_it_serves_is_ended(order: Callable[..., Engi
 
 
 @pytest.mark.thorough
-def test_a_busy_engine_is_left_alone(order: Callable[..., EngineOrder]) -> None:
+def test_a_busy_engine_is_left_alone(order: Callable[..., EngineSpec]) -> None:
     import os
     import signal
     import subprocess
@@ -132,7 +132,7 @@ def test_a_busy_engine_is_left_alone(order: Callable[..., EngineOrder]) -> None:
 
 
 @pytest.mark.thorough
-def test_a_stopped_scheduler_is_a_hang_that_is_named(order: Callable[..., EngineOrder]) -> None:
+def test_a_stopped_scheduler_is_a_hang_that_is_named(order: Callable[..., EngineSpec]) -> None:
     import os
     import signal
 

@@ -58,7 +58,7 @@ from speclaunch.launch.journal import plain
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.observer import LaunchObserver
 from speclaunch.launch.start import Attempt, Rung
-from speclaunch.launch.supervisor import Ending, EngineOrder, EngineOutcome
+from speclaunch.launch.supervisor import Ending, EngineOutcome, EngineSpec
 from speclaunch.launch.watchdog import LaunchThread
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ class RankLaunching(EngineStarts):
     _failed_since: float | None = None
     _damaged_since: float | None = None
     _reported: set[str] = field(default_factory=set)
-    _last: tuple[EngineOutcome, EngineOrder, Diagnosis | None] | None = None
+    _last: tuple[EngineOutcome, EngineSpec, Diagnosis | None] | None = None
     _told: set[str] = field(default_factory=set)
 
     def run(self) -> Conclusion:
