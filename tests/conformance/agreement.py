@@ -124,6 +124,12 @@ def _open(found: Iterable[Comparison]) -> str:
     for comparison in found:
         for name in comparison.undecided:
             seen[name, comparison.open[name]] += 1
-    lines = ["| value | configurations | what is missing |", "|---|---:|---|"]
-    lines += [f"| `{name}` | {number} | {why} |" for (name, why), number in sorted(seen.items())]
+    alike: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for (name, why), number in sorted(seen.items()):
+        alike[why, number].append(f"`{name}`")
+    lines = ["| values | configurations | what is missing |", "|---|---:|---|"]
+    lines += [
+        f"| {', '.join(names)} | {number} | {why} |"
+        for (why, number), names in sorted(alike.items(), key=lambda item: (item[0][0], item[1]))
+    ]
     return "\n".join(lines) + "\n"
