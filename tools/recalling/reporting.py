@@ -134,8 +134,8 @@ kind. The rules checked the same lines; only errors count.
 
 {table}
 
-Each campaign was counted before its results were used. The table has the present results, so the
-last campaign shows what to expect of new lines. Seeds: {seeds}.
+Each campaign was first counted before its results were used. The table has the present results; the
+last campaign shows what to expect of new lines.
 
 {campaigns}
 
@@ -160,7 +160,6 @@ The first sentence of the engine's message, and the number of command lines.
 
 def page(lines: Sequence[Line], models: int) -> str:
     """Return the page of a campaign."""
-    seeds = sorted({line.seed.partition("/")[0] for line in lines})
     head = ["release, GPU", "refused", "with an error", "of validation", "accepted", "false alarms"]
     cells = [[*head, *HEAD[7:]], ["---"] + ["---:"] * 7, *_totals(lines)]
     groups: dict[str, list[Line]] = defaultdict(list)
@@ -175,7 +174,6 @@ def page(lines: Sequence[Line], models: int) -> str:
     return _PAGE.format(
         models=models,
         table="\n".join(f"| {' | '.join(row)} |" for row in cells),
-        seeds=", ".join(seeds),
         campaigns=_campaigns(lines),
         missed="\n".join(["| | refused with | releases |", "|---:|---|---|", *missed]),
         alarms=_alarms_text(lines),
