@@ -19,24 +19,21 @@ Written by `tools/translations.py merge`; the tests compare this page with the s
 
 def page(results: dict[str, Any]) -> str:
     """Return the page of the results that `merge` stored."""
-    kinds = results["kinds"]
-    shown = ("texts", "defects")
-    verbs = sorted({verb for row in kinds.values() for verb in row if verb not in shown})
     lines = [
         _HEAD,
         f"{results['generated']} generated texts (seed {results['seed']}), "
         f"{len(results['versions'])} releases, {results['date']}; "
         f"{len(results['open'])} open defects.",
         "",
-        "## Comparisons by kind of text and verb",
+        "## Comparisons by kind of text",
         "",
-        _row("kind", "texts", *verbs, "defects"),
-        _row(*["---"] * (len(verbs) + 3)),
+        _row("kind", "texts", "comparisons", "defects"),
+        _row(*["---"] * 4),
     ]
-    for kind, row in kinds.items():
-        lines.append(
-            _row(f"`{kind}`", *(str(row.get(one, 0)) for one in ("texts", *verbs, "defects")))
-        )
+    for kind, row in results["kinds"].items():
+        compared = sum(row.values()) - row.get("texts", 0) - row.get("defects", 0)
+        cells = (row.get("texts", 0), compared, row.get("defects", 0))
+        lines.append(_row(f"`{kind}`", *(str(cell) for cell in cells)))
     lines += ["", "## How each verb ended", "", _row("verb", "end", "texts"), _row(*["---"] * 3)]
     for key, count in results["counts"].items():
         verb, _, end = key.partition(": ")
