@@ -34,29 +34,23 @@ _HEAD = """# How the plan agrees with the engines
 <!-- Written by `python -m tests.conformance.report --agreement`; do not edit. -->
 
 The plan computes what each release makes of its arguments, without starting it. This page compares
-{cases} configurations (a command line on a machine, for a release) that both accept, in {versions}
-releases. The engine's values come from its own argument validation, as on an NVIDIA H200, a B200 or
-a CPU (`tools/engine_verdicts.py`; records in `tests/conformance/`).
+{cases} configurations (a command line on a machine, for a release) that both accept. The engine's
+values come from its own argument validation, as on an NVIDIA H200, a B200 or a CPU
+(`tools/engine_verdicts.py`; records in `tests/conformance/`).
 
-`1018` means: compared in 1018 configurations, always equal. `910/918`: equal in 910 of 918. `?30`:
-the plan leaves the value unknown in 30 more, for lack of a fact.
+Releases: {versions}.
+
+*Unknown*: the plan leaves the value open, for lack of a fact.
 """
 
 
 @dataclass(slots=True)
 class Count:
-    """How often a value was the same, another one, and left open."""
+    """In how many configurations a value was the same, another one, and left open."""
 
     agreed: int = 0
     differed: int = 0
     undecided: int = 0
-
-    @property
-    def cell(self) -> str:
-        """As the table shows it."""
-        told = self.agreed + self.differed
-        text = f"{self.agreed}/{told}" if self.differed else str(told or "-")
-        return f"{text} ?{self.undecided}" if self.undecided else text
 
 
 def counts(found: Iterable[Comparison]) -> dict[str, dict[str, Count]]:
@@ -82,7 +76,7 @@ def document(found: list[Comparison]) -> str:
     for name in sorted(names, key=lambda name: (name not in FIELDS, names.index(name))):
         alike[_cells(table[name])].append(name)
     parts = [
-        _HEAD.format(cases=len(told), versions=len(data.versions())),
+        _HEAD.format(cases=len(told), versions=", ".join(data.versions())),
         "## Every value that is compared\n\n" + _table(alike),
         "## Every difference\n\n" + _differences(found),
         "## What is left open\n\n" + _open(found),
@@ -91,16 +85,16 @@ def document(found: list[Comparison]) -> str:
 
 
 def _cells(by_engine: Mapping[str, Count]) -> tuple[str, ...]:
-    return tuple(by_engine[v].cell if v in by_engine else "-" for v in data.versions())
+    first = next(one for one in data.versions() if one in by_engine)
+    found = by_engine.values()
+    agreed = sum(one.agreed for one in found)
+    differed = sum(one.differed for one in found)
+    return first, str(agreed + differed), str(differed), str(sum(one.undecided for one in found))
 
 
 def _table(alike: Mapping[tuple[str, ...], Sequence[str]]) -> str:
     """One row for the values whose counts are the same."""
-    versions = data.versions()
-    lines = [
-        "| values | " + " | ".join(versions) + " |",
-        "|---|" + "---:|" * len(versions),
-    ]
+    lines = ["| values | from | compared | different | unknown |", "|---|---|---:|---:|---:|"]
     for cells, names in alike.items():
         lines.append("| " + ", ".join(f"`{name}`" for name in names) + f" | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
