@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,33 +33,24 @@ _HEAD = """# How the plan agrees with the engines
 
 <!-- Written by `python -m tests.conformance.report --agreement`; do not edit. -->
 
-speclaunch works out, without starting the engine, what each release makes of its arguments. This
-page compares that with what the releases themselves make of them: {cases} configurations (a
-command line on a machine, for a release) that both accept, in {versions} releases. The engine's
-values are those of its own argument validation, run with the answers of its platform functions
-replaced by those of an NVIDIA H200, a B200 or a CPU (`tools/engine_verdicts.py`; the records are
-in `tests/conformance/`).
+The plan computes what each release makes of its arguments, without starting it. This page compares
+{cases} configurations (a command line on a machine, for a release) that both accept. The engine's
+values come from its own argument validation, as on an NVIDIA H200, a B200 or a CPU
+(`tools/engine_verdicts.py`; records in `tests/conformance/`).
 
-`1027/1027` says that a value was compared in 1027 configurations and was the same in 1027 of
-them. `?30` says that in 30 more the plan leaves the value open, since a fact is missing that
-decides it.
+Releases: {versions}.
+
+*Unknown*: the plan leaves the value open, for lack of a fact.
 """
 
 
 @dataclass(slots=True)
 class Count:
-    """How often a value was the same, another one, and left open."""
+    """In how many configurations a value was the same, another one, and left open."""
 
     agreed: int = 0
     differed: int = 0
     undecided: int = 0
-
-    @property
-    def cell(self) -> str:
-        """As the table shows it."""
-        told = self.agreed + self.differed
-        text = f"{self.agreed}/{told}" if told else "-"
-        return f"{text} ?{self.undecided}" if self.undecided else text
 
 
 def counts(found: Iterable[Comparison]) -> dict[str, dict[str, Count]]:
@@ -77,29 +68,35 @@ def counts(found: Iterable[Comparison]) -> dict[str, dict[str, Count]]:
 
 
 def document(found: list[Comparison]) -> str:
-    """The whole page."""
+    """Return the page."""
     told = [c for c in found if c.agreed or c.differences]
     table = counts(found)
-    others = [name for name in COMPARED if name in table and name not in FIELDS]
+    names = [name for name in COMPARED if name in table]
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name in sorted(names, key=lambda name: (name not in FIELDS, names.index(name))):
+        alike[_cells(table[name])].append(name)
     parts = [
-        _HEAD.format(cases=len(told), versions=len(data.versions())),
-        "## The values that decide most\n\n" + _table({name: table[name] for name in FIELDS}),
-        "## Every other value that is compared\n\n" + _table({n: table[n] for n in others}),
+        _HEAD.format(cases=len(told), versions=", ".join(data.versions())),
+        "## Every value that is compared\n\n" + _table(alike),
         "## Every difference\n\n" + _differences(found),
         "## What is left open\n\n" + _open(found),
     ]
     return "\n".join(parts)
 
 
-def _table(table: Mapping[str, Mapping[str, Count]]) -> str:
-    versions = data.versions()
-    lines = [
-        "| value | " + " | ".join(versions) + " |",
-        "|---|" + "---:|" * len(versions),
-    ]
-    for name, by_engine in table.items():
-        cells = [by_engine[v].cell if v in by_engine else "-" for v in versions]
-        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+def _cells(by_engine: Mapping[str, Count]) -> tuple[str, ...]:
+    first = next(one for one in data.versions() if one in by_engine)
+    found = by_engine.values()
+    agreed = sum(one.agreed for one in found)
+    differed = sum(one.differed for one in found)
+    return first, str(agreed + differed), str(differed), str(sum(one.undecided for one in found))
+
+
+def _table(alike: Mapping[tuple[str, ...], Sequence[str]]) -> str:
+    """One row for the values whose counts are the same."""
+    lines = ["| values | from | compared | different | unknown |", "|---|---|---:|---:|---:|"]
+    for cells, names in alike.items():
+        lines.append("| " + ", ".join(f"`{name}`" for name in names) + f" | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -113,7 +110,7 @@ def _differences(found: Iterable[Comparison]) -> str:
         f"- `{name}`, SGLang {engine}, {number} configurations: {why}."
         for (name, engine, why), number in sorted(seen.items())
     ]
-    return "\n".join(lines or ["There is none."]) + "\n"
+    return "\n".join(lines or ["None."]) + "\n"
 
 
 def _open(found: Iterable[Comparison]) -> str:
@@ -121,6 +118,12 @@ def _open(found: Iterable[Comparison]) -> str:
     for comparison in found:
         for name in comparison.undecided:
             seen[name, comparison.open[name]] += 1
-    lines = ["| value | configurations | what is missing |", "|---|---:|---|"]
-    lines += [f"| `{name}` | {number} | {why} |" for (name, why), number in sorted(seen.items())]
+    alike: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for (name, why), number in sorted(seen.items()):
+        alike[why, number].append(f"`{name}`")
+    lines = ["| values | configurations | what is missing |", "|---|---:|---|"]
+    lines += [
+        f"| {', '.join(names)} | {number} | {why} |"
+        for (why, number), names in sorted(alike.items(), key=lambda item: (item[0][0], item[1]))
+    ]
     return "\n".join(lines) + "\n"

@@ -21,7 +21,7 @@ def machine(rounds: int, *, cpu: bool) -> str:
     """Processor, memory and versions, in one line."""
     memory = psutil.virtual_memory().total / 2**30
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in TOOLS)
-    clock = "seconds of the processor" if cpu else "seconds on the wall"
+    clock = "seconds of the processor" if cpu else "wall-clock seconds"
     return (
         f"{_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB; Python "
         f"{platform.python_version()}, {versions}; {clock}, medians of {rounds} interleaved rounds."
@@ -40,7 +40,7 @@ def _processor() -> str:
 def table(rows: Sequence[Row]) -> str:
     """The rows in Markdown."""
     lines = [
-        "| work | beside | speclaunch | reference | number | goal |",
+        "| work | compared with | speclaunch | reference | number | goal |",
         "|---|---|---:|---:|---:|---|",
     ]
     for row in rows:

@@ -63,7 +63,7 @@ def section(lines: Sequence[Line]) -> str:
     held, found = constraints(), counts(lines)
     total: Counter[str] = sum(found.values(), Counter())
     table = [
-        "| release | rows | beside rules | speak | right | in these words | alone find |",
+        "| release | rows | new rows | matched | refused | with that message | only rows |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for release, one in [*found.items(), ("all", total)]:
@@ -72,7 +72,7 @@ def section(lines: Sequence[Line]) -> str:
         cells = [release, *rows, *(str(one[name]) for name in ("spoke", "right", "words"))]
         table.append(f"| {' | '.join(cells)} | {one['alone']} of {one['refused']} |")
     share = f"{total['right'] / total['spoke']:.2%}" if total["spoke"] else "-"
-    told = wrong(lines) or ["There is none that speaks where the engine accepts."]
+    told = wrong(lines) or ["No row matches a line that the engine accepts."]
     return "\n".join([*table, "", f"Precision of the rows: {share}.", "", *told])
 
 

@@ -117,36 +117,30 @@ def shown(line: Line) -> str:
     return f"[{line.seed}] {' '.join(line.words)}"
 
 
-_PAGE = """# What the engines refuse, and what we say of it
+_PAGE = """# What the engines refuse, and what the rules find
 
 <!-- Written by `python tools/recall.py page`; do not edit. -->
 
-Random command lines, drawn as people write them ({drawing}) over {models} configs of real models,
-were judged by the released engines themselves: by their own argument validation, run with the
-answers of their platform functions replaced by those of eight GPUs of a kind
-(`speclaunch/judge/worker`). speclaunch judged the same words with the same configs and the
-machine by its name, by its rules alone; only findings of error severity count.
+Random command lines, drawn as people write them (`tools/recalling/drawing.py`) over {models}
+configs of real models. Each release's own argument validation ran on them, as on eight GPUs of a
+kind. The rules checked the same lines; only errors count.
 
-- **with an error**: of what the engine refuses, how much has at least one error of ours;
-- **of validation**: the same without errors that name a later failure, when weights are loaded or
-  memory is divided, which the engine may refuse for another reason;
-- **false alarms**: what the engine accepts and we refuse; **later**: what its validation accepts,
-  and we refuse for what follows it (`tests/conformance/exceptions.yaml` and
-  `tools/recalling/comparing.py` say why);
-- **not judged**: what neither side can know here, as a model whose own code is not at hand.
+- **with an error**: the share of refused lines with at least one error from the rules;
+- **of validation**: the same, without errors about a later failure (loading weights, memory);
+- **false alarms**: accepted by the engine, refused by the rules;
+- **later**: accepted by validation, refused by the rules for what follows it
+  (`tests/conformance/exceptions.yaml`);
+- **not judged**: cannot be decided here, such as a model whose own code is missing.
 
 {table}
 
-Seeds: {seeds}.
-
-By campaign, in the order in which they were asked. Each was counted before anything was mended by
-it; the table has all of them as they are judged now, so that the last one says what to expect of
-other lines.
+Each campaign was first counted before its results were used. The table has the present results; the
+last campaign shows what to expect of new lines.
 
 {campaigns}
 
 ## What is missed
-By the engine's own words, most frequent first; the number is that of command lines.
+The first sentence of the engine's message, and the number of command lines.
 
 {missed}
 
@@ -154,39 +148,55 @@ By the engine's own words, most frequent first; the number is that of command li
 {alarms}
 
 ## The rows that were read from the engines
-[SPL017](../rules/SPL017.md) alone, asked on the same command lines: how many rows a release has,
-how many of them no rule written by hand foretells by its words (some rules list none); on how many
-lines a row speaks, how many of these the engine refuses, how many in the words of one of the rows;
-and how many of the refused lines have errors of the rows and of no other rule.
+[SPL017](../rules/SPL017.md) alone, on the same lines:
+
+- **rows** of a release; **new rows**, which no hand-written rule's message covers;
+- **matched** lines; of these **refused** ones, and those refused **with that message**;
+- **only rows**: refused lines with errors of the rows alone.
 
 {rows}
 """
 
 
 def page(lines: Sequence[Line], models: int) -> str:
-    """The page of a campaign."""
-    seeds = sorted({line.seed.partition("/")[0] for line in lines})
-    head = [*HEAD[:3], "with an error", "of validation", "accepted", "false alarms", *HEAD[7:]]
-    cells = [head, ["---", "---"] + ["---:"] * 7, *rows(lines)]
+    """Return the page of a campaign."""
+    head = ["release, GPU", "refused", "with an error", "of validation", "accepted", "false alarms"]
+    cells = [[*head, *HEAD[7:]], ["---"] + ["---:"] * 7, *_totals(lines)]
     groups: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
         if line.outcome in ("missed", "chance"):
-            groups[place(line)].append(line)
+            groups[_sentence(place(line))].append(line)
     missed = [
         f"| {len(found)} | `{kind.replace('|', '/').replace('`', '')}` "
         f"| {', '.join(sorted({one.release for one in found}, key=Version))} |"
         for kind, found in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
     return _PAGE.format(
-        drawing="`tools/recalling/drawing.py`",
         models=models,
         table="\n".join(f"| {' | '.join(row)} |" for row in cells),
-        seeds=", ".join(seeds),
         campaigns=_campaigns(lines),
         missed="\n".join(["| | refused with | releases |", "|---:|---|---|", *missed]),
         alarms=_alarms_text(lines),
         rows=section(lines),
     )
+
+
+def _sentence(kind: str) -> str:
+    """The first sentence of the message that a refusal is grouped by."""
+    first = re.split(r"[.;] ", kind.partition(": ")[2])[0].rstrip(".: ")
+    return first or "(no message)"
+
+
+def _totals(lines: Sequence[Line]) -> list[tuple[str, ...]]:
+    """Rows of the page: each release, each machine, all."""
+    releases: dict[str, Counter[str]] = defaultdict(Counter)
+    machines: dict[str, Counter[str]] = defaultdict(Counter)
+    for (release, machine), one in counts(lines).items():
+        releases[release].update(one)
+        machines[machine].update(one)
+    total = sum(releases.values(), Counter())
+    named = [*releases.items(), *sorted(machines.items()), ("all", total)]
+    return [(name, *_row(name, "", one)[2:]) for name, one in named]
 
 
 def _campaigns(lines: Sequence[Line]) -> str:
@@ -223,4 +233,4 @@ def _alarms_text(lines: Iterable[Line]) -> str:
         for code, message in line.errors
         if (code, message) not in line.later
     ]
-    return "\n".join(found or ["There is none."])
+    return "\n".join(found or ["None."])
