@@ -21,7 +21,7 @@ from speclaunch.bench.engines import EngineOrder
 from speclaunch.bench.gate import ExpectedSide
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.http_reader import HttpError, HttpReader, UnboundedError
-from speclaunch.launch.client import EngineAnswer, EngineError
+from speclaunch.launch.client import EngineError, EngineResponse
 from speclaunch.record import record
 
 KEY, KEY_AGAINST = "SPECLAUNCH_API_KEY", "SPECLAUNCH_API_KEY_AGAINST"
@@ -188,7 +188,7 @@ def _simulated(info: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _asked(url: str, path: str, key: str | None) -> EngineAnswer:
+def _asked(url: str, path: str, key: str | None) -> EngineResponse:
     """The answer of a server. Certificates are verified and no proxy is used, as the generator
     does it; a redirect is not followed, so that no other server gets the key."""
     headers = {"User-Agent": "speclaunch", **({"Authorization": f"Bearer {key}"} if key else {})}
@@ -205,7 +205,7 @@ def _asked(url: str, path: str, key: str | None) -> EngineAnswer:
         ) from None
     finally:
         reader.close()
-    return EngineAnswer(found.status, found.content, found.seconds)
+    return EngineResponse(found.status, found.content, found.seconds)
 
 
 class Running:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.cli.fixing import edits_in
+from speclaunch.cli.lint import _files
 from speclaunch.cli.start_options import LintOptions
 from speclaunch.lint.report import ReportedFinding
 from speclaunch.report.formats.interface import touched
