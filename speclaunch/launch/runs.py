@@ -148,10 +148,9 @@ launch.share_gpus=true; {stop}"
 
 def _same_file(path: Path, fd: int) -> bool:
     try:
-        now, ours = path.stat(), os.fstat(fd)
+        return os.path.samestat(path.stat(), os.fstat(fd))
     except OSError:
         return False
-    return (now.st_dev, now.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 def _read_holder(path: Path) -> Holder | None:

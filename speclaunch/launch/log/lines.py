@@ -201,7 +201,11 @@ class Follower:
             whole = len(self._rest) // _LONGEST_PIECE * _LONGEST_PIECE
             lines.append(self._rest[:whole])
             self._rest = self._rest[whole:]
-        return [piece.decode(errors="replace") for line in lines for piece in _pieces(line)]
+        return [
+            line[start : start + _LONGEST_PIECE].decode(errors="replace")
+            for line in lines
+            for start in range(0, len(line), _LONGEST_PIECE)
+        ]
 
     @property
     def unfinished(self) -> str:
@@ -240,17 +244,7 @@ class Follower:
             now = self._path.stat()
         except OSError:
             return False
-        return (now.st_dev, now.st_ino) != _identity(self._file)
-
-
-def _pieces(line: bytes) -> Iterator[bytes]:
-    for start in range(0, len(line), _LONGEST_PIECE):
-        yield line[start : start + _LONGEST_PIECE]
-
-
-def _identity(file: BinaryIO) -> tuple[int, int]:
-    found = os.fstat(file.fileno())
-    return (found.st_dev, found.st_ino)
+        return not os.path.samestat(now, os.fstat(self._file.fileno()))
 
 
 def log_files(log: Path) -> list[Path]:
@@ -325,13 +319,8 @@ _FOLLOWS = re.compile(
 
 def read_tail(log: Path) -> list[str]:
     """The last lines of a log; none when it cannot be read."""
-    try:
-        with os.fdopen(open_regular(log)[0], "rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - TAIL_BYTES))
-            return file.read(TAIL_BYTES).decode(errors="replace").splitlines()
-    except OSError:
-        return []
+    data, _ = _read_part(log, 0, TAIL_BYTES, from_end=True)
+    return data.decode(errors="replace").splitlines()
 
 
 def last_error(lines: Sequence[str]) -> str | None:
