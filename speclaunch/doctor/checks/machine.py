@@ -67,7 +67,7 @@ def _memory(memory: MachineMemory, found: MachineFacts, target: RecipeNeeds | No
             CheckState.WARNING,
             said,
             f"the weights alone are {weights / _GIB:.1f} GiB, and are held in main memory",
-            "use use a smaller model, or a machine with more memory",
+            "use a smaller model, or a machine with more memory",
         )
     if weights > total:
         why = f"{weights / _GIB:.0f} GiB of weights are read through it: loading is slower"
