@@ -344,7 +344,7 @@ class ChangedNumber(_Record):
     after: int | float | str | None
 
 
-class PlanComparison(_Record):
+class ComparisonRecord(_Record):
     """What changes from one plan to the next; `before` and `after` count in `plans`."""
 
     before: int
@@ -361,7 +361,7 @@ class ComparisonDocument(_Versioned):
     """`speclaunch plan A B --output-format json`, and with several versions."""
 
     plans: list[PlanRecord]
-    comparisons: list[PlanComparison]
+    comparisons: list[ComparisonRecord]
 
 
 class RoleRecord(_Record):
