@@ -28,6 +28,7 @@ from speclaunch.bench.stored import (
 from speclaunch.cli.measure_options import BenchCompareOptions, BenchShowOptions
 from speclaunch.cli.options import CertificateFormat, DifferenceFormat, OutputFormat
 from speclaunch.cli.run_options import FormatOptions
+from speclaunch.cli.writing import write_result
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.record import record
 from speclaunch.report import bench as terminal
@@ -60,7 +61,7 @@ class BenchOutput:
         else:
             typer.echo(_text(found, self.shown), nl=False)
         for path, form in self.files:
-            _write(path, _text(found, form))
+            write_result(path, _text(found, form))
 
     def require_no_page(self) -> None:
         """Raises InputError where the page is asked for of one server that is measured alone."""
@@ -142,14 +143,6 @@ def _require_writable(file: Path, said: str) -> None:
         raise InputError(Problem(f"--output-file {said}: {file} is not a regular file"))
     if not file.parent.is_dir():
         raise InputError(Problem(f"--output-file {said}: no such directory: {file.parent}"))
-
-
-def _write(file: Path, text: str) -> None:
-    from speclaunch.fix.edits import write_atomically
-    from speclaunch.redaction import redact
-
-    write_atomically(file.resolve(), redact(text))
-    err_lines().print(f"wrote {file}", markup=False)
 
 
 def list_results(options: FormatOptions) -> None:

@@ -7,6 +7,7 @@ import sys
 from dataclasses import field
 from functools import cache
 
+from speclaunch.cli.writing import show_patch
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.fix.edits import FileEdits, shown_diff
 from speclaunch.fix.fix_target import NotFixableError
@@ -67,7 +68,7 @@ def fix_found(report: Report, run: LintRun, *, unsafe: bool, only_shown: bool) -
         if not fixed.is_changed:
             continue
         if only_shown:
-            _show(fixed)
+            show_patch(shown_diff(fixed.before, fixed.after, fixed.path, fixed.hidden()))
         elif fixed.path == STDIN_SHOWN:
             done.stdin = in_bytes(fixed, before)
         else:
@@ -112,16 +113,6 @@ def put_stdin(done: Fixes) -> None:
         return
     sys.stdout.buffer.write(text)
     sys.stdout.buffer.flush()
-
-
-def _show(fixed: FixedFile) -> None:
-    shown = shown_diff(fixed.before, fixed.after, fixed.path, fixed.hidden())
-    write_exact(shown.text)
-    if shown.hidden:
-        values = "value is" if shown.hidden == 1 else "values are"
-        err_lines().print(
-            f"{shown.hidden} secret {values} hidden (***): this does not apply as a patch"
-        )
 
 
 def edits_in(run: LintRun, report: Report) -> Edits:

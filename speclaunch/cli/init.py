@@ -42,7 +42,13 @@ def init(options: InitOptions) -> None:
     """Write a recipe for a target. Raises InputError, NotWrittenError, OutputRefusedError."""
     hardware, engine, output, way = options.hardware, options.engine, options.output, None
     if options.interactive:
-        _require_terminal()
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise InputError(
+                Problem(
+                    "--interactive needs a terminal",
+                    help="say it with options: --hardware, --engine, --algorithm, --draft",
+                )
+            )
         sources = lookup(options.models, None, online=options.online, assume=options.assume)
         asked = ask(options.target, hardware, engine, output, sources)
         hardware, engine, output, way = asked.hardware, asked.engine, asked.output, asked.way
@@ -71,7 +77,7 @@ def init(options: InitOptions) -> None:
         options.tight,
         way,
     )
-    is_taken = path is not None and not options.overwrite and _exists(path)
+    is_taken = path is not None and not options.overwrite and (path.exists() or path.is_symlink())
     made: NewRecipe | ForcedRecipe | None
     try:
         made = new_recipe(wanted)
@@ -91,16 +97,6 @@ def init(options: InitOptions) -> None:
     if is_taken:
         note = f"note: --force replaced {path}; use --overwrite, --force writes despite errors"
         err().print(note, markup=False)
-
-
-def _require_terminal() -> None:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InputError(
-            Problem(
-                "--interactive needs a terminal",
-                help="say it with options: --hardware, --engine, --algorithm, --draft",
-            )
-        )
 
 
 def _require_sound(
@@ -130,10 +126,6 @@ def _free(output: Path, *, overwrite: bool) -> Path:
     if not output.parent.is_dir():
         raise InputError(Problem(f"cannot write {output}: {output.parent} is not a directory"))
     return output
-
-
-def _exists(path: Path) -> bool:
-    return path.exists() or path.is_symlink()
 
 
 def _write(path: Path, text: str) -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from speclaunch.asking.mode import Ask, ask_mode, has_judges
 from speclaunch.cli.options import LintFormat
@@ -25,7 +25,7 @@ from speclaunch.record import record
 from speclaunch.redaction import redact
 from speclaunch.report.console import err_lines, out_lines, write_commands
 from speclaunch.report.formats import format_named
-from speclaunch.report.formats.interface import Format, FormatInput
+from speclaunch.report.formats.interface import FormatInput
 from speclaunch.rules.finding import Severity
 
 if TYPE_CHECKING:
@@ -70,14 +70,13 @@ class LintOutput:
         shown = format_named(self.shown)
         if not self.annotates and self.shown is not LintFormat.GITHUB:
             commands = self.shown is LintFormat.AZURE
-            write = write_commands if commands else lambda text: _print(sys.stdout, text)
-            shown.show(told, out_lines(), write)
+            shown.show(told, out_lines(), write_commands if commands else sys.stdout.write)
             return
         from speclaunch.report.formats.ci_commands import add_summary, without_commands
 
         if self.annotates:
             write_commands(without_commands(shown.text(told)))
-        write_commands(_github().text(told))
+        write_commands(format_named(LintFormat.GITHUB).text(told))
         try:
             add_summary(told)
         except (OSError, ValueError) as error:  # what was found counts, and is told
@@ -315,10 +314,6 @@ _SUFFIXES = {
 }
 
 
-def _github() -> Format:
-    return format_named(LintFormat.GITHUB)
-
-
 def _output_file(said: str) -> tuple[Path, LintFormat]:
     name, _, file = said.partition("=")
     if not file and Path(said).suffix in _SUFFIXES:
@@ -353,7 +348,3 @@ def _write_file(path: Path, text: str) -> None:
     from speclaunch.fix.edits import write_atomically
 
     write_atomically(path.resolve() if path.is_symlink() else path, text)
-
-
-def _print(stream: TextIO, text: str) -> None:
-    stream.write(text)

@@ -10,7 +10,7 @@ from speclaunch import reads
 from speclaunch.cli.change_options import MigrateOptions
 from speclaunch.cli.import_ import STDIN
 from speclaunch.cli.standard_input import read_stdin
-from speclaunch.cli.writing import require_sound
+from speclaunch.cli.writing import require_sound, show_patch
 from speclaunch.engine.catalogue import UnknownVersion
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
 from speclaunch.facts.engines import named
@@ -82,12 +82,8 @@ def _require_sound(
 
 def _show(before: str, after: str, file: str, hidden: tuple[str, ...]) -> None:
     shown = shown_diff(before, after, file, hidden)
-    write_exact(shown.text)
-    if shown.hidden:
-        values = "value is" if shown.hidden == 1 else "values are"
-        note = f"{shown.hidden} secret {values} hidden (***): this does not apply as a patch"
-        err().print(note, markup=False)
-    elif not shown.context:
+    show_patch(shown)
+    if not shown.hidden and not shown.context:
         note = "lines around the changes hold secrets and are left out: git apply --unidiff-zero"
         err().print(note, markup=False)
 

@@ -12,6 +12,7 @@ from speclaunch.cli.check_options import asks, chosen_rules, lookup
 from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.own_title import hide_secrets
 from speclaunch.cli.start_options import PlanOptions
+from speclaunch.cli.writing import write_result
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.planning.comparison import PlanComparison, compared_in_turn
 from speclaunch.planning.plan_requests import (
@@ -26,7 +27,7 @@ from speclaunch.planning.plan_requests import (
     with_roles,
 )
 from speclaunch.planning.planned_deployment import PlannedDeployment
-from speclaunch.report.console import err, out
+from speclaunch.report.console import out
 
 
 def plan(options: PlanOptions) -> ExitCode:
@@ -39,7 +40,9 @@ def plan(options: PlanOptions) -> ExitCode:
         else with_roles(options.words, options.engine, options.config_dir)
     )
     if whole is not None:
-        _require_plain(fit=options.fit, best=options.best)
+        for name, is_set in (("--fit", options.fit), ("--best", options.best)):
+            if is_set:
+                raise InputError(Problem(f"{name} takes one role", help="name it: --role NAME"))
         hide_secrets("plan", options.words)
         shown = plans_of_roles(whole, options.engine, found, rules)
         _show_roles(shown, options.html, options.output_format)
@@ -57,9 +60,16 @@ def plan(options: PlanOptions) -> ExitCode:
     ]
     comparisons = compared_in_turn(plans)
     if options.html is not None:
-        _write_page(options.html, plans, comparisons)
+        from speclaunch.report.plan.page import comparison_page, plan_page
+
+        page = comparison_page(comparisons) if comparisons else plan_page(plans[0])
+        _write_page(options.html, page)
     if options.output_format is OutputFormat.JSON:
-        _print_json(plans, comparisons)
+        from speclaunch.report.plan.document import comparison_document, plan_document
+
+        typer.echo(
+            comparison_document(plans, comparisons) if comparisons else plan_document(plans[0])
+        )
     else:
         _show(plans, comparisons, full=options.full, everything=options.everything)
     code = exit_code(plans, strict=options.strict)
@@ -68,17 +78,11 @@ def plan(options: PlanOptions) -> ExitCode:
     return code
 
 
-def _require_plain(*, fit: bool, best: bool) -> None:
-    for name, is_asked in (("--fit", fit), ("--best", best)):
-        if is_asked:
-            raise InputError(Problem(f"{name} takes one role", help="name it: --role NAME"))
-
-
 def _show_roles(found: DeploymentPlan, html: Path | None, output_format: OutputFormat) -> None:
     if html is not None:
         from speclaunch.report.plan.page import roles_page
 
-        _write_text(html, roles_page(found))
+        _write_page(html, roles_page(found))
     if output_format is OutputFormat.JSON:
         from speclaunch.report.plan.document import roles_document
 
@@ -112,30 +116,9 @@ def _show(
         show_comparison(out(), comparison, everything=everything)
 
 
-def _print_json(plans: Sequence[PlannedDeployment], comparisons: Sequence[PlanComparison]) -> None:
-    from speclaunch.report.plan.document import comparison_document, plan_document
-
-    if comparisons:
-        typer.echo(comparison_document(plans, comparisons))
-    else:
-        typer.echo(plan_document(plans[0]))
-
-
-def _write_page(
-    path: Path, plans: Sequence[PlannedDeployment], comparisons: Sequence[PlanComparison]
-) -> None:
-    from speclaunch.report.plan.page import comparison_page, plan_page
-
-    _write_text(path, comparison_page(comparisons) if comparisons else plan_page(plans[0]))
-
-
-def _write_text(path: Path, text: str) -> None:
-    from speclaunch.fix.edits import write_atomically
-    from speclaunch.redaction import redact
-
+def _write_page(path: Path, text: str) -> None:
     if path.is_dir() or not path.name or (path.exists() and not path.is_file()):
         raise InputError(Problem(f"cannot write {path}: it is not a regular file"))
     if not path.parent.is_dir():
         raise InputError(Problem(f"cannot write {path}: {path.parent} is not a directory"))
-    write_atomically(path.resolve(), redact(text))
-    err().print(f"wrote {path}", markup=False)
+    write_result(path, text)

@@ -154,7 +154,7 @@ def stop(options: StopOptions) -> None:
                 os.kill(run.holder.pid, signal.SIGTERM)
     deadline = time.monotonic() + options.timeout
     for run in chosen:
-        while _lives(run):
+        while again(run).holder is not None:
             if time.monotonic() > deadline:
                 pid = run.holder.pid if run.holder is not None else "?"
                 raise LaunchError(
@@ -165,10 +165,6 @@ def stop(options: StopOptions) -> None:
         out().print(f"{run.name} has ended", markup=False)
     if not chosen:
         err().print("no engine is running", style="dim")
-
-
-def _lives(run: Run) -> bool:
-    return again(run).holder is not None
 
 
 def list_runs(options: RunsOptions | RunsListOptions) -> None:

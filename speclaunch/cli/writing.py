@@ -1,4 +1,4 @@
-"""Findings and existing files in verbs that write a deployment."""
+"""Findings, existing files and differences in verbs that write files."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speclaunch.errors import InputError, Problem, SpeclaunchError
-from speclaunch.report.console import err
+from speclaunch.report.console import err, err_lines, write_exact
 from speclaunch.report.findings import show_findings
 
 if TYPE_CHECKING:
+    from speclaunch.fix.edits import ShownDiff
     from speclaunch.fixing.output_check import OutputCheck
 
 
@@ -44,6 +45,24 @@ def require_free(path: Path, *, overwrite: bool) -> None:
     """Raise InputError for a file that exists, unless `overwrite`."""
     if (path.exists() or path.is_symlink()) and not overwrite:
         raise InputError(Problem(f"{path} already exists", help="--overwrite replaces it"))
+
+
+def write_result(path: Path, text: str) -> None:
+    """Write a result to a file without its secrets, and report it. Raises InputError."""
+    from speclaunch.fix.edits import write_atomically
+    from speclaunch.redaction import redact
+
+    write_atomically(path.resolve(), redact(text))
+    err_lines().print(f"wrote {path}", markup=False)
+
+
+def show_patch(shown: ShownDiff) -> None:
+    """Print the difference of a file, and on standard error how many secrets it hides."""
+    write_exact(shown.text)
+    if shown.hidden:
+        values = "value is" if shown.hidden == 1 else "values are"
+        note = f"{shown.hidden} secret {values} hidden (***): this does not apply as a patch"
+        err_lines().print(note, markup=False)
 
 
 def _errors(count: int) -> str:

@@ -345,7 +345,7 @@ class ChangedNumber(_Record):
     after: int | float | str | None
 
 
-class PlanComparisonRecord(_Record):
+class ComparisonRecord(_Record):
     """What changes from one plan to the next; `before` and `after` count in `plans`."""
 
     before: int
@@ -362,7 +362,7 @@ class ComparisonDocument(_Versioned):
     """`speclaunch plan A B --output-format json`, and with several versions."""
 
     plans: list[PlanRecord]
-    comparisons: list[PlanComparisonRecord]
+    comparisons: list[ComparisonRecord]
 
 
 class RoleRecord(_Record):
