@@ -30,7 +30,7 @@ from speclaunch.importer.python_values import (
     last_name,
 )
 from speclaunch.importer.scope import ShellScope
-from speclaunch.importer.source_text import Document, SourceText, WordPiece
+from speclaunch.importer.source_text import Document, SourceBuilder, WordPiece
 from speclaunch.importer.templates import Masks
 from speclaunch.importer.wrappers import SERVER, base
 from speclaunch.patterns import lazy
@@ -341,23 +341,19 @@ class _Launches:
         self, pieces: Sequence[WordPiece], around: CommandContext, complete: bool
     ) -> Iterator[Invocation]:
         masks = Masks(_FILLED_IN)
-        text: list[str] = []
-        where: list[int] = []
+        script = SourceBuilder(self.document)
         for piece in pieces:
             self.document.spend(1 + len(piece.text) // 20)
             if piece.unknown or piece.condition:
                 mark = masks.mark(piece.text)
                 if piece.text.startswith("*"):
                     mark = f" {mark} "
-                text.append(mark)
-                end = piece.offset(len(piece.text) - 1) if piece.exact else piece.offset(0)
-                where += [*([piece.offset(0)] * (len(mark) - 1)), end]
+                last = piece.offset(len(piece.text) - 1) if piece.exact else piece.offset(0)
+                script.stand_in(mark, piece.offset(0), last)
             else:
-                text.append(piece.text)
-                where += [piece.offset(index) for index in range(len(piece.text))]
-        source = SourceText(self.document, "".join(text), where)
+                script.put(piece.text, map(piece.offset, range(len(piece.text))))
         try:
-            reading = run(source, ShellScope(), around)
+            reading = run(script.source(), ShellScope(), around)
         except InputError:
             return
         for found in masks.reading(reading, lambda _: None).invocations:
