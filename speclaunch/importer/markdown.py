@@ -56,7 +56,7 @@ class Block:
 
 
 _MAX_BLOCKS = 5_000
-_FENCE = lazy(r"([ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^\n`]*)")
+FENCE = lazy(r"([ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^\n`]*)")
 _DIRECTIVE = lazy(
     r"([ \t]*)\.\.[ \t]+(?:code-block|code|sourcecode|prompt|parsed-literal|console)::[ \t]*(\S*)"
 )
@@ -137,7 +137,7 @@ class _Lines:
         while self.at < len(self.text):
             start, end = self.at, self._line_end(self.at)
             line = self.text[start:end]
-            fence = _FENCE.match(line)
+            fence = FENCE.match(line)
             if fence and not self._is_underline(start, line):
                 yield from self._fenced(fence, end)
             elif directive := _DIRECTIVE.match(line):
