@@ -88,16 +88,14 @@ class KubernetesRenderer(PodRenderer):
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
         """One for each Deployment, one for each StatefulSet."""
-        return tuple(
-            RenderedCommand(role, _given(deployment, role, number), _env(deployment, role))
-            for role in deployment.roles
-            for number in range(role.replicas if role.nodes > 1 else 1)
-        )
-
-
-def _env(deployment: Rendering, role: Role) -> dict[str, str]:
-    found = platform_variables(deployment, role)
-    return {**found, _RANK: f"$({_RANK})"} if role.nodes > 1 else found
+        found = []
+        for role in deployment.roles:
+            env = platform_variables(deployment, role)
+            if role.nodes > 1:
+                env[_RANK] = f"$({_RANK})"
+            for number in range(role.replicas if role.nodes > 1 else 1):
+                found.append(RenderedCommand(role, _given(deployment, role, number), env))
+        return tuple(found)
 
 
 def _hosts(deployment: Rendering, role: Role) -> str:
@@ -139,7 +137,9 @@ def _stateful_set(deployment: Rendering, role: Role, number: int) -> Object:
     own = {"speclaunch.io/server": str(number)}
     spec = pod_spec(deployment, role, _given(deployment, role, number))
     (container,) = (one for one in spec["containers"] if one["name"] == CONTAINER)
-    container["env"] = [_rank(), *container["env"]]
+    label = {"fieldPath": f"metadata.labels['{_INDEX}']"}
+    rank = {"name": _RANK, "valueFrom": {"fieldRef": label}}
+    container["env"] = [rank, *container["env"]]
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -152,11 +152,6 @@ def _stateful_set(deployment: Rendering, role: Role, number: int) -> Object:
             "template": template(deployment, role, spec, own),
         },
     }
-
-
-def _rank() -> dict[str, Any]:
-    path = f"metadata.labels['{_INDEX}']"
-    return {"name": _RANK, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 # -- LeaderWorkerSet

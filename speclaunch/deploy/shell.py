@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from speclaunch.deploy.interface import Renderer, Rendering
-from speclaunch.engine.command import SpelledArgument
 from speclaunch.engine.shell import argument_words, exports, shell_command
 from speclaunch.errors import Problem
 from speclaunch.importer.slime import prefixed
@@ -77,7 +76,11 @@ class SlimeRenderer(Renderer):
             if argument.name in SET_BY_SLIME
         ]
         body = ["SGLANG_ARGS=(", f"   {GPUS} {gpus}"]
-        body += [f"   {_prefixed(argument)}" for argument in arguments if _taken(argument)]
+        body += [
+            f"   {argument_words(argument, prefixed(argument.flag))}"
+            for argument in arguments
+            if argument.name not in SET_BY_SLIME and argument.name != "tp_size"
+        ]
         body += [")"]
         tail = [
             "# Add ${SGLANG_ARGS[@]} to slime's train.py. If rollouts fail, --debug-rollout-only,",
@@ -86,11 +89,3 @@ class SlimeRenderer(Renderer):
         environment = exports(role.env)
         middle = [environment.rstrip()] if environment else []
         return "\n".join([*lines, *middle, *body, *tail]) + "\n"
-
-
-def _taken(argument: SpelledArgument) -> bool:
-    return argument.name not in SET_BY_SLIME and argument.name != "tp_size"
-
-
-def _prefixed(argument: SpelledArgument) -> str:
-    return argument_words(argument, prefixed(argument.flag))

@@ -24,7 +24,6 @@ IsComment = Callable[[int], bool]
 """Whether the `#` (or `<!--`) at an offset of the text, its line ends `\\n`, begins a comment or
 stands in one."""
 
-_FENCE = lazy(r"[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?(`{3,}|~{3,})")
 _INDENTED = lazy(r"(?:[ ]{2}|\t)")
 
 
@@ -166,10 +165,10 @@ def _fenced(text: str) -> Iterator[Stretch]:
     """What stands between fences."""
     at, mark, start = 0, "", 0
     for line in text.splitlines(keepends=True):
-        fence = _FENCE.match(line)
+        fence = markdown.FENCE.match(line)
         if fence is not None and not mark:
-            mark, start = fence[1], at
-        elif fence is not None and fence[1].startswith(mark):
+            mark, start = fence[2], at
+        elif fence is not None and fence[2].startswith(mark):
             yield start, at + len(line)
             mark = ""
         at += len(line)

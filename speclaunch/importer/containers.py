@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 import yaml
 
-from speclaunch.errors import InputError
 from speclaunch.importer import nodes
 from speclaunch.importer.commands import CommandContext, look
 from speclaunch.importer.fields import Field
@@ -20,6 +19,7 @@ from speclaunch.importer.scope import ShellScope, Value
 from speclaunch.importer.source_text import (
     DefaultOf,
     Document,
+    SourceBuilder,
     SourceSpan,
     SourceText,
     WordPiece,
@@ -131,28 +131,21 @@ class Collected(ReadingBuilder):
         """Texts that one shell runs one after the other, with this environment."""
         if not any(SERVER.search(str(line.value)) for line in lines):
             return
-        text: list[str] = []
-        where: list[int] = []
+        script = SourceBuilder(self.document)
         for line in lines:
             source = nodes.source(line, self.document)
             self.document.spend(6 + len(source.text) // 20)
-            text.append(source.text + "\n")
-            where += [source.offset(at) for at in range(len(source.text) + 1)]
+            script.put(source.text + "\n", map(source.offset, range(len(source.text) + 1)))
         known = {key: value.word() for key, value in env.items()}
         for key, value in passed.items():
             why = f"`{key}` comes from the environment around this file"
             known[key] = Word(value.text, value.place, evaluated=False, why=why)
         scope = _scope(env, frozenset(passed), None)
-        source = SourceText(self.document, "".join(text), where)
-        self._run(source, scope, CommandContext(base=known))
+        self._run(script.source(), scope, CommandContext(base=known))
 
     def _run(self, source: SourceText, scope: ShellScope, around: CommandContext) -> None:
-        try:
-            reading = run(source, scope, around)
-        except InputError as error:
-            self.unread.extend(error.problems)
-            return
-        self.add(reading)
+        with self.tolerant():
+            self.add(run(source, scope, around))
 
     def _comments(self, words: Sequence[Field]) -> tuple[Comment, ...]:
         """The comments on the lines of the command and between them."""

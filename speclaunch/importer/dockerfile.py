@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 
-from speclaunch.errors import InputError, Problem
+from speclaunch.errors import Problem
 from speclaunch.importer.commands import CommandContext, environment, look
 from speclaunch.importer.expand import Expander
 from speclaunch.importer.fields import Field
@@ -227,7 +227,8 @@ def read_dockerfile(document: Document, start: int = 0, end: int | None = None) 
     reader = _Reader(document)
     for instruction in instructions(document, start, end):
         if not instruction.on_build:
-            reader.carry_out(instruction)
+            with reader.tolerant():
+                reader.carry_out(instruction)
     return reader.done()
 
 
@@ -246,12 +247,6 @@ class _Reader(ReadingBuilder):
 
     def carry_out(self, found: Instruction) -> None:
         """Carry out one instruction."""
-        try:
-            self._carry_out(found)
-        except InputError as error:
-            self.unread.extend(error.problems)
-
-    def _carry_out(self, found: Instruction) -> None:
         if found.name == "FROM":
             self._end_stage()
             self._begin_stage(found)
@@ -354,10 +349,8 @@ class _Reader(ReadingBuilder):
         stage, self.stage = self.stage, None
         if stage is None or not stage.own:
             return
-        try:
+        with self.tolerant():
             self._command(stage)
-        except InputError as error:
-            self.unread.extend(error.problems)
 
     def _command(self, stage: BuildStage) -> None:
         first = stage.entrypoint or stage.cmd
@@ -378,7 +371,11 @@ class _Reader(ReadingBuilder):
 
     def _form(self, found: Instruction) -> ExecForm | None:
         form = exec_form(found.rest)
-        if form is not None and not form.is_json and SERVER.search(" ".join(_texts(form))):
+        if (
+            form is not None
+            and not form.is_json
+            and SERVER.search(" ".join(word.text for word in form.words))
+        ):
             place = found.rest.place(*_stripped(found.rest))
             self.misread.append(
                 Problem(
@@ -413,7 +410,7 @@ class _Reader(ReadingBuilder):
             before = tuple(one.word() for one in found.before)
             around = CommandContext(before, tuple(found.wrapping.dropped), None, stage.image, env)
             scope.positional = found.positional
-            self._read(source, scope, around)
+            self.add(run(source, scope, around))
 
     def _literal_variable(self, word: Field) -> None:
         mark = _VARIABLE.search(word.text)
@@ -429,7 +426,7 @@ class _Reader(ReadingBuilder):
     def _shell(self, source: SourceText, stage: BuildStage, scope: ShellScope) -> None:
         if stage.has_shell:
             env = environment(scope, {}, Wrapping(), CommandContext())
-            self._read(source, scope, CommandContext(image=stage.image, base=env))
+            self.add(run(source, scope, CommandContext(image=stage.image, base=env)))
 
     def _build_step(self, found: Instruction, stage: BuildStage) -> None:
         for body in found.bodies:  # a script that is run, or written into the image
@@ -441,9 +438,6 @@ class _Reader(ReadingBuilder):
                 self._exec(form.words, stage, ShellScope(dict(stage.variables)))
             else:
                 self._shell(found.rest, stage, ShellScope(dict(stage.variables)))
-
-    def _read(self, source: SourceText, scope: ShellScope, around: CommandContext) -> None:
-        self.add(run(source, scope, around))
 
 
 def _given_at_run(found: Instruction) -> Field:
@@ -465,7 +459,3 @@ def _in_shell(found: Instruction) -> tuple[Field, ...]:
 def _stripped(source: SourceText) -> tuple[int, int]:
     text = source.text
     return len(text) - len(text.lstrip()), len(text.rstrip())
-
-
-def _texts(form: ExecForm) -> list[str]:
-    return [word.text for word in form.words]

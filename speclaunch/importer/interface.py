@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
@@ -212,6 +213,14 @@ class ReadingBuilder:
         self.unread: list[Problem] = []
         self.misread: list[Problem] = []
         self.routers: list[RouterCommand] = []
+
+    @contextmanager
+    def tolerant(self) -> Iterator[None]:
+        """Inside, what makes reading a part fail is noted as unread."""
+        try:
+            yield
+        except InputError as error:
+            self.unread.extend(error.problems)
 
     def add(self, reading: Reading) -> None:
         """Everything that a part holds."""

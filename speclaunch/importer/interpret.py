@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from speclaunch.errors import InputError, Problem
+from speclaunch.errors import Problem
 from speclaunch.importer import slime
 from speclaunch.importer.commands import (
     CommandContext,
@@ -467,14 +467,10 @@ class ScriptReader(ReadingBuilder):
         self.document.spend(10 + len(source.text) // 100)
         if len(self._calls) >= _MAX_CALLS:
             return
-        try:
+        with self.tolerant():
             inner = ScriptReader(parse(source), scope, around)
             inner._calls = [*self._calls, ""]
-            reading = inner.read()
-        except InputError as error:
-            self.unread.extend(error.problems)
-            return
-        self.add(reading)
+            self.add(inner.read())
 
     def _substitutions(self, node: Simple) -> None:
         """A server that is started inside of `$( … )`."""

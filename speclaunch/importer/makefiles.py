@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from speclaunch.importer.interface import Reading
 from speclaunch.importer.interpret import run
-from speclaunch.importer.source_text import Document, SourceText
+from speclaunch.importer.source_text import Document, SourceBuilder
 from speclaunch.importer.templates import Masks
 from speclaunch.patterns import lazy
 from speclaunch.record import record
@@ -52,8 +52,7 @@ class _Makefile:
         self._masks = Masks(_COMPUTED)
         self._variables: dict[str, _Variable | None] = {}
         """None: defined several times, which a condition decides."""
-        self._text: list[str] = []
-        self._where: list[int] = []
+        self._source = SourceBuilder(document)
         self._quote = ""
         self._is_expanded = False
 
@@ -67,9 +66,8 @@ class _Makefile:
                 self._quote = ""
                 bare = line.lstrip("\t @+-")
                 self._expand(bare, start + len(line) - len(bare))
-                self._put("\n", start + len(line))
-        source = SourceText(self._document, "".join(self._text), self._where)
-        found = self._masks.reading(run(source), lambda _: None)
+                self._source.put_straight("\n", start + len(line))
+        found = self._masks.reading(run(self._source.source()), lambda _: None)
         if not self._is_expanded:
             return found
         shown = tuple(replace(one, read_only=_READ_ONLY) for one in found.invocations)
@@ -101,18 +99,9 @@ class _Makefile:
 
     # -- expansion ----------------------------------------------------------------------
 
-    def _put(self, text: str, at: int) -> None:
-        self._text.append(text)
-        self._where += range(at, at + len(text))
-
-    def _stand_in(self, text: str, at: int, end: int) -> None:
-        """A text for what is written from `at` to `end`."""
-        self._text.append(text)
-        self._where += [at] * (len(text) - 1) + [end - 1] * bool(text)
-
     def _hide(self, written: str, at: int) -> None:
         self._is_expanded = True
-        self._stand_in(self._masks.mark(written), at, at + len(written))
+        self._source.stand_in(self._masks.mark(written), at, at + len(written) - 1)
 
     def _expand(self, text: str, start: int, depth: int = 0) -> None:
         """Put a text with its variables replaced; `start` is where it is written."""
@@ -124,16 +113,16 @@ class _Makefile:
                 at = end
                 continue
             if char == "\\" and depth and (gap := _CONTINUED.match(text, at)):
-                self._put(" ", start + at)
+                self._source.put_straight(" ", start + at)
                 at = gap.end()
                 continue
             if char == "\\" and self._quote != "'":
-                self._put(text[at : at + 2], start + at)
+                self._source.put_straight(text[at : at + 2], start + at)
                 at += 2
                 continue
             if char in "'\"":
                 self._quote = "" if char == self._quote else self._quote or char
-            self._put(char, start + at)
+            self._source.put_straight(char, start + at)
             at += 1
 
     def _reference(self, text: str, at: int, start: int, depth: int) -> int:
@@ -142,7 +131,7 @@ class _Makefile:
         follows = text[at + 1]
         if follows == "$":
             self._is_expanded = True
-            self._put("$", start + at)
+            self._source.put_straight("$", start + at)
             return at + 2
         end = _end(text, at + 1) if follows in _CLOSING else at + 2
         inner = text[at + 2 : end - 1]
@@ -164,7 +153,7 @@ class _Makefile:
                 self._hide(written, at)
             else:
                 self._is_expanded = True
-                self._stand_in(f"${{{name}}}", at, at + len(written))
+                self._source.stand_in(f"${{{name}}}", at, at + len(written) - 1)
         elif value.is_default and self._quote != "'":
             self._default(name, "-", value, depth)
         else:
@@ -176,10 +165,10 @@ class _Makefile:
         self._is_expanded = True
         plain = not any(char in value.text for char in "{}'\"`\\")
         if plain:
-            self._stand_in(f"${{{name}{sign}", value.start, value.start + 1)
+            self._source.stand_in(f"${{{name}{sign}", value.start, value.start)
         self._expand(value.text, value.start, depth + 1)
         if plain:
-            self._put("}", value.start + len(value.text))
+            self._source.put_straight("}", value.start + len(value.text))
 
 
 def _end(text: str, at: int) -> int:

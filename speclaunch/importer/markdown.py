@@ -11,6 +11,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
 
 from speclaunch.errors import InputError
@@ -23,7 +24,7 @@ from speclaunch.importer.interpret import ScriptReader
 from speclaunch.importer.parser import parse
 from speclaunch.importer.placeholders import is_ellipsis
 from speclaunch.importer.scope import ShellScope
-from speclaunch.importer.source_text import Document, SourceText
+from speclaunch.importer.source_text import Document, SourceBuilder, SourceText
 from speclaunch.importer.syntax import Script, Simple
 from speclaunch.importer.wrappers import SERVER, VLLM
 from speclaunch.patterns import lazy
@@ -55,7 +56,7 @@ class Block:
 
 
 _MAX_BLOCKS = 5_000
-_FENCE = lazy(r"([ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^\n`]*)")
+FENCE = lazy(r"([ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^\n`]*)")
 _DIRECTIVE = lazy(
     r"([ \t]*)\.\.[ \t]+(?:code-block|code|sourcecode|prompt|parsed-literal|console)::[ \t]*(\S*)"
 )
@@ -136,7 +137,7 @@ class _Lines:
         while self.at < len(self.text):
             start, end = self.at, self._line_end(self.at)
             line = self.text[start:end]
-            fence = _FENCE.match(line)
+            fence = FENCE.match(line)
             if fence and not self._is_underline(start, line):
                 yield from self._fenced(fence, end)
             elif directive := _DIRECTIVE.match(line):
@@ -217,22 +218,18 @@ class _Lines:
         self.at = closing.end()
         if not MENTIONS.search(self.text, start, closing.start()):
             return
-        text: list[str] = []
-        where: list[int] = []
+        builder = SourceBuilder(self.document)
         at = start
         for mark in _TAG_OR_ENTITY.finditer(self.text, start, closing.start()):
-            text.append(self.text[at : mark.start()])
-            where.extend(range(at, mark.start()))
+            builder.put_straight(self.text[at : mark.start()], at)
             meant = html.unescape(mark[0]) if mark[0].startswith("&") else ""
-            text.append(meant)
-            where.extend([mark.start()] * len(meant))
+            builder.stand_in(meant, mark.start(), mark.start())
             at = mark.end()
-        text.append(self.text[at : closing.start()])
-        where.extend(range(at, closing.start()))
-        whole = "".join(text)
-        is_block = "\n" in whole or self.text[begin : begin + 4].lower() == "<pre"
+        builder.put_straight(self.text[at : closing.start()], at)
+        inside = builder.source()
+        is_block = "\n" in inside.text or self.text[begin : begin + 4].lower() == "<pre"
         kind = BlockKind.TEXT if is_block else BlockKind.INLINE
-        yield Block(kind, SourceText(self.document, _without_prompts(whole), where))
+        yield Block(kind, replace(inside, text=_without_prompts(inside.text)))
 
     # -- prose --------------------------------------------------------------------------
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import yaml
 
-from speclaunch.errors import InputError
 from speclaunch.importer import markdown, nodes
 from speclaunch.importer.interface import Reading, ReadingBuilder
 from speclaunch.importer.interpret import run
 from speclaunch.importer.markdown import WHOLE_COMMAND
-from speclaunch.importer.source_text import Document, SourceText, joined
+from speclaunch.importer.source_text import Document, SourceBuilder, SourceText, joined
 from speclaunch.importer.wrappers import SERVER
 from speclaunch.patterns import lazy
 
@@ -47,8 +46,8 @@ def _source(node: yaml.Node | None, document: Document) -> SourceText:
 def _string_text(source: SourceText, string: re.Match[str]) -> SourceText:
     """The text of a string of Python's; what an f-string fills in is a placeholder."""
     prefix, raw = string[1].lower(), string[3]
-    text: list[str] = []
-    where: list[int] = []
+    builder = SourceBuilder(source.document)
+    start = string.start(3)
     at = 0
     for mark in _MARK.finditer(raw):
         if mark[0][0] == "\\" and "r" not in prefix:
@@ -59,13 +58,12 @@ def _string_text(source: SourceText, string: re.Match[str]) -> SourceText:
             meant = "}"
         else:
             continue
-        text += [raw[at : mark.start()], meant]
-        where += range(string.start(3) + at, string.start(3) + mark.start())
-        where += [string.start(3) + mark.start()] * len(meant)
+        written = range(start + at, start + mark.start())
+        builder.put(raw[at : mark.start()], map(source.offset, written))
+        builder.put(meant, [source.offset(start + mark.start())] * len(meant))
         at = mark.end()
-    text.append(raw[at:])
-    where += range(string.start(3) + at, string.end(3))
-    return SourceText(source.document, "".join(text), [source.offset(one) for one in where])
+    builder.put(raw[at:], map(source.offset, range(start + at, string.end(3))))
+    return builder.source()
 
 
 class _Reader(ReadingBuilder):
@@ -85,10 +83,7 @@ class _Reader(ReadingBuilder):
                     self._script(text, is_string=True)
 
     def _script(self, source: SourceText, *, is_string: bool = False) -> None:
-        try:
+        with self.tolerant():
             reading = run(source)
-        except InputError as error:
-            self.unread.extend(error.problems)
-            return
-        kept = (one for one in reading.invocations if not is_string or markdown.is_whole(one))
-        self.add(replace(reading, invocations=tuple(kept), misread=()))
+            kept = (one for one in reading.invocations if not is_string or markdown.is_whole(one))
+            self.add(replace(reading, invocations=tuple(kept), misread=()))

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from speclaunch.engine.catalogue import history, name_of
 from speclaunch.errors import InputError, Place
-from speclaunch.importer.commands import CommandContext, FoundCommand, distinct, look
+from speclaunch.importer.commands import CommandContext, distinct, look
 from speclaunch.importer.fields import split
 from speclaunch.importer.file_kinds import MAX_PROGRAM_BYTES, starts_a_program
 from speclaunch.importer.images import declared
@@ -30,7 +30,7 @@ from speclaunch.importer.python_values import (
     last_name,
 )
 from speclaunch.importer.scope import ShellScope
-from speclaunch.importer.source_text import Document, SourceText, WordPiece
+from speclaunch.importer.source_text import Document, SourceBuilder, WordPiece
 from speclaunch.importer.templates import Masks
 from speclaunch.importer.wrappers import SERVER, base
 from speclaunch.patterns import lazy
@@ -143,13 +143,10 @@ class Calls:
                 value.consumed = True
                 words += [one.field().word() for one in value.items]
             elif isinstance(value, PythonText) and not value.unknown:
-                words += self._split(value)
+                words += [one.word() for one in split(value.pieces)]
             else:
                 words = [Word("*", where, evaluated=False, why=MORE), *words]
         return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where)
-
-    def _split(self, value: PythonText) -> list[Word]:
-        return [one.word() for one in split(value.pieces)]
 
 
 def _is_off(value: PythonText) -> bool:
@@ -307,7 +304,8 @@ class _Launches:
                 yield from self._listing(listing, complete)
         longest = _longest([text for text, _ in texts.values()])
         for text in longest:
-            yield from self._text(text, texts[id(text.pieces)][1])
+            if SERVER.search(text.text) and any(char in text.text for char in " \t\n"):
+                yield from self._shell(text.pieces, CommandContext(), texts[id(text.pieces)][1])
 
     # -- lists and texts ----------------------------------------------------------------
 
@@ -325,39 +323,29 @@ class _Launches:
             dropped = (*found.wrapping.dropped, *found.invocation.dropped)
             yield self._open(replace(found.invocation, env=env, dropped=dropped), complete)
         elif found.script:
-            yield from self._script(found, complete)
-
-    def _script(self, found: FoundCommand, complete: bool) -> Iterator[Invocation]:
-        pieces = tuple(piece for one in found.script for piece in one.pieces)
-        before = tuple(one.word() for one in found.before)
-        around = CommandContext(before, tuple(found.wrapping.dropped), found.wrapping.name)
-        yield from self._shell(pieces, around, complete)
-
-    def _text(self, text: PythonText, complete: bool) -> Iterator[Invocation]:
-        if SERVER.search(text.text) and any(char in text.text for char in " \t\n"):
-            yield from self._shell(text.pieces, CommandContext(), complete)
+            pieces = tuple(piece for one in found.script for piece in one.pieces)
+            before = tuple(one.word() for one in found.before)
+            dropped = tuple(found.wrapping.dropped)
+            around = CommandContext(before, dropped, found.wrapping.name)
+            yield from self._shell(pieces, around, complete)
 
     def _shell(
         self, pieces: Sequence[WordPiece], around: CommandContext, complete: bool
     ) -> Iterator[Invocation]:
         masks = Masks(_FILLED_IN)
-        text: list[str] = []
-        where: list[int] = []
+        script = SourceBuilder(self.document)
         for piece in pieces:
             self.document.spend(1 + len(piece.text) // 20)
             if piece.unknown or piece.condition:
                 mark = masks.mark(piece.text)
                 if piece.text.startswith("*"):
                     mark = f" {mark} "
-                text.append(mark)
-                end = piece.offset(len(piece.text) - 1) if piece.exact else piece.offset(0)
-                where += [*([piece.offset(0)] * (len(mark) - 1)), end]
+                last = piece.offset(len(piece.text) - 1) if piece.exact else piece.offset(0)
+                script.stand_in(mark, piece.offset(0), last)
             else:
-                text.append(piece.text)
-                where += [piece.offset(index) for index in range(len(piece.text))]
-        source = SourceText(self.document, "".join(text), where)
+                script.put(piece.text, map(piece.offset, range(len(piece.text))))
         try:
-            reading = run(source, ShellScope(), around)
+            reading = run(script.source(), ShellScope(), around)
         except InputError:
             return
         for found in masks.reading(reading, lambda _: None).invocations:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import operator
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import accumulate
@@ -59,10 +58,6 @@ class ProgramPositions:
             getattr(node, "end_lineno", None) or 1, getattr(node, "end_col_offset", None) or 0
         )
         return start, max(start, end)
-
-    def line(self, offset: int) -> int:
-        """The line of an offset, from 1."""
-        return bisect_right(self._starts, offset)
 
     def parts(self, node: ast.AST) -> list[StringPart]:
         """The stretches of a string; none where they cannot be followed."""
@@ -531,7 +526,7 @@ class PythonEvaluator:
         for one in node.keywords:
             value = self.value(one.value, depth + 1)
             if one.arg is not None:
-                found.entries[one.arg] = (self.keyword(one), value)
+                found.entries[one.arg] = (self.label(one, one.arg), value)
             elif isinstance(value, PythonTable):
                 found.entries |= value.entries
                 found.rest += value.rest
@@ -542,10 +537,6 @@ class PythonEvaluator:
     def label(self, node: ast.AST, text: str) -> PythonText:
         """A name that belongs to an expression."""
         return PythonText((self._whole(node, text),))
-
-    def keyword(self, node: ast.keyword) -> PythonText:
-        """The name of a keyword argument, where it stands."""
-        return PythonText((self._whole(node, node.arg or ""),))
 
     def _dict(self, node: ast.Call, depth: int) -> PythonTable:
         table = self.keywords(node, depth)

@@ -11,6 +11,7 @@ from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import ANOTHER_WAY, DIFFERS, OTHERS_INSTEAD
 from speclaunch.importer.source_text import SourceSpan, WordPiece
 from speclaunch.importer.syntax import Function
+from speclaunch.importer.wrappers import SERVER
 from speclaunch.record import record
 
 _SHOWN = 120
@@ -156,8 +157,8 @@ def _either(values: list[Value | None], condition: str) -> Value | None:
         return replace(first.under(said, common), exported=exported)
     if len(known) == len(values) and not any(arrays):
         partly = _begun(known, condition)
-        whole = all(text and _starts_a_server(text[0]) for text in texts)
-        if whole and not (partly is not None and _starts_a_server(_certain(partly))):
+        whole = all(text and SERVER.search(text[0]) for text in texts)
+        if whole and not (partly is not None and SERVER.search(_certain(partly))):
             least = min(range(len(known)), key=lambda index: _size(known[index]))
             said = f"{condition}{ANOTHER_WAY}"
             partly = known[least].under(said)
@@ -168,12 +169,6 @@ def _either(values: list[Value | None], condition: str) -> Value | None:
     why = next((value.why for value in known if value.why), None)
     why = why or f"its value depends on a condition{shown}"
     return Value(known[0].span, exported=exported, why=why)
-
-
-def _starts_a_server(text: str) -> bool:
-    from speclaunch.importer.wrappers import SERVER  # noqa: PLC0415  it imports us
-
-    return SERVER.search(text) is not None
 
 
 def _certain(value: Value) -> str:

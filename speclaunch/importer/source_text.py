@@ -242,11 +242,35 @@ class WordPiece:
         )
 
 
+class SourceBuilder:
+    """Puts a source together from texts and the offsets of their characters in the document."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._text: list[str] = []
+        self._where: list[int] = []
+
+    def put(self, text: str, where: Iterable[int]) -> None:
+        """Add a text with the offset of each of its characters."""
+        self._text.append(text)
+        self._where.extend(where)
+
+    def put_straight(self, text: str, at: int) -> None:
+        """Add a text that is written so, from `at` on."""
+        self.put(text, range(at, at + len(text)))
+
+    def stand_in(self, text: str, at: int, last: int) -> None:
+        """Add a text for what is written from `at` to `last`, inclusive."""
+        self.put(text, [at] * (len(text) - 1) + [last] * bool(text))
+
+    def source(self) -> SourceText:
+        """The source, complete."""
+        return SourceText(self._document, "".join(self._text), self._where)
+
+
 def joined(pieces: Iterable[WordPiece | SourceText], document: Document) -> SourceText:
     """Return pieces as one source, for a script inside of a word."""
-    text: list[str] = []
-    where: list[int] = []
+    builder = SourceBuilder(document)
     for piece in pieces:
-        text.append(piece.text)
-        where.extend(piece.offset(index) for index in range(len(piece.text)))
-    return SourceText(document, "".join(text), where)
+        builder.put(piece.text, map(piece.offset, range(len(piece.text))))
+    return builder.source()

@@ -410,16 +410,13 @@ def _plain_overrides(overrides: Sequence[str]) -> _PlainOverrides | None:
 
 
 def _is_value(key: str) -> bool:
+    known, alone = schema_paths(), {"name", "description"}
     if key.startswith("roles."):
-        _, _, own = key.split(".", 2) if key.count(".") > 1 else ("", "", "")
-        return own == "replicas" or _is_role_value(own)
-    if _OPEN.match(key) or key in ("name", "description"):
+        key = key.split(".", 2)[2] if key.count(".") > 1 else ""
+        known, alone = role_paths(), {"replicas"}
+    if _OPEN.match(key) or key in alone:
         return True
-    return key.count(".") == 1 and key in schema_paths()
-
-
-def _is_role_value(key: str) -> bool:
-    return _OPEN.match(key) is not None or (key.count(".") == 1 and key in role_paths())
+    return key.count(".") == 1 and key in known
 
 
 def _typed(word: str) -> tuple[Any] | None:

@@ -404,7 +404,8 @@ def missing_option(
     if where.path != COMMAND_LINE and named:
         where = _place_of_default(named[1], group, path, shown) or where
     if not group:
-        return Problem(f"unknown configuration {option!r}", where, suggest(option, _own_names()))
+        own = [path.stem for path in recipes_dir().glob(f"*{SUFFIX}")]
+        return Problem(f"unknown configuration {option!r}", where, suggest(option, own))
     return _no_option(group, option, options, where)
 
 
@@ -452,7 +453,3 @@ def _place_of_default(config: str, group: str, recipe: Path, shown: str) -> Plac
             if key[0] == "defaults" and _group(str(key[-1])) == group:
                 return place
     return None
-
-
-def _own_names() -> list[str]:
-    return [path.stem for path in recipes_dir().glob(f"*{SUFFIX}")]

@@ -269,7 +269,9 @@ def require_host(recipe: Recipe) -> None:
     nodes = int(nodes) if isinstance(nodes, str) and nodes.isdecimal() else nodes
     if not isinstance(nodes, int) or nodes < 2 or value_of(args, "use_ray"):
         return
-    missing = [name for name in _OF_A_HOST if _is_missing(value_of(args, name))]
+    missing = [
+        name for name in _OF_A_HOST if (value := value_of(args, name)) is None or unset_in(value)
+    ]
     if missing:
         raise InputError(
             Problem(
@@ -280,7 +282,3 @@ def require_host(recipe: Recipe) -> None:
                 f"(rank 0 to {nodes - 1}; the address is that of rank 0)",
             )
         )
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or bool(unset_in(value))

@@ -221,7 +221,6 @@ def _parse(text: str, at: int, *, nested: bool) -> tuple[Template, int]:
 _MISSING = "???"
 _ODD = frozenset({"null", "none", "true", "false", "inf", "nan", "infinity", "e"})
 """Words that are no texts to OmegaConf, or may not be."""
-_Resolver = Callable[..., Any]
 _COMPUTED = lazy(r"\$\{[\w.\s]*\$\{")
 """A name that is itself looked up may be that of any resolver, `oc.env` included."""
 
@@ -240,25 +239,11 @@ def resolve_values(raw: Any, provenance: RecipeProvenance, shown: str) -> dict[s
     if any("${" in text or text == _MISSING for text in _texts(raw)):
         if any(_COMPUTED.search(text) for text in _texts(raw)):
             reads.unrepeatable()
-        raw = _resolved_values(raw, provenance, shown)
+        try:
+            raw = resolved(raw, _simply) if uses_environment(raw) else _simply(raw)
+        except (_NotSimpleError, RecursionError):
+            raw = _by_omegaconf(raw, provenance, shown)
     return {str(key): value for key, value in raw.items()}
-
-
-def _resolved_values(
-    raw: dict[Any, Any], provenance: RecipeProvenance, shown: str
-) -> dict[Any, Any]:
-    try:
-        return _simply(raw)
-    except (_NotSimpleError, RecursionError):
-        return _by_omegaconf(raw, provenance, shown)
-
-
-def _simply(raw: dict[Any, Any]) -> dict[Any, Any]:
-    def resolve(container: Any) -> Any:
-        return _resolved_simply(container, _SIMPLE)
-
-    found: dict[Any, Any] = resolved(raw, resolve) if uses_environment(raw) else resolve(raw)
-    return found
 
 
 def _by_omegaconf(raw: dict[Any, Any], provenance: RecipeProvenance, shown: str) -> dict[Any, Any]:
@@ -330,12 +315,6 @@ def _decode(text: str | None) -> Any:
     return resolve({"value": f"${{oc.decode:'{escaped}'}}"})["value"]
 
 
-def _resolved_simply(raw: Any, resolvers: Mapping[str, _Resolver]) -> Any:
-    """A copy of a container with its interpolations resolved. Raises _NotSimpleError, for a value
-    that is missing, too."""
-    return _Resolving(raw, resolvers).value(raw)
-
-
 @cache
 def _pattern() -> re.Pattern[str]:
     """`${name:WORD}`, `${name:WORD,default}` and `${a.b.c}`; defaults that are texts to
@@ -348,12 +327,17 @@ def _pattern() -> re.Pattern[str]:
     )
 
 
+def _simply(raw: Any) -> Any:
+    """A copy of a container with its interpolations resolved. Raises _NotSimpleError, for a value
+    that is missing, too."""
+    return _Resolving(raw).value(raw)
+
+
 class _Resolving:
     """One container that is being resolved."""
 
-    def __init__(self, root: Any, resolvers: Mapping[str, _Resolver]) -> None:
+    def __init__(self, root: Any) -> None:
         self.root = root
-        self.resolvers = resolvers
 
     def value(self, raw: Any) -> Any:
         if isinstance(raw, dict):
@@ -390,7 +374,7 @@ class _Resolving:
         return result
 
     def of_resolver(self, found: re.Match[str]) -> Any:
-        resolver = self.resolvers.get(found["resolver"])
+        resolver = _SIMPLE.get(found["resolver"])
         arguments = [text for text in (found["word"], found["default"]) if text is not None]
         if resolver is None or any(text.lower() in _ODD for text in arguments):
             raise _NotSimpleError

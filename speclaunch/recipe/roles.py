@@ -36,7 +36,11 @@ def role_names(values: Mapping[str, Any]) -> tuple[str, ...]:
     roles = values.get(ROLES)
     if not isinstance(roles, dict):
         return ()
-    found = (name for name, one in roles.items() if isinstance(name, str) and _is_overlay(one))
+    found = (
+        name
+        for name, one in roles.items()
+        if isinstance(name, str) and (one is None or isinstance(one, dict))
+    )
     return tuple(islice(found, MOST_ROLES))
 
 
@@ -95,7 +99,11 @@ def invented(composition: Composition) -> Iterator[Problem]:
     """Roles that no file has, and an override seems to mean: `roles.prefil.args.tp_size=4`."""
     names = role_names(composition.values)
     places = composition.provenance.places
-    written = {key[1] for key, one in places.items() if _is_in_a_role(key, one)}
+    written = {
+        key[1]
+        for key, one in places.items()
+        if len(key) > 1 and key[0] == ROLES and one.path != COMMAND_LINE
+    }
     for name in names:
         if name in written:
             continue
@@ -111,14 +119,6 @@ def invented(composition: Composition) -> Iterator[Problem]:
         near = suggest(name, known)
         help_ = f"{near} {listed}" if near else f"{listed}; `+{place.text}` adds one"
         yield Problem(f"the recipe has no role {name!r}", place, help_)
-
-
-def _is_in_a_role(key: KeyPath, place: Place) -> bool:
-    return len(key) > 1 and key[0] == ROLES and place.path != COMMAND_LINE
-
-
-def _is_overlay(value: object) -> bool:
-    return value is None or isinstance(value, dict)
 
 
 def _says_mode(values: Mapping[str, Any], role: str) -> bool:

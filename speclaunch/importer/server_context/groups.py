@@ -259,6 +259,10 @@ _SELECTORS = ("selector", "prefill-selector", "decode-selector")
 _LOCAL = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})  # noqa: S104  names of itself
 
 
+Services = Sequence[tuple[str | None, Service]]
+"""Services, each with its namespace."""
+
+
 class _Sets:
     """Numbers that were joined."""
 
@@ -283,17 +287,16 @@ class _Sets:
                 first = low
 
 
-def groups(
-    members: Sequence[Member], services: Sequence[tuple[str | None, Service]], document: Document
-) -> list[Group]:
+def groups(members: Sequence[Member], services: Services, document: Document) -> list[Group]:
     """The deployment of each member; members of one get the same one.
 
     `services` come with their namespaces.
     """
     document.spend(len(members) * (2 + len(services)))
     sets = _Sets(len(members))
-    _by_key(members, sets)
-    _by_service(members, services, sets)
+    _join_equal(((index, one.owner.key) for index, one in enumerate(members)), sets)
+    for namespace, service in services:
+        sets.join(_reached(members, namespace, service))
     _by_labels(members, sets)
     _by_address(members, services, sets)
     _by_router(members, services, sets)
@@ -318,10 +321,6 @@ def _join_equal(keys: Iterable[tuple[int, object]], sets: _Sets) -> None:
         sets.join(indices)
 
 
-def _by_key(members: Sequence[Member], sets: _Sets) -> None:
-    _join_equal(((index, one.owner.key) for index, one in enumerate(members)), sets)
-
-
 def selects(service: Service, labels: Mapping[str, str]) -> bool:
     """Whether a Service leads to pods with these labels; a template's empty ones are not known."""
     chosen = service.selector
@@ -341,13 +340,6 @@ def _same(one: str | None, other: str | None) -> bool:
     return one == other or one is None or other is None
 
 
-def _by_service(
-    members: Sequence[Member], services: Sequence[tuple[str | None, Service]], sets: _Sets
-) -> None:
-    for namespace, service in services:
-        sets.join(_reached(members, namespace, service))
-
-
 def _by_labels(members: Sequence[Member], sets: _Sets) -> None:
     keys = (
         (index, (one.owner.namespace, label, one.owner.labels[label]))
@@ -358,9 +350,7 @@ def _by_labels(members: Sequence[Member], sets: _Sets) -> None:
     _join_equal(keys, sets)
 
 
-def _by_address(
-    members: Sequence[Member], services: Sequence[tuple[str | None, Service]], sets: _Sets
-) -> None:
+def _by_address(members: Sequence[Member], services: Services, sets: _Sets) -> None:
     for index, one in enumerate(members):
         if one.server is None:
             continue
@@ -382,7 +372,7 @@ def _named(
     host: str,
     namespace: str | None,
     members: Sequence[Member],
-    services: Sequence[tuple[str | None, Service]],
+    services: Services,
 ) -> list[int]:
     """The servers that a host name leads to: a Service, an object, a pod of it."""
     parts = host.split(".")
@@ -399,9 +389,7 @@ def _named(
     return found
 
 
-def _by_router(
-    members: Sequence[Member], services: Sequence[tuple[str | None, Service]], sets: _Sets
-) -> None:
+def _by_router(members: Sequence[Member], services: Services, sets: _Sets) -> None:
     for index, one in enumerate(members):
         if one.router is None:
             continue
@@ -488,7 +476,7 @@ def _left_routers(members: Sequence[Member], sets: _Sets) -> None:
             sets.join([*near, root])
 
 
-def _group(inside: Sequence[Member], services: Sequence[tuple[str | None, Service]]) -> Group:
+def _group(inside: Sequence[Member], services: Services) -> Group:
     first = next((one for one in inside if one.server is not None), inside[0])
     part_of = (
         first.owner.labels.get(_TOGETHER[0]) if len({m.owner.key for m in inside}) > 1 else None
@@ -524,7 +512,7 @@ _PARALLEL = frozenset({"StatefulSet", "Job"})
 def with_surroundings(
     reading: Reading,
     members: Sequence[Member],
-    services: Sequence[tuple[str | None, Service]],
+    services: Services,
     document: Document,
 ) -> Reading:
     """The reading with the surroundings of its servers."""
@@ -535,13 +523,15 @@ def with_surroundings(
             continue
         owner = member.owner
         nodes, replicas = _hosts(member)
+        # one command runs on several hosts: the rank that it says is that of all of them
+        is_several = nodes is not None and (not nodes.known or nodes.value not in (0, 1))
         found[member.index] = replace(
             server,
             surroundings=Surroundings(
                 group,
                 role_of(owner, server.name, server),
                 owner.role_place or owner.place,
-                None if _several(nodes) and owner.part is None else part_of(owner, server),
+                None if is_several and owner.part is None else part_of(owner, server),
                 nodes,
                 replicas,
                 owner.gpus_per_node,
@@ -549,11 +539,6 @@ def with_surroundings(
             ),
         )
     return replace(reading, invocations=tuple(found))
-
-
-def _several(nodes: Setting | None) -> bool:
-    """Whether one command runs on several hosts: the rank that it says is that of all of them."""
-    return nodes is not None and (not nodes.known or nodes.value not in (0, 1))
 
 
 def _hosts(member: Member) -> tuple[Setting | None, Setting | None]:

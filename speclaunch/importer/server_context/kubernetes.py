@@ -61,30 +61,23 @@ def owner_of(site: Site, document: Document) -> Owner:
     kind = nodes.text(keys.get("kind")) or "object"
     name = nodes.text(metadata.get("name")) or nodes.text(metadata.get("generateName")) or kind
     namespace = nodes.text(metadata.get("namespace"))
+    start, _ = nodes.offsets(site.root, document)
     node = metadata.get("name", site.root)
+    is_named = isinstance(node, yaml.ScalarNode)
+    place = nodes.place(node, document) if is_named else document.place(start)
     plain = Owner(
-        f"{kind}/{namespace or ''}/{name}/{nodes.offsets(site.root, document)[0]}",
+        f"{kind}/{namespace or ''}/{name}/{start}",
         name,
         kind,
-        nodes.place(node, document)
-        if isinstance(node, yaml.ScalarNode)
-        else _start(site, document),
+        place,
         namespace,
         names=frozenset({name}),
         labels=labels_of(site, keys),
     )
-    return _reader(kind, keys)(plain, site, nodes.entries(keys.get("spec")), document)
-
-
-def _reader(kind: str, keys: Entries) -> Kind:
-    if "kserve" in (nodes.text(keys.get("apiVersion")) or "") or kind == "LLMInferenceService":
-        return _kserve
-    return _KINDS.get(kind, _other)
-
-
-def _start(site: Site, document: Document) -> Place:
-    start, _ = nodes.offsets(site.root, document)
-    return document.place(start)
+    version = nodes.text(keys.get("apiVersion")) or ""
+    is_kserve = "kserve" in version or kind == "LLMInferenceService"
+    read = _kserve if is_kserve else _KINDS.get(kind, _other)
+    return read(plain, site, nodes.entries(keys.get("spec")), document)
 
 
 def labels_of(site: Site, root: Entries) -> Mapping[str, str]:
@@ -317,8 +310,15 @@ def controller_variables(site: Site, document: Document) -> dict[str, Field]:
     owner = owner_of(site, document)
     kind = owner.platform
     found: dict[str, Field] = {}
-    for prefix in _prefixes(kind):
-        for name, setting in _of_group(owner):
+    prefixes = ["LWS_"] if kind in (*_OF_LWS, *_OF_OME) else []
+    prefixes += ["RBG_LWP_"] if kind in _OF_RBG else []
+    of_group = {
+        "LEADER_ADDRESS": None,
+        "GROUP_SIZE": owner.nodes,
+        "WORKER_INDEX": _index(owner),
+    }
+    for prefix in prefixes:
+        for name, setting in of_group.items():
             found[prefix + name] = _field(prefix + name, setting, owner, document)
     if kind in _OF_RBG:
         named = None if owner.role is None else Setting(owner.role, owner.place)
@@ -333,20 +333,6 @@ def controller_variables(site: Site, document: Document) -> dict[str, Field]:
         gpus = _parallelism(owner, site.steps[-1][1], document)
         found["PARALLELISM_SIZE"] = _field("PARALLELISM_SIZE", gpus, owner, document)
     return found
-
-
-def _prefixes(kind: str) -> Iterator[str]:
-    if kind in _OF_LWS or kind in _OF_OME:
-        yield "LWS_"
-    if kind in _OF_RBG:
-        yield "RBG_LWP_"
-
-
-def _of_group(owner: Owner) -> Iterator[tuple[str, Setting | None]]:
-    """The leader's address, the size of the group, the index in it."""
-    yield "LEADER_ADDRESS", None
-    yield "GROUP_SIZE", owner.nodes
-    yield "WORKER_INDEX", _index(owner)
 
 
 def _index(owner: Owner) -> Setting | None:
