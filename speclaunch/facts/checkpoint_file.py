@@ -11,7 +11,7 @@ file has `quantized_layer_ranges` there, with ranges of numbers in the names; wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from itertools import product
 from math import prod
@@ -70,7 +70,10 @@ def _names(ranges: Mapping[str, Any], left: list[int]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for pattern, value in ranges.items():
         text, *parts = _RANGE.split(pattern)
-        numbers = [range(int(low), int(high) + 1) for low, high in _pairs(parts)]
+        numbers = [
+            range(int(low), int(high) + 1)
+            for low, high in zip(parts[::3], parts[1::3], strict=True)
+        ]
         left[0] -= prod(map(len, numbers))
         if left[0] < 0:
             raise ValueError(f"`{SHORT}` stands for more than {_MOST_NAMES} layers")
@@ -78,10 +81,6 @@ def _names(ranges: Mapping[str, Any], left: list[int]) -> dict[str, Any]:
         template += "".join("%d" + after.replace("%", "%%") for after in parts[2::3])
         found |= {template % chosen: value for chosen in product(*numbers)}
     return found
-
-
-def _pairs(parts: list[str]) -> Iterator[tuple[str, str]]:
-    return zip(parts[::3], parts[1::3], strict=True)
 
 
 FORMAT = 1

@@ -202,7 +202,9 @@ def find_checkpoint(
             origin = Origin(_provenance(directory, sources, variables), str(directory))
             return read_checkpoint(name, directory, tokenizer=tokenizer, origin=origin)
     kept = kept_facts(name, sources, revision)
-    whole = isinstance(kept, Checkpoint) and not kept.unread and _doubt(kept) is None
+    whole = isinstance(kept, Checkpoint) and not kept.unread
+    if isinstance(kept, Checkpoint) and kept.origin is not None and kept.origin.doubt is not None:
+        whole = False
     if sources.online and HUB_NAME.match(name) and not whole:
         from speclaunch.facts.hub import fetch_checkpoint  # noqa: PLC0415
 
@@ -289,10 +291,6 @@ _OF_TENSORS = (
     *("mtp_weights", "has_token_map", "tokenizer_size", "tokenizer_digest"),
     *("weight_bytes", "weights_rounded"),
 )
-
-
-def _doubt(found: Checkpoint) -> str | None:
-    return found.origin.doubt if found.origin is not None else None
 
 
 def _provenance(directory: Path, sources: Sources, environment: Mapping[str, str]) -> Provenance:
