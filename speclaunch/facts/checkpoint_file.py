@@ -18,7 +18,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.facts.checkpoint import WHOLE, Checkpoint, Origin, PartialConfig, Provenance
+from speclaunch.facts.checkpoint import WHOLE, Checkpoint, FactSource, Origin, PartialConfig
 from speclaunch.facts.facts import checkpoint_fact
 from speclaunch.facts.known_models import HUB_NAME
 from speclaunch.facts.read_checkpoint import from_config, quantization_config_in, quantization_in
@@ -212,7 +212,7 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
 
 
 def origin_of(
-    found: CheckpointFile, provenance: Provenance, path: Path, revision: str | None
+    found: CheckpointFile, provenance: FactSource, path: Path, revision: str | None
 ) -> Origin:
     """Where facts come from; in doubt where another revision is asked for than they are of."""
     doubt = None
@@ -226,7 +226,7 @@ def origin_of(
         doubt = "by the config that it was trained with"
     elif found.confidence == "low":
         doubt = "from a single weak source"
-    where = found.source if provenance is Provenance.INDEX else str(path)
+    where = found.source if provenance is FactSource.INDEX else str(path)
     stated = () if is_other else texts(found.stated.get("keys"))
     return Origin(
         provenance,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from speclaunch.errors import Place
-from speclaunch.facts.checkpoint import Origin, Provenance
+from speclaunch.facts.checkpoint import FactSource, Origin
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.lint.report import FileReport, KnownCheckpoint, ToldFile
 from speclaunch.rules.finding import DeploymentPlace, Finding, Fix, Severity, Unjudged
@@ -169,7 +169,7 @@ def _checkpoint_from(said: Any) -> KnownCheckpoint:
     if told is not None:
         provenance, where, *more = told
         read, revision, doubt, assumed = (_text(one) for one in more)
-        origin = Origin(Provenance(provenance), _is(str, where), read, revision, doubt, assumed)
+        origin = Origin(FactSource(provenance), _is(str, where), read, revision, doubt, assumed)
     return KnownCheckpoint(_is(str, name), origin, tuple(_is(str, one) for one in _list(unread)))
 
 
