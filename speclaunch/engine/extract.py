@@ -96,6 +96,9 @@ def catalogue_records(release: Release) -> tuple[dict[str, Record], dict[str, Re
     return arguments, variables
 
 
+_IMPLIED = (ArgumentKind.FLAG, ArgumentKind.FLAG_OFF, ArgumentKind.BOOLEAN)
+
+
 def argument_of(declared: Declared, *, read: bool = True) -> Argument:
     """The argument that a declaration makes."""
     kind = kind_of(declared)
@@ -110,7 +113,7 @@ def argument_of(declared: Declared, *, read: bool = True) -> Argument:
         if declared.choices is None
         else tuple(_plain(choice) for choice in declared.choices),
         nargs=None if declared.nargs == 0 else declared.nargs,
-        const=None if _implied(kind) else _plain(declared.const),
+        const=None if kind in _IMPLIED else _plain(declared.const),
         aliases=declared.aliases,
         deprecated=declared.deprecated,
         replacement=declared.replacement,
@@ -135,10 +138,6 @@ def kind_of(declared: Declared) -> ArgumentKind:  # noqa: PLR0911
         return ArgumentKind.OPTIONAL_VALUE
     several = declared.nargs is not None or declared.action in ("append", "extend")
     return ArgumentKind.LIST if several else ArgumentKind.VALUE
-
-
-def _implied(kind: ArgumentKind) -> bool:
-    return kind in (ArgumentKind.FLAG, ArgumentKind.FLAG_OFF, ArgumentKind.BOOLEAN)
 
 
 def _plain(value: Any) -> Any:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from speclaunch.facts.tensors import TensorFacts
 
 
-class Provenance(StrEnum):
+class FactSource(StrEnum):
     """Where the facts of a checkpoint were read, nearest first."""
 
     DIRECTORY = "directory"
@@ -40,7 +40,7 @@ class Provenance(StrEnum):
 class Origin:
     """Where the facts of a checkpoint come from, and how far they go."""
 
-    provenance: Provenance
+    provenance: FactSource
     where: str
     """The directory or the file; of the index and of the hub, their source in words."""
     read: str | None = None
@@ -57,9 +57,9 @@ class Origin:
 
     def __str__(self) -> str:
         told = {
-            Provenance.INDEX: f"speclaunch's index, read {self.read}",
-            Provenance.REPOSITORY: f"{self.where}, read {self.read}",
-            Provenance.HUB: "the hub",
+            FactSource.INDEX: f"speclaunch's index, read {self.read}",
+            FactSource.REPOSITORY: f"{self.where}, read {self.read}",
+            FactSource.HUB: "the hub",
         }.get(self.provenance, self.where)
         if self.assumed is not None:
             told = f"assumed to be as {self.assumed}: {told}"

@@ -11,14 +11,14 @@ file has `quantized_layer_ranges` there, with ranges of numbers in the names; wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from itertools import product
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.facts.checkpoint import WHOLE, Checkpoint, Origin, PartialConfig, Provenance
+from speclaunch.facts.checkpoint import WHOLE, Checkpoint, FactSource, Origin, PartialConfig
 from speclaunch.facts.facts import checkpoint_fact
 from speclaunch.facts.known_models import HUB_NAME
 from speclaunch.facts.read_checkpoint import from_config, quantization_config_in, quantization_in
@@ -70,7 +70,10 @@ def _names(ranges: Mapping[str, Any], left: list[int]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for pattern, value in ranges.items():
         text, *parts = _RANGE.split(pattern)
-        numbers = [range(int(low), int(high) + 1) for low, high in _pairs(parts)]
+        numbers = [
+            range(int(low), int(high) + 1)
+            for low, high in zip(parts[::3], parts[1::3], strict=True)
+        ]
         left[0] -= prod(map(len, numbers))
         if left[0] < 0:
             raise ValueError(f"`{SHORT}` stands for more than {_MOST_NAMES} layers")
@@ -78,10 +81,6 @@ def _names(ranges: Mapping[str, Any], left: list[int]) -> dict[str, Any]:
         template += "".join("%d" + after.replace("%", "%%") for after in parts[2::3])
         found |= {template % chosen: value for chosen in product(*numbers)}
     return found
-
-
-def _pairs(parts: list[str]) -> Iterator[tuple[str, str]]:
-    return zip(parts[::3], parts[1::3], strict=True)
 
 
 FORMAT = 1
@@ -213,7 +212,7 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
 
 
 def origin_of(
-    found: CheckpointFile, provenance: Provenance, path: Path, revision: str | None
+    found: CheckpointFile, provenance: FactSource, path: Path, revision: str | None
 ) -> Origin:
     """Where facts come from; in doubt where another revision is asked for than they are of."""
     doubt = None
@@ -227,7 +226,7 @@ def origin_of(
         doubt = "by the config that it was trained with"
     elif found.confidence == "low":
         doubt = "from a single weak source"
-    where = found.source if provenance is Provenance.INDEX else str(path)
+    where = found.source if provenance is FactSource.INDEX else str(path)
     stated = () if is_other else texts(found.stated.get("keys"))
     return Origin(
         provenance,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch import reads
-from speclaunch.facts.checkpoint import Checkpoint, Origin, PartialConfig, Provenance
+from speclaunch.facts.checkpoint import Checkpoint, FactSource, Origin, PartialConfig
 from speclaunch.facts.checkpoint_file import checkpoint_of, file_of, origin_of, read_file
 from speclaunch.facts.facts import Facts, UnknownFact, checkpoint_fact
 from speclaunch.facts.hardware import Hardware
@@ -202,7 +202,9 @@ def find_checkpoint(
             origin = Origin(_provenance(directory, sources, variables), str(directory))
             return read_checkpoint(name, directory, tokenizer=tokenizer, origin=origin)
     kept = kept_facts(name, sources, revision)
-    whole = isinstance(kept, Checkpoint) and not kept.unread and _doubt(kept) is None
+    whole = isinstance(kept, Checkpoint) and not kept.unread
+    if isinstance(kept, Checkpoint) and kept.origin is not None and kept.origin.doubt is not None:
+        whole = False
     if sources.online and HUB_NAME.match(name) and not whole:
         from speclaunch.facts.hub import fetch_checkpoint  # noqa: PLC0415
 
@@ -239,7 +241,7 @@ def kept_facts(
         path = facts_file(sources.repository, name)
         if path is not None:
             found = read_file(path, name)
-            origin = origin_of(found, Provenance.REPOSITORY, path, revision)
+            origin = origin_of(found, FactSource.REPOSITORY, path, revision)
             return checkpoint_of(found, name, origin)
         if sources.index is None:
             return None
@@ -254,7 +256,7 @@ def kept_facts(
         found = read_file(path, listed)
     except UnreadableFileError as error:
         return UnknownFact(checkpoint_fact(name), str(error))
-    origin = origin_of(found, Provenance.INDEX, path, revision)
+    origin = origin_of(found, FactSource.INDEX, path, revision)
     return checkpoint_of(found, name, replace(origin, doubt=doubt or origin.doubt))
 
 
@@ -291,14 +293,10 @@ _OF_TENSORS = (
 )
 
 
-def _doubt(found: Checkpoint) -> str | None:
-    return found.origin.doubt if found.origin is not None else None
-
-
-def _provenance(directory: Path, sources: Sources, environment: Mapping[str, str]) -> Provenance:
+def _provenance(directory: Path, sources: Sources, environment: Mapping[str, str]) -> FactSource:
     given = any(directory.is_relative_to(one) for one in sources.directories)
     cached = directory.is_relative_to(hub_cache(environment))
-    return Provenance.CACHE if cached and not given else Provenance.DIRECTORY
+    return FactSource.CACHE if cached and not given else FactSource.DIRECTORY
 
 
 def _nowhere(name: str, sources: Sources, revision: str | None) -> str:

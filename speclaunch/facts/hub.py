@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path, PurePosixPath
 
-from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
+from speclaunch.facts.checkpoint import Checkpoint, FactSource, Origin
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact, checkpoint_fact
 from speclaunch.facts.hub_client import MAIN, HubClient, HubListing, HubRefusedError, in_time
@@ -134,7 +134,7 @@ def fetch_checkpoint(
         with tempfile.TemporaryDirectory() as told:
             directory = Path(told)
             _fetch(hub, directory, _FILES | (_TOKENIZER_FILES if tokenizer else {}))
-            origin = Origin(Provenance.HUB, hub.where, revision=hub.commit)
+            origin = Origin(FactSource.HUB, hub.where, revision=hub.commit)
             found = read_checkpoint(name, directory, tokenizer=tokenizer, origin=origin)
         if isinstance(found, UnknownFact):
             return found

@@ -21,10 +21,10 @@ from typing import Any
 from speclaunch.facts.checkpoint import (
     SHORT_DTYPES,
     Checkpoint,
+    FactSource,
     Origin,
     PartialConfig,
     PartlyReadCheckpoint,
-    Provenance,
     UnreadKeyError,
     merged,
 )
@@ -231,7 +231,7 @@ def read_checkpoint(
         config = read_object(directory / "config.json")
     except UnreadableFileError as error:
         return UnknownFact(checkpoint_fact(name), str(error))
-    origin = origin or Origin(Provenance.DIRECTORY, str(directory))
+    origin = origin or Origin(FactSource.DIRECTORY, str(directory))
     found = from_config(name, config, directory, origin=origin)
     weights = read_weights(directory)
     vocabulary = read_vocabulary(directory) if tokenizer else None

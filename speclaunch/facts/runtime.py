@@ -194,7 +194,7 @@ class Runtime:
         return self.packages.get("sglang")
 
 
-class Asked:
+class RunningScript:
     """A script that an interpreter runs: started at once, so that several run side by side.
 
     Leave it as a context: it leaves no process behind, also on Ctrl-C.
@@ -248,16 +248,16 @@ class Asked:
 
 def ask(interpreter: Path, script: str, read: Callable[[Any], T], seconds: float) -> T:
     """What an interpreter says to a script; see `Asked.answer`."""
-    with Asked(interpreter, script) as asked:
+    with RunningScript(interpreter, script) as asked:
         return asked.answer(read, seconds)
 
 
-def _asked(interpreter: Path) -> Asked:
+def _asked(interpreter: Path) -> RunningScript:
     """The question to an interpreter; a script of pyenv takes longer than the one it chooses."""
-    return Asked(pyenv_choice(interpreter) or interpreter, _PROBE)
+    return RunningScript(pyenv_choice(interpreter) or interpreter, _PROBE)
 
 
-def probe(interpreter: Path, asked: Asked | None = None) -> Runtime:
+def probe(interpreter: Path, asked: RunningScript | None = None) -> Runtime:
     """Read the package versions of an interpreter's environment from their metadata.
 
     `asked`: that question, where it was put already. Raises LaunchError when it does not tell

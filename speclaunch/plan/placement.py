@@ -60,6 +60,9 @@ def ranks_of(plan: Plan) -> Ranks:
     spread = spread_over > 1
     backend = str(plan.value("moe_a2a_backend") or "none")
     whole_head = bool(plan.value("enable_dp_lm_head")) and spread
+    embedding = tensor
+    if spread:  # it is divided within attention, and up to 0.5.7 not at all
+        embedding = 1 if plan.in_versions("<0.5.8") else attention
     return Ranks(
         tensor=tensor,
         attention=attention,
@@ -67,15 +70,10 @@ def ranks_of(plan: Plan) -> Ranks:
         experts=min(parallel.expert_ranks(plan), tensor),
         dense=tensor if dense is None else max(1, int(dense)),
         head=attention if whole_head else tensor,
-        embedding=_embedding(plan, attention) if spread else tensor,
+        embedding=embedding,
         shared_expert=1 if backend != "none" or plan.value("enable_deepep_moe") else tensor,
         redundant_experts=_count(plan, "ep_num_redundant_experts", 0, least=0),
     )
-
-
-def _embedding(plan: Plan, attention: int) -> int:
-    """With DP attention it is divided within attention, and up to 0.5.7 not at all."""
-    return 1 if plan.in_versions("<0.5.8") else attention
 
 
 def _count(plan: Plan, name: str, default: int = 1, least: int = 1) -> int:

@@ -65,7 +65,9 @@ def fitting(prepared: Prepared, plan: Plan) -> Fitting:
     try:
         found = suggest(plan_with, settings=steps)
     except (SpeclaunchError, UnknownValueError) as error:
-        return Fitting(_unknown(str(error)))
+        why = str(error)
+        unknown = MemoryBudget(Fit.UNKNOWN, why, unknown=(why,))
+        return Fitting(Suggestion(Fit.UNKNOWN, why, OBJECTIVE, unknown))
     changes = found.arguments
     return Fitting(
         found,
@@ -73,10 +75,6 @@ def fitting(prepared: Prepared, plan: Plan) -> Fitting:
         tuple(recipe_diff(changes, deployment)),
         _command(prepared, changes),
     )
-
-
-def _unknown(why: str) -> Suggestion:
-    return Suggestion(Fit.UNKNOWN, why, OBJECTIVE, MemoryBudget(Fit.UNKNOWN, why, unknown=(why,)))
 
 
 @record

@@ -131,7 +131,7 @@ def _header(
         "Checked:  ",
         f"SGLang {settled.version}: {_finding_text(placed)}; `speclaunch plan` shows it",
     )
-    if dict(target.raw).get("auto_map") and not _runs_code(placed):
+    if dict(target.raw).get("auto_map") and not placed.arguments.get("trust_remote_code"):
         yield from _wrapped(
             "Code:     ",
             "the checkpoint brings code of its own; if the start asks for it, review that code and "
@@ -156,10 +156,6 @@ def _finding_text(placed: PlacedArguments) -> str:
     codes = [LENGTHENED] * (placed.settled.lengthened is not None)
     codes += [TIGHT] * (placed.budget.fit is Fit.TIGHT)
     return f"no finding but {' and '.join(codes)}" if codes else "no finding"
-
-
-def _runs_code(placed: PlacedArguments) -> bool:
-    return bool(placed.arguments.get("trust_remote_code"))
 
 
 def _requests(placed: PlacedArguments) -> str:

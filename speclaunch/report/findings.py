@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from speclaunch.facts.checkpoint import Provenance
+from speclaunch.facts.checkpoint import FactSource
 from speclaunch.facts.facts import checkpoint_fact
 from speclaunch.facts.unknown import UNKNOWN_HARDWARE, UnknownFact
 from speclaunch.lint.report import FileReport, KnownCheckpoint, Report, for_versions
@@ -277,11 +277,11 @@ def show_findings(
 
 
 _ORIGINS = {
-    Provenance.DIRECTORY: "a directory",
-    Provenance.CACHE: "the hub cache of this machine",
-    Provenance.REPOSITORY: "the repository's .speclaunch/models",
-    Provenance.INDEX: "speclaunch's index",
-    Provenance.HUB: "the hub",
+    FactSource.DIRECTORY: "a directory",
+    FactSource.CACHE: "the hub cache of this machine",
+    FactSource.REPOSITORY: "the repository's .speclaunch/models",
+    FactSource.INDEX: "speclaunch's index",
+    FactSource.HUB: "the hub",
 }
 
 
@@ -292,7 +292,7 @@ def origins(checkpoints: Iterable[Checkpoint | KnownCheckpoint]) -> list[str]:
         if one.origin is None:
             continue
         source = _ORIGINS[one.origin.provenance]
-        if one.origin.provenance is Provenance.INDEX:
+        if one.origin.provenance is FactSource.INDEX:
             source += f" (read {one.origin.read})"
         name = f"{one.name} as {one.origin.assumed}" if one.origin.assumed else one.name
         by_source.setdefault(source, {})[name] = None

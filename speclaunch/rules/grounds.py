@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Never
 
-from speclaunch.facts.checkpoint import Checkpoint, PartialConfig, Provenance
+from speclaunch.facts.checkpoint import Checkpoint, FactSource, PartialConfig
 from speclaunch.facts.facts import Facts, UnknownFact, checkpoint_fact
 from speclaunch.facts.read_checkpoint import from_config
 from speclaunch.plan.plan import Plan
@@ -20,7 +20,7 @@ from speclaunch.rules.finding import Finding, Judgement, Severity
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import judge
 
-_AT_HAND = frozenset({Provenance.DIRECTORY, Provenance.CACHE})
+_AT_HAND = frozenset({FactSource.DIRECTORY, FactSource.CACHE})
 
 
 def with_grounds(

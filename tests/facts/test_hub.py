@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from speclaunch.facts import hub as hub_module
-from speclaunch.facts.checkpoint import Checkpoint, Provenance
+from speclaunch.facts.checkpoint import Checkpoint, FactSource
 from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hub import fetch_checkpoint, fetch_facts, hub_source, revision_of
@@ -56,7 +56,7 @@ def test_only_small_files_are_asked_for(hub: HubServer) -> None:
     found = known()
     assert (found.hidden_size, found.path, found.has_dspark_folder) == (8, None, None)
     assert found.origin is not None
-    assert (found.origin.provenance, found.origin.revision) == (Provenance.HUB, COMMIT)
+    assert (found.origin.provenance, found.origin.revision) == (FactSource.HUB, COMMIT)
     assert hub.files == ["config.json", "hf_quant_config.json", "model.safetensors.index.json"]
     hub.asked.clear()
     known(tokenizer=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.facts.checkpoint import Checkpoint, Provenance
+from speclaunch.facts.checkpoint import Checkpoint, FactSource
 from speclaunch.facts.facts import Facts, UnknownFact
 from speclaunch.facts.find_checkpoint import Sources, find_checkpoint
 from speclaunch.facts.hardware import declare
@@ -56,7 +56,7 @@ def test_no_entry_makes_a_rule_or_a_budget_stumble(start: int) -> None:
         if isinstance(one, UnknownFact):
             assert one.why.startswith("the index knows what it was made for"), one
             continue
-        assert one.origin is not None and one.origin.provenance is Provenance.INDEX
+        assert one.origin is not None and one.origin.provenance is FactSource.INDEX
         for algorithm in (None, "EAGLE3", "EAGLE", "DFLASH", "STANDALONE"):
             args = {"model_path": "target", "tp_size": 2}
             draft = None

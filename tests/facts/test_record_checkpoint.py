@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.facts.checkpoint import Checkpoint, Origin, Provenance
+from speclaunch.facts.checkpoint import Checkpoint, FactSource, Origin
 from speclaunch.facts.checkpoint_file import CheckpointFile, checkpoint_of, read_file
 from speclaunch.facts.read_checkpoint import read_checkpoint
 from speclaunch.facts.record_checkpoint import keep, publishable, text_of
@@ -25,7 +25,7 @@ from speclaunch.reads.safe_json import UnreadableFileError, parse_object
 from speclaunch.resources import models_dir
 
 CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 8, "num_hidden_layers": 2}
-HERE = Origin(Provenance.REPOSITORY, "here")
+HERE = Origin(FactSource.REPOSITORY, "here")
 
 
 def checkpoint(folder: Path, config: Mapping[str, Any] = CONFIG, **files: Any) -> Path:

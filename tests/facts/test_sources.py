@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from speclaunch.errors import InputError
-from speclaunch.facts.checkpoint import Checkpoint, Origin, PartialConfig, Provenance, merged
+from speclaunch.facts.checkpoint import Checkpoint, FactSource, Origin, PartialConfig, merged
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.find_checkpoint import Sources, find_checkpoint
 from speclaunch.facts.project_settings import SettingsFrom, assumption, nearest_file
@@ -42,9 +42,9 @@ def test_the_nearest_source_counts(tmp_path: Path) -> None:
     directory.mkdir(parents=True)
     (directory / "config.json").write_text(json.dumps(LLAMA))
     for sources, provenance in (
-        (Sources((tmp_path / "models",), (kept,), index), Provenance.DIRECTORY),
-        (Sources((), (kept,), index), Provenance.REPOSITORY),
-        (Sources((), (), index), Provenance.INDEX),
+        (Sources((tmp_path / "models",), (kept,), index), FactSource.DIRECTORY),
+        (Sources((), (kept,), index), FactSource.REPOSITORY),
+        (Sources((), (), index), FactSource.INDEX),
     ):
         assert origin(look("org/name", sources)).provenance is provenance
     assert isinstance(look("org/name", Sources()), UnknownFact)

@@ -114,7 +114,7 @@ def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out
             running = max(ranks, min(room, running - 1))
     except UnknownValueError as error:
         return Best(Fit.UNKNOWN, str(error), load)
-    chosen = {**changes, FRACTION: _floor(choice.fraction)}
+    chosen = {**changes, FRACTION: int(choice.fraction * _DIGITS + 1e-6) / _DIGITS}
     served = min(room, load.requests)
     needed = -(-load.requests // ranks) * each
     why = _why(load, served, choice.tokens, needed, ranks)
@@ -171,10 +171,6 @@ def _sizes(plan: Plan) -> tuple[int, ...]:
         return tuple(captured_sizes(plan))
     except UnknownValueError:
         return ()
-
-
-def _floor(fraction: float) -> float:
-    return int(fraction * _DIGITS + 1e-6) / _DIGITS
 
 
 def _why(load: RequestLoad, served: int, tokens: int, needed: int, ranks: int) -> str:

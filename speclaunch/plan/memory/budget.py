@@ -38,15 +38,9 @@ _ELASTIC = (MemoryUse.ACTIVATIONS, MemoryUse.GRAPHS, MemoryUse.RUNTIME)
 """Estimates that give way, in this order, where the likely sizes do not fit and the least do."""
 
 
-def _rank_budgets(
-    found: GatheredSizes, terms: Terms, outcome: FractionOutcome
-) -> tuple[RankBudget, ...]:
-    """The budget of each group of ranks. Where a phase fails, it goes up to that phase, with all
-    estimates at their least: what is missing then is missing for certain."""
-    return tuple(_rank_budget(device, terms, outcome) for device in found.device or ())
-
-
 def _rank_budget(device: Device, terms: Terms, outcome: FractionOutcome) -> RankBudget:
+    """The budget of a group of ranks. Where a phase fails, it goes up to that phase, with all
+    estimates at their least: what is missing then is missing for certain."""
     fails = outcome.best.failure is not None
     course = outcome.best if fails else outcome.likely
     taken = course.taken
@@ -242,7 +236,7 @@ def budget(plan: Plan) -> MemoryBudget:
     if found.fraction is None:
         return _unknown(found, base)
     outcome = start(plan, terms, found.fraction)
-    base["ranks"] = _rank_budgets(found, terms, outcome)
+    base["ranks"] = tuple(_rank_budget(one, terms, outcome) for one in found.device or ())
     if found.unknown:
         return _unknown(found, base)
     if outcome.best.failure is not None:

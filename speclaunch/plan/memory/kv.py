@@ -59,7 +59,8 @@ def state_bytes(plan: Plan, config: ModelConfig, ranks: int, layers: int) -> int
     """
     if not layers:
         return 0
-    short, long = _convolution_bytes(plan), _state_bytes(plan, config)
+    short = ELEMENT_BYTES.get(plan.env("SGLANG_MAMBA_CONV_DTYPE") or "", 2)
+    long = _state_bytes(plan, config)
     if config.architecture.startswith("Lfm2"):
         kernel = config.count("conv_L_cache")
         channels = config.count("conv_dim", "hidden_size")
@@ -124,10 +125,6 @@ def _divided(number: int, ranks: int) -> int:
     if number % ranks:
         raise UnknownValueError(f"the recurrent state cannot be divided among {ranks} ranks")
     return number // ranks
-
-
-def _convolution_bytes(plan: Plan) -> int:
-    return ELEMENT_BYTES.get(plan.env("SGLANG_MAMBA_CONV_DTYPE") or "", 2)
 
 
 def _state_bytes(plan: Plan, config: ModelConfig) -> int:

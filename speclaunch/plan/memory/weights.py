@@ -330,7 +330,8 @@ def _size(
     exact = exact and not checkpoint.weights_rounded
     source = "config" if checkpoint.weight_bytes is None else _files(checkpoint)
     whole = all_ranks * ratio
-    parts = f", {most * ratio / whole:.3g} of it on a rank" if _is_divided(ranks) and whole else ""
+    divided = whole and (ranks.tensor > 1 or ranks.stages > 1)
+    parts = f", {most * ratio / whole:.3g} of it on a rank" if divided else ""
     why = f"{whole / _GIB:.2f} GiB by the {source}{parts}"
     return MemorySize(round(most * ratio), why, exact)
 
@@ -388,8 +389,9 @@ def _evenly(
 ) -> MemorySize:
     """The files, divided evenly among ranks. Raises UnknownValueError where that tells nothing."""
     total = checkpoint.weight_bytes
-    own = is_draft_model(checkpoint.architecture or "")
-    if total is None or (roles <= _MTP and not _is_mtp_alone(checkpoint)):
+    name = checkpoint.architecture or ""
+    own = is_draft_model(name)
+    if total is None or (roles <= _MTP and not name.endswith(MTP_ENDS)):
         raise UnknownValueError(why)
     parts = ranks.tensor * (1 if own else ranks.stages)
     text = f"{total / _GIB:.2f} GiB by the {_files(checkpoint)}"
@@ -399,10 +401,6 @@ def _evenly(
 
 def _files(checkpoint: Checkpoint) -> str:
     return "published size" if checkpoint.weights_rounded else "files"
-
-
-def _is_mtp_alone(checkpoint: Checkpoint) -> bool:
-    return (checkpoint.architecture or "").endswith(MTP_ENDS)
 
 
 def _peak(plan: Plan, draft: Draft, kept: frozenset[WeightRole]) -> str:
@@ -425,7 +423,3 @@ def _peak(plan: Plan, draft: Draft, kept: frozenset[WeightRole]) -> str:
 
 def _has_vision(found: CountedWeights) -> bool:
     return any(matrix.role is WeightRole.VISION for matrix in found.matrices)
-
-
-def _is_divided(ranks: Ranks) -> bool:
-    return ranks.tensor > 1 or ranks.stages > 1

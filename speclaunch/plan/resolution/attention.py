@@ -260,8 +260,10 @@ def _hierarchical_cache(working: Working) -> None:
         )
         if not (working.value("enable_hierarchical_cache") or offload):
             return
-        if working.value("hicache_io_backend") != "kernel" or _direct_io(working):
+        if working.value("hicache_io_backend") != "kernel":
             return
+        if working.value("hicache_mem_layout") == "page_first_direct":
+            return  # it makes the transfer direct before this is looked at
         if working.in_versions(">=0.5.8") and working.value(BOTH) != "fa3":
             return
         if working.architectures.uses_mla(working.target):
@@ -278,11 +280,6 @@ def _hierarchical_cache(working: Working) -> None:
             "sglang 0.5.10 server_args.py:2929, 0.5.4 server_args.py:1475",
             said=False,
         )
-
-
-def _direct_io(working: Working) -> bool:
-    """Whether the layout makes the transfer direct before this is looked at."""
-    return bool(working.value("hicache_mem_layout") == "page_first_direct")
 
 
 _MINIMAX_M3 = ("MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration")

@@ -116,7 +116,7 @@ def by_model(working: Working) -> None:
     if working.in_versions("<0.5.1"):
         return
     known = working.architectures.attention_overrides
-    if not (working.may_be(known) or _sparse_is_possible(working)):
+    if not (working.may_be(known) or working.may_be(working.architectures.sparse_attention)):
         return
     if working.device not in ("cuda", "cpu"):
         return
@@ -136,10 +136,6 @@ def not_set(working: Working) -> bool:
     if working.device == "cpu":
         return False
     return all(working.value(name) is None for name in BACKENDS)
-
-
-def _sparse_is_possible(working: Working) -> bool:
-    return working.may_be(working.architectures.sparse_attention)
 
 
 def _major(working: Working) -> int:
@@ -340,7 +336,7 @@ def _trtllm_has_its_pages(working: Working) -> bool:
         return False
     if working.value("disable_radix_cache") or algorithm is not None:
         return True
-    return _extra_buffer(working)
+    return bool(working.value(STRATEGY) in BUFFERED)  # `auto` is not decided yet
 
 
 def drafts_chains(working: Working) -> bool:
@@ -348,11 +344,6 @@ def drafts_chains(working: Working) -> bool:
     on."""
     algorithm = working.given("speculative_algorithm")
     return working.in_versions(">=0.5.23") and str(algorithm).upper() == "DFLASH"
-
-
-def _extra_buffer(working: Working) -> bool:
-    """Whether states of linear attention have a buffer beside the cache."""
-    return bool(working.value(STRATEGY) in BUFFERED)  # `auto` is not decided yet
 
 
 def _nothing(_: Working, __: str) -> None:

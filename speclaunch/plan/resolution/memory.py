@@ -181,7 +181,7 @@ def _for_graphs(working: Working, reserve: Reserve) -> None:
     most = working.number(MOST)
     if working.in_versions("<0.5.15") or _decodes_in_graphs(working):
         reserve.add(most * thumb.DECODE_GRAPH, f"for graphs of decode up to {most}")
-    ranks = _memory_ranks(working)
+    ranks = attention_ranks(working) if parallel.is_on(working) else 0
     prefill_only = (
         working.in_versions(">=0.5.15") and working.value("disaggregation_mode") == "prefill"
     )
@@ -190,11 +190,6 @@ def _for_graphs(working: Working, reserve: Reserve) -> None:
         each = thumb.DECODE_GRAPH_RANK_LARGE if large else thumb.DECODE_GRAPH_RANK
         reserve.add(most * ranks * each, f"for DP attention of {counted(ranks, 'rank')}")
     _for_prefill_graphs(working, reserve)
-
-
-def _memory_ranks(working: Working) -> int:
-    """DP ranks as the memory step sees them; 0 without DP attention."""
-    return attention_ranks(working) if parallel.is_on(working) else 0
 
 
 def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:

@@ -204,7 +204,8 @@ def _of_mixed(settings: Settings, target: Checkpoint) -> str:
 
 def _used(settings: Settings, asked: str, made: str | None) -> str | None:
     """The method of an argument and a checkpoint's own; None where they contradict."""
-    if made is None or asked == made or any(_held(settings, asked, row) for row in _ONLINE):
+    online = any(asked == name and settings.in_versions(since) for name, since in _ONLINE)
+    if made is None or asked == made or online:
         return asked
     if made in _MODELOPT and asked != "nvfp4_online":
         return made
@@ -221,10 +222,6 @@ def _used(settings: Settings, asked: str, made: str | None) -> str | None:
         for one, others, versions in _COMPATIBLE
     )
     return asked if any(fits) else None
-
-
-def _held(settings: Settings, asked: str, row: tuple[str, str]) -> bool:
-    return asked == row[0] and settings.in_versions(row[1])
 
 
 def _converted(settings: Settings, asked: str, made: str) -> bool:
