@@ -272,7 +272,7 @@ _LAUNCHER = textwrap.dedent(
     import os, pathlib, sys
     sys.path.insert(0, {tests!r})
     from launch.conftest import Recorder
-    from speclaunch.engine.command import Spelling
+    from speclaunch.engine.command import RenderedArgs
     from speclaunch.launch.start import Address
     from speclaunch.launch.supervisor import EngineSpec, supervise
     from speclaunch.recipe.schema import Launch
@@ -280,7 +280,7 @@ _LAUNCHER = textwrap.dedent(
     recorder = Recorder(on_ready=lambda: print("ready", flush=True))
     recorder.on_spawn = lambda pid: print(pid, flush=True)
     supervise(EngineSpec([sys.executable, {fake!r}, {behaviour!r}, str(port)], dict(os.environ),
-        pathlib.Path({log!r}), Address("127.0.0.1", port), Spelling("0.5.23", (), {{}}),
+        pathlib.Path({log!r}), Address("127.0.0.1", port), RenderedArgs("0.5.23", (), {{}}),
         Launch(grace_seconds=1)), recorder)
     """
 )
