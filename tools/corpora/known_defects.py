@@ -196,7 +196,7 @@ DEFECTS = (
         "SPL221",
         "error",
         "pp_size",
-        {"pp_size": 2},
+        {"pp_size": 2, "mem_fraction_static": 0.8},  # the default is tight with half of the weights
         {"pp_size": None},
         _LLAMA,
         ("0.5.12.post1", "0.5.18"),
