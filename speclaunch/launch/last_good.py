@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.home import make_private, speclaunch_home
-from speclaunch.launch.atomic_files import decode, read_json, write_json
+from speclaunch.launch.atomic_files import read_json, write_json
+from speclaunch.reads.record_json import decode
 from speclaunch.record import record
 
 if TYPE_CHECKING:

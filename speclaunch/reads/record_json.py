@@ -1,7 +1,9 @@
 """Records as JSON values and back, by the annotations of their fields.
 
-A record is the list of its fields, without the last ones that have their defaults. Whatever is not
-of this form is refused, never misread: whoever stores such values knows which release wrote them.
+`encode` writes a record as the list of its fields, without the last ones that have their defaults.
+`decode` reads that form, and the object by field names in which documents hold a record: unknown
+keys are ignored there, a field that may be None may be missing. Anything else is refused, never
+misread.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 T = TypeVar("T")
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+_LARGEST = 1 << 53
+"""Integers below it are exact as floats."""
 
 
 def encode(value: Any) -> Any:
@@ -38,7 +42,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: type[T], value: Any) -> T:
-    """Return the value that `encode` got. Raises ValueError or TypeError for any other."""
+    """Return a JSON value as `kind`: a record, or the type of a field. Raises ValueError."""
     hashable: Any = kind
     found: T = _decoder(hashable)(value)
     return found
@@ -94,6 +98,9 @@ def _record_decoder(kind: Any) -> Callable[[Any], Any]:
     most, least = len(decoders), len(decoders) - len(_defaults(kind))
 
     def decoded(value: Any) -> Any:
+        if isinstance(value, dict):
+            named = zip(_names(kind), decoders, strict=True)
+            return kind(**{name: decoder(value.get(name)) for name, decoder in named})
         if not least <= len(_exact(list, value)) <= most:
             raise ValueError(f"not a {kind.__name__}")
         return kind(*[decoder(one) for decoder, one in zip(decoders, value, strict=False)])
@@ -102,7 +109,9 @@ def _record_decoder(kind: Any) -> Callable[[Any], Any]:
 
 
 def _exact(kind: type[T], value: Any) -> T:
+    if kind is float and type(value) is int and abs(value) < _LARGEST:
+        value = float(value)
     if type(value) is not kind:
-        raise TypeError(f"not of type {kind.__name__}")
+        raise ValueError(f"{value!r} is not of the type {kind.__name__}")
     found: T = value
     return found

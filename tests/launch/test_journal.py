@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.launch.atomic_files import decode, read_json, write_json
+from speclaunch.launch.atomic_files import read_json, write_json
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.journal import FILE, Journal
 from speclaunch.launch.last_good import LastGood
@@ -22,6 +22,7 @@ from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseStep, PhaseTracker
 from speclaunch.launch.start import Rung
 from speclaunch.plan.budget import Fit, MemoryBudget
+from speclaunch.reads.record_json import decode
 
 SECRET = "sk-very-secret"
 

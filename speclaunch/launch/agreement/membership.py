@@ -40,8 +40,8 @@ from speclaunch.launch.agreement.records import (
     read_epoch,
     read_life,
 )
-from speclaunch.launch.atomic_files import decode
 from speclaunch.launch.guard import marked, parents_by_pid
+from speclaunch.reads.record_json import decode
 
 _TEMPORARY = ".tmp-"
 _MOST_BYTES = 1 << 20
@@ -225,7 +225,8 @@ class SharedMemory:
         try:
             data = self._store.read(f"{key}.json") or b""
             found: Mapping[str, Mapping[str, Any]] = decode(
-                Mapping[str, Mapping[str, Any]], document(data).get("parts")
+                Mapping[str, Mapping[str, Any]],  # type: ignore[type-abstract]
+                document(data).get("parts"),
             )
         except (StoreError, RecordError, ValueError):
             return None

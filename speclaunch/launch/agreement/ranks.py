@@ -50,7 +50,6 @@ from speclaunch.launch.agreement.records import (
     epoch_file,
     failed_file,
 )
-from speclaunch.launch.atomic_files import decode
 from speclaunch.launch.attempts import Conclusion, EngineStarts, Ladder, failed, why_it_failed
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction, Milestone
 from speclaunch.launch.guard import boot_seconds
@@ -60,6 +59,7 @@ from speclaunch.launch.observer import LaunchObserver
 from speclaunch.launch.start import Attempt, Rung
 from speclaunch.launch.supervisor import Ending, EngineOutcome, EngineSpec
 from speclaunch.launch.watchdog import LaunchThread
+from speclaunch.reads.record_json import decode
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from speclaunch.launch.atomic_files import decode
+from speclaunch.reads.record_json import decode
 from speclaunch.reads.safe_json import is_shallow
 from speclaunch.record import record
 
