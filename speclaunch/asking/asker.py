@@ -46,7 +46,7 @@ class NoJudgeError(SpeclaunchError):
 
 @record
 class PlanQuery:
-    """What a release is to be asked about a plan."""
+    """A query to one release about a plan."""
 
     judge: EngineJudge
     command: AskedCommand | None
@@ -191,7 +191,7 @@ _MOST_BYTES = 1 << 17
 _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 100, 512 << 10
 """Of one of the 256 folders: all have 128 MiB, and 25,600 entries."""
 _BROKEN = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
-"""What reading an entry can end in, whatever stands in it."""
+"""Errors of reading a damaged entry."""
 
 
 class Verdicts:
@@ -217,7 +217,7 @@ class Verdicts:
                 self._files.put(name, text.encode())
 
     def seconds(self, judge: str) -> float | None:
-        """How long the judge with a digest took to load and answer."""
+        """Return the seconds that the judge with a digest took to load and answer."""
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(_seconds_name(judge))
             return None if text is None else float(text)

@@ -47,7 +47,7 @@ _BESIDE = ("config.json", "hf_quant_config.json", "generation_config.json")
 
 
 class NotAskedError(Exception):
-    """Why an engine is not queried about a deployment."""
+    """The engine cannot be queried about a deployment; the message is the reason."""
 
 
 @record

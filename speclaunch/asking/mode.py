@@ -40,12 +40,11 @@ def has_judges() -> bool:
 
 
 def asker_for(mode: Ask, *, keeps: bool = True, starts: bool = False) -> Asker | None:
-    """Who asks; None: nobody does.
+    """Return what queries engines, or None if the mode queries none.
 
-    With `auto` the judges are asked that were added, and not an engine that happens to be
-    installed: loading it would cost seconds for each file or recipe that is changed. `starts`:
-    the engine is about to be started, so that it may be asked as well. `keeps`: whether verdicts
-    are kept, and kept ones count.
+    `auto` queries added judges only: loading an installed engine takes seconds for each changed
+    file. `starts`: the engine is about to start, so it may be queried too. `keeps`: store answers
+    and use stored ones.
     """
     only_added = mode is Ask.AUTO and not starts
     if mode is Ask.NEVER or (only_added and not has_judges()):
@@ -57,7 +56,7 @@ def asker_for(mode: Ask, *, keeps: bool = True, starts: bool = False) -> Asker |
 
 
 def identity(asker: Asker | None) -> tuple[str, ...]:
-    """What a result rests on that was found with its help: the mode, and all who can be asked."""
+    """Return what an engine check depends on: the mode and all judges; empty without one."""
     if asker is None:
         return ()
     from speclaunch.judge.environments import all_judges  # noqa: PLC0415

@@ -63,7 +63,8 @@ def _ratio(middle: float, half: float) -> RatioRecord:
 def difference(
     before: CertificateDocument, after: CertificateDocument, names: tuple[str, str]
 ) -> DifferenceDocument:
-    """What changes from one certificate to the other; no cells where they have none in common.
+    """Return the changes between two certificates; no cells if they have none in common.
+
     `names`: what the user calls the two."""
     theirs = {_at(one): one for one in before.cells}
     ours = {_at(one): one for one in after.cells}

@@ -43,7 +43,7 @@ _BROKEN = (
     *(OSError, ValueError, TypeError, LookupError, AttributeError),
     *(RecursionError, MemoryError),
 )
-"""What reading an entry can end in, whatever stands in it."""
+"""Errors of reading a damaged entry."""
 
 
 class Cache:
