@@ -69,7 +69,7 @@ def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
     return kept_work.digest(asked)
 
 
-def begin(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredBench:
+def begin_bench(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredBench:
     """The newest unfinished comparison of the same key, or a new one. Raises InputError."""
     files = [] if fresh else reversed(kept_files())
     for folder, document in kept_work.unfinished(files, key):

@@ -32,7 +32,7 @@ from speclaunch.bench.sides import (
     server,
     with_room,
 )
-from speclaunch.bench.stored import StoredBench, begin, kept_documents, key_of
+from speclaunch.bench.stored import StoredBench, begin_bench, kept_documents, key_of
 from speclaunch.bench.workload import Prompts, workload
 from speclaunch.cli.bench_results import exit_code, output
 from speclaunch.cli.bench_sides import (
@@ -76,7 +76,7 @@ def bench(options: BenchOptions) -> ExitCode:
     schedule = replace(schedule, generator=generator.value)
     identities = [side.identity for side in sides]
     about = {"sides": [side.name for side in sides], "commands": identities}
-    kept = begin(sides[0].file_name, key_of(identities, schedule), about, fresh=options.fresh)
+    kept = begin_bench(sides[0].file_name, key_of(identities, schedule), about, fresh=options.fresh)
     rounds = _measured(schedule, sides, kept, begin_load)
     refused = _objections(schedule, sides, rounds)
     made_up = {s.name: s.expected.simulated for s in sides if s.expected.simulated}

@@ -134,7 +134,7 @@ def show(options: ModelsShowOptions) -> ExitCode:
     from speclaunch.facts.find_checkpoint import Sources
     from speclaunch.facts.project_settings import SettingsFrom
     from speclaunch.facts.repository_facts import models_folders
-    from speclaunch.planning.kept_facts import known
+    from speclaunch.planning.kept_facts import sources_of
     from speclaunch.report.models import known_json, show_known
     from speclaunch.report.problems import show_problems
     from speclaunch.resources import models_dir
@@ -146,7 +146,7 @@ def show(options: ModelsShowOptions) -> ExitCode:
     folders = (*asked.model_dirs, *project.model_dirs)
     assumed = (*asked.assume, *project.assume)
     sources = Sources(folders, models_folders(here), models_dir(), options.online, assumed)
-    found = known(name, sources)
+    found = sources_of(name, sources)
     if options.output_format is OutputFormat.JSON:
         typer.echo(json.dumps(known_json(name, found), indent=2, default=list))
     elif isinstance(found.used, UnknownFact) and not found.others:

@@ -27,7 +27,7 @@ from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.topics.target import halved
 from speclaunch.proving.answers import ProofPrompt, ProofServer
 from speclaunch.proving.proof import Proof, prove_answers, reference, sampled, samples_agree
-from speclaunch.proving.stored import Heard, StoredProof, begin
+from speclaunch.proving.stored import Heard, StoredProof, begin_proof
 from speclaunch.record import record
 from speclaunch.report.console import err_lines, out
 from speclaunch.report.proving import show_proof
@@ -68,7 +68,9 @@ def prove(options: ProveOptions) -> ExitCode:
         for line in task.lines():
             out().print(line, markup=False, highlight=False)
         return ExitCode.CLEAN
-    stored = begin(ours.prepared.recipe.deployment.name, task.key, task.about, fresh=options.fresh)
+    stored = begin_proof(
+        ours.prepared.recipe.deployment.name, task.key, task.about, fresh=options.fresh
+    )
     result = _proof(task, stored)
     document = result.document(ours.name, plain.name, ours.prepared.version, served_dtype(ours))
     found = document.model_dump(mode="json")

@@ -15,7 +15,7 @@ from speclaunch import reads
 from speclaunch.cli.change_options import CopyOptions, RecipesOptions, SchemaOptions
 from speclaunch.errors import InputError, Problem
 from speclaunch.importer import nodes
-from speclaunch.recipe.bounded_yaml import compose
+from speclaunch.recipe.bounded_yaml import compose_node
 from speclaunch.recipe.find_recipe import find_recipe, recipe_names
 from speclaunch.report.console import err, out
 
@@ -85,7 +85,7 @@ def _require(directories: Sequence[Path]) -> None:
 def _description(path: Path) -> str:
     """The `description:` of a recipe; its own file says it, no composition is needed."""
     try:
-        root = compose(reads.read_text(path))
+        root = compose_node(reads.read_text(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         return f"(cannot be read: {str(error).splitlines()[0]})"
     return nodes.text(nodes.entries(root).get("description")) or ""

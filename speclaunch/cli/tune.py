@@ -19,7 +19,7 @@ from speclaunch.bench.engines import EngineOrder, MeasuredEngine, end_on_signals
 from speclaunch.bench.generator import SglangGenerator
 from speclaunch.bench.measurement import Round
 from speclaunch.bench.sides import LaunchedSide, candidate, with_room
-from speclaunch.bench.stored import begin, key_of
+from speclaunch.bench.stored import begin_bench, key_of
 from speclaunch.bench.workload import workload
 from speclaunch.cli.bench_sides import (
     default_blocks,
@@ -42,7 +42,7 @@ from speclaunch.record import record
 from speclaunch.report.console import err_lines, out
 from speclaunch.report.tuning import TuningOutcome, document, evidence, show_outcome
 from speclaunch.tuning.adaptive import checked, configuration, require_adaptive
-from speclaunch.tuning.objective import TuningObjective, known, objective
+from speclaunch.tuning.objective import TuningObjective, objective, trial_models
 from speclaunch.tuning.search import (
     Expectation,
     TuningBudget,
@@ -68,9 +68,9 @@ from speclaunch.tuning.trials import (
     TuningVerdict,
     Verified,
     kept,
+    measure_setting,
     verdict,
 )
-from speclaunch.tuning.trials import measure as measure_setting
 from speclaunch.tuning.writing import Tuned, elsewhere, require_own, tuned
 
 _LEAST_ROUNDS = 12
@@ -223,7 +223,7 @@ def _told(
         refused = error
     adaptive = None
     if question.options.adaptive_config is not None:
-        adaptive = configuration(known(question.aim, trials), question.space)
+        adaptive = configuration(trial_models(question.aim, trials), question.space)
         checked(adaptive, question.side.prepared.python, question.side.environment)
         write_atomically(question.options.adaptive_config, json.dumps(adaptive, indent=1) + "\n")
     outcome = TuningOutcome(
@@ -434,7 +434,7 @@ def _compared(
     commands = [command(side.prepared), *map(command, changed)]
     name = side.prepared.recipe.deployment.name
     about = {"sides": [one.name for one in schedule.sides], "commands": commands}
-    kept = begin(name, key_of(commands, schedule), about, fresh=question.options.fresh)
+    kept = begin_bench(name, key_of(commands, schedule), about, fresh=question.options.fresh)
     rounds = list(kept.rounds)
     due = [one for one in steps(schedule) if not one.is_done(rounds)]
     lines = err_lines()

@@ -27,7 +27,7 @@ from speclaunch.fix.migrate import Migration, MigrationStep, is_outdated, succes
 from speclaunch.fix.round_trip import differences, require_no_differences, text_differences
 from speclaunch.importer import nodes
 from speclaunch.importer.source_text import Document
-from speclaunch.recipe.bounded_yaml import compose
+from speclaunch.recipe.bounded_yaml import compose_node
 from speclaunch.recipe.source import MAX_FILE_BYTES, read_positions
 from speclaunch.record import record
 from speclaunch.redaction import is_secret_variable
@@ -59,7 +59,7 @@ class _Work:
 def is_recipe(text: str) -> bool:
     """Whether a YAML text is a recipe of ours, rather than somebody's manifest."""
     try:
-        compose(text)  # refuses what is deep
+        compose_node(text)  # refuses what is deep
         data = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):  # ValueError: the date 2001-99-99, the number 0x_
         return False

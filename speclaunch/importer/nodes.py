@@ -16,7 +16,7 @@ import yaml
 from speclaunch.errors import InputError, Place
 from speclaunch.importer.fields import Field
 from speclaunch.importer.source_text import Document, SourceText, WordPiece
-from speclaunch.recipe.bounded_yaml import compose_all
+from speclaunch.recipe.bounded_yaml import compose_nodes
 from speclaunch.recipe.source import yaml_problem
 
 Entries = Mapping[str, yaml.Node]
@@ -27,7 +27,7 @@ _MAX_MERGES = 20
 def load(document: Document) -> list[yaml.Node]:
     """The documents of a YAML file.  Raises InputError for what is not YAML, or is hostile."""
     try:
-        return compose_all(document.text)
+        return compose_nodes(document.text)
     except yaml.YAMLError as error:
         problem = yaml_problem(error, document.shown, document.text)
         if problem.place is not None and document.lines_above:

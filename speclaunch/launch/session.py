@@ -28,7 +28,7 @@ from speclaunch.launch.start import (
 from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith
 from speclaunch.plan.fit.price import say_all
-from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
+from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest_fit
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.placement import local_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
@@ -90,7 +90,7 @@ def foresee(
         if found.fit is not Fit.FAILS:
             return None
         off = recovery.policy is RecoveryPolicy.OFF
-        suggestion = suggest(
+        suggestion = suggest_fit(
             plan_with, budget=budget or work_out, settings=SETTINGS if off else recovery
         )
     except (SpeclaunchError, UnknownValueError):

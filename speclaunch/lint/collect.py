@@ -151,10 +151,10 @@ def _is_recipe(text: str, suffix: str) -> bool:
         return False
     import yaml  # noqa: PLC0415  scripts need none
 
-    from speclaunch.recipe.bounded_yaml import compose  # noqa: PLC0415
+    from speclaunch.recipe.bounded_yaml import compose_node  # noqa: PLC0415
 
     try:
-        root = compose(text)
+        root = compose_node(text)
     except yaml.YAMLError:
         return (
             suffix.lower() in YAML_SUFFIXES

@@ -14,7 +14,7 @@ from speclaunch.launch.prepare import Prepared
 from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.fit import Best, RequestLoad, best_for, load_of
 from speclaunch.plan.fit.search import OBJECTIVE
-from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest
+from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest_fit
 from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
@@ -63,7 +63,7 @@ def fitting(prepared: Prepared, plan: Plan) -> Fitting:
         return Fitting(Suggestion(Fit.FAILS, beyond, OBJECTIVE, MemoryBudget(Fit.FAILS, beyond)))
     steps = SETTINGS if recovery.policy == "off" else recovery
     try:
-        found = suggest(plan_with, settings=steps)
+        found = suggest_fit(plan_with, settings=steps)
     except (SpeclaunchError, UnknownValueError) as error:
         why = str(error)
         unknown = MemoryBudget(Fit.UNKNOWN, why, unknown=(why,))

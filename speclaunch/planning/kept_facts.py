@@ -44,7 +44,7 @@ class CheckpointSources:
     """Of sources farther away, and of files that cannot be read."""
 
 
-def known(name: str, sources: Sources) -> CheckpointSources:
+def sources_of(name: str, sources: Sources) -> CheckpointSources:
     """Ask every source; what counts is what `lint` and `plan` take."""
     used = find_checkpoint(name, sources, tokenizer=True)
     origin = used.origin if isinstance(used, Checkpoint) else None

@@ -71,7 +71,7 @@ def directory() -> Path:
     return speclaunch_home() / "proofs"
 
 
-def begin(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredProof:
+def begin_proof(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredProof:
     """The newest unfinished proof of the same key, or a new one. Raises InputError.
 
     A file of another form is left alone.

@@ -71,14 +71,14 @@ def _too_deep(mark: Any) -> BoundsError:
     return BoundsError(problem=f"nested more than {MAX_DEPTH} deep", problem_mark=mark)
 
 
-def compose(text: str) -> yaml.Node | None:
+def compose_node(text: str) -> yaml.Node | None:
     """Return the root node of one document. Raises yaml.YAMLError, BoundsError."""
     _measure(text)
     node: yaml.Node | None = yaml.compose(text, Loader=Loader)
     return node
 
 
-def compose_all(text: str) -> list[yaml.Node]:
+def compose_nodes(text: str) -> list[yaml.Node]:
     """Return the root nodes of all documents. Raises yaml.YAMLError, BoundsError."""
     _measure(text)
     return [node for node in yaml.compose_all(text, Loader=Loader) if node is not None]

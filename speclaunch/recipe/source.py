@@ -20,7 +20,7 @@ from speclaunch.recipe.bounded_yaml import (
     ODD,
     BoundsError,
     NotPlainError,
-    compose,
+    compose_node,
     plain_value,
 )
 from speclaunch.record import record
@@ -180,7 +180,7 @@ def _text(path: Path, shown: str) -> str:
 
 def _compose(text: str, shown: str) -> yaml.Node | None:
     try:
-        return compose(text)
+        return compose_node(text)
     except yaml.YAMLError as error:
         raise InputError(yaml_problem(error, shown, text)) from error
 

@@ -18,7 +18,6 @@ from speclaunch.plan.topics.parallel import (
     OWN_ARGUMENT,
     REPLICAS,
     REPLICAS_TOO,
-    SWITCH,
     KnownRefusal,
     attention_ranks,
 )
@@ -211,7 +210,7 @@ def _nodes(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-_AT = (ATTENTION_RANKS, SWITCH, REPLICAS, "tp_size")
+_AT = (ATTENTION_RANKS, parallel.SWITCH, REPLICAS, "tp_size")
 
 
 @rule("SPL256")
@@ -232,7 +231,7 @@ def dp_attention_sizes(plan: Plan) -> Iterator[Verdict]:
             f"enable_dp_attention needs a dp_size above 1 in SGLang {plan.request.version}",
             at=_AT,
             why=f"the engine stops: AssertionError: {NO_RANKS.said}",
-            fix=Fix("remove enable_dp_attention", set={SWITCH: None}, safe=True),
+            fix=Fix("remove enable_dp_attention", set={parallel.SWITCH: None}, safe=True),
         )
     if REPLICAS_TOO.applies(plan):
         yield Verdict(

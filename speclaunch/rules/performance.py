@@ -8,7 +8,7 @@ from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import graphs
 from speclaunch.plan.topics.algorithms import RUNNING, WHEN_SPECULATING
-from speclaunch.plan.topics.graphs import DECODE_BACKEND, DECODE_SWITCH, SWITCH
+from speclaunch.plan.topics.graphs import DECODE_BACKEND, DECODE_SWITCH
 from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.values import attention_backends, number
@@ -180,7 +180,7 @@ def padding_switch(plan: Plan) -> Iterator[Verdict]:
     )
 
 
-_SWITCHES = (SWITCH, DECODE_SWITCH)
+_SWITCHES = (graphs.SWITCH, DECODE_SWITCH)
 
 
 @rule("SPL705")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics import spec_v2
-from speclaunch.plan.topics.spec_v2 import SWITCH, VARIABLE
+from speclaunch.plan.topics.spec_v2 import VARIABLE
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.rules.values import number
 
@@ -94,8 +94,8 @@ def spec_v2_auto_topk(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL203")
 def spec_v2_without_effect(plan: Plan) -> Iterator[Verdict]:
     """SpecV2 is asked for where it is not, or no longer, a choice."""
-    if plan.value(SWITCH) and not spec_v2.has_worker(plan):
-        yield _no_worker(plan, SWITCH, Fix("remove it", set={SWITCH: None}))
+    if plan.value(spec_v2.SWITCH) and not spec_v2.has_worker(plan):
+        yield _no_worker(plan, spec_v2.SWITCH, Fix("remove it", set={spec_v2.SWITCH: None}))
     if plan.env(VARIABLE) is None:
         return
     away = Fix("remove it", env={VARIABLE: None}, safe=True)

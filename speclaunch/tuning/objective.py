@@ -127,7 +127,7 @@ class TrialModels:
         return sum(found) / len(found)
 
 
-def known(aim: TuningObjective, trials: Sequence[Trial]) -> TrialModels:
+def trial_models(aim: TuningObjective, trials: Sequence[Trial]) -> TrialModels:
     """What is known of at least one trial at each load."""
     models = {
         load: fitted([one for one in trials if one.concurrency == load])

@@ -13,7 +13,7 @@ from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.start_time import start_time
 from speclaunch.record import record
 from speclaunch.tuning.model import Trial
-from speclaunch.tuning.objective import TuningObjective, known
+from speclaunch.tuning.objective import TuningObjective, trial_models
 from speclaunch.tuning.space import DraftSetting
 from speclaunch.tuning.trials import Protocol, TrialStart
 
@@ -58,7 +58,7 @@ def next_trial(
     left = [one for one in space if one not in tried]
     if not left:
         return (None, "all settings were tried")
-    model = known(aim, trials)
+    model = trial_models(aim, trials)
     found = max(left, key=model.score)
     gain = math.exp(model.score(found) - max(map(model.score, tried)))
     beside = _beside(space, tried, max(tried, key=model.score))
@@ -85,7 +85,7 @@ def ranked(aim: TuningObjective, trials: Sequence[Trial]) -> tuple[DraftSetting,
     """The settings that were tried, the best first."""
     if not trials:
         return ()
-    model = known(aim, trials)
+    model = trial_models(aim, trials)
     return tuple(
         sorted(dict.fromkeys(one.setting for one in trials), key=lambda one: -model.score(one))
     )

@@ -67,7 +67,7 @@ class TrialStart:
     seconds: float
 
 
-def measure(
+def measure_setting(
     setting: DraftSetting,
     order: EngineOrder,
     start: Callable[[EngineOrder], Serving],

@@ -9,7 +9,7 @@ from speclaunch.bench.gate import Objection
 from speclaunch.bench.measurement import Round, accepted_by_position, request_from
 from speclaunch.bench.schema import MeasuredRecord
 from speclaunch.bench.statistics import SpeedClaim
-from speclaunch.bench.stored import FILE, begin
+from speclaunch.bench.stored import FILE, begin_bench
 from tests.bench.making import PLAIN, a_round
 
 SAID = {
@@ -109,16 +109,16 @@ def test_too_few_pairs_say_nothing() -> None:
 
 def test_a_comparison_goes_on_where_it_was(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setenv("SPECLAUNCH_HOME", str(tmp_path))
-    first = begin("R", "key", {}, fresh=False)
+    first = begin_bench("R", "key", {}, fresh=False)
     rounds = [a_round("R"), a_round("plain", positions=(), cached=0)]
     first.write(rounds)
-    again = begin("R", "key", {}, fresh=False)
+    again = begin_bench("R", "key", {}, fresh=False)
     assert (again.directory, list(again.rounds)) == (first.directory, rounds)
-    assert begin("R", "other", {}, fresh=False).rounds == ()
-    fresh = begin("R", "key", {}, fresh=True)
-    assert begin("R", "key", {}, fresh=False).directory == fresh.directory != first.directory
+    assert begin_bench("R", "other", {}, fresh=False).rounds == ()
+    fresh = begin_bench("R", "key", {}, fresh=True)
+    assert begin_bench("R", "key", {}, fresh=False).directory == fresh.directory != first.directory
     assert fresh.rounds == ()
     again.write(rounds, {"claim": "pays"})
-    assert begin("R", "key", {}, fresh=False).directory != first.directory
+    assert begin_bench("R", "key", {}, fresh=False).directory != first.directory
     (first.directory / FILE).write_text("{")
-    assert begin("R", "key", {}, fresh=False).rounds == ()
+    assert begin_bench("R", "key", {}, fresh=False).rounds == ()

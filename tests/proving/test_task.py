@@ -17,7 +17,7 @@ from speclaunch.cli.prove import Served, Task, _Count, ask_ours, judge, served_d
 from speclaunch.errors import LaunchError
 from speclaunch.launch.client import EngineError
 from speclaunch.proving.answers import ProofPrompt, ProofServer
-from speclaunch.proving.stored import begin
+from speclaunch.proving.stored import begin_proof
 from tests.proving.test_proof import Cycle
 
 RECIPE = "recipe=cpu_standalone"
@@ -79,7 +79,7 @@ def test_a_dry_run_says_starts_and_requests(task: Task) -> None:
 
 def test_all_is_asked_once_and_judged(task: Task) -> None:
     engines, said = Engines(), []
-    stored = begin("one", task.key, task.about, fresh=False)
+    stored = begin_proof("one", task.key, task.about, fresh=False)
     ask_ours(task, engines, stored, said.append)  # type: ignore[arg-type]
     proof = judge(task, engines, stored.heard, "float32")  # type: ignore[arg-type]
     assert engines.served == ["cpu_standalone", "cpu_standalone without speculation"]
@@ -89,17 +89,17 @@ def test_all_is_asked_once_and_judged(task: Task) -> None:
 
 def test_what_was_answered_before_ctrl_c_is_not_asked_again(task: Task) -> None:
     first = Engines(fails_at=4)
-    stored = begin("one", task.key, task.about, fresh=False)
+    stored = begin_proof("one", task.key, task.about, fresh=False)
     with pytest.raises(KeyboardInterrupt):
         ask_ours(task, first, stored, lambda _: None)  # type: ignore[arg-type]
     assert first.ended == 1
-    again = begin("one", task.key, task.about, fresh=False)
+    again = begin_proof("one", task.key, task.about, fresh=False)
     assert again.heard.count == 3
     second = Engines()
     ask_ours(task, second, again, lambda _: None)  # type: ignore[arg-type]
     assert second.levels == [4]
     third = Engines()
-    ask_ours(task, third, begin("one", task.key, {}, fresh=False), print)  # type: ignore[arg-type]
+    ask_ours(task, third, begin_proof("one", task.key, {}, fresh=False), print)  # type: ignore[arg-type]
     assert third.served == []  # all is there: the plain server alone is started
     assert judge(task, third, again.heard, "float32").is_lossless  # type: ignore[arg-type]
 
@@ -108,7 +108,7 @@ def test_what_was_answered_before_ctrl_c_is_not_asked_again(task: Task) -> None:
 def test_samples_are_drawn_from_both(task: Task) -> None:
     sampled = replace(task, samples=10)
     engines = Engines()
-    stored = begin("one", sampled.key, {}, fresh=False)
+    stored = begin_proof("one", sampled.key, {}, fresh=False)
     ask_ours(sampled, engines, stored, lambda _: None)  # type: ignore[arg-type]
     assert stored.heard.count == 6 + 30
     proof = judge(sampled, engines, stored.heard, "float32")  # type: ignore[arg-type]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from speclaunch.recipe.bounded_yaml import (
     MAX_NODES,
     BoundsError,
-    compose,
-    compose_all,
+    compose_node,
+    compose_nodes,
     depth_bound,
     events,
     is_small,
@@ -32,19 +32,19 @@ DEEP = {
 
 @pytest.mark.parametrize("name", DEEP)
 def test_what_is_deep_is_refused(name: str) -> None:
-    for read in (compose, compose_all, lambda text: list(events(text))):
+    for read in (compose_node, compose_nodes, lambda text: list(events(text))):
         with pytest.raises(BoundsError, match="nested more than 60 deep"):
             read(DEEP[name])  # type: ignore[no-untyped-call]
 
 
 def test_what_has_too_many_values_is_refused_before_there_are_nodes() -> None:
     with pytest.raises(BoundsError, match=f"more than {MAX_NODES} values"):
-        compose("[" + "a," * (3 * MAX_NODES) + "]")
+        compose_node("[" + "a," * (3 * MAX_NODES) + "]")
 
 
 def test_what_is_deep_on_one_line_only_is_read() -> None:
-    assert compose("a: " + "[" * 55 + "]" * 55) is not None
-    assert compose("a: '" + "[" * 50_000 + "'\n") is not None
+    assert compose_node("a: " + "[" * 55 + "]" * 55) is not None
+    assert compose_node("a: '" + "[" * 50_000 + "'\n") is not None
 
 
 @given(st.lists(st.sampled_from([*"[]{}-?:a,& !|>#'\"\n\t*", "- ", ": ", "? ", "\n  ", "\r"])))

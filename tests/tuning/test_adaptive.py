@@ -10,7 +10,7 @@ import pytest
 
 from speclaunch.errors import InputError, LaunchError
 from speclaunch.tuning.adaptive import adaptive_words, checked, configuration, require_adaptive
-from speclaunch.tuning.objective import known, objective
+from speclaunch.tuning.objective import objective, trial_models
 from speclaunch.tuning.space import DraftSetting, settings
 from tests.program import run
 from tests.tuning.making import trial
@@ -29,7 +29,7 @@ def test_each_load_has_its_steps() -> None:
             given = {name: getattr(one, name) for name in one.__slots__}
             new = {**given, "accept_length": length, "accepted": shares[:steps]}
             trials.append(type(one)(**new))
-    file = configuration(known(objective("throughput@1,32"), trials), SPACE)
+    file = configuration(trial_models(objective("throughput@1,32"), trials), SPACE)
     assert list(file) == ["1", "32"]
     assert max(file["1"]["candidate_steps"]) == 8
     assert max(file["32"]["candidate_steps"]) < 8

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from speclaunch.errors import InputError
-from speclaunch.tuning.objective import Aim, known, objective, worth
+from speclaunch.tuning.objective import Aim, objective, trial_models, worth
 from speclaunch.tuning.search import next_trial, ranked
 from speclaunch.tuning.space import DraftSetting
 from tests.tuning.making import DEEP, OWN, TREE, trial
@@ -52,7 +52,7 @@ def test_several_loads_count_alike() -> None:
         *(trial(DEEP, 0.01, 4, 1), trial(DEEP, 0.08, 4, 8)),  # 2 times as fast, half as fast
         *(trial(TREE, 0.01, 3, 1), trial(TREE, 0.03, 3, 8)),  # 1.5 times as fast, as fast
     ]
-    model = known(aim, trials)
+    model = trial_models(aim, trials)
     assert model.score(DEEP) == pytest.approx(model.score(OWN))
     assert model.score(TREE) - model.score(OWN) == pytest.approx(math.log(1.5) / 2)
     assert ranked(aim, trials)[0] == TREE

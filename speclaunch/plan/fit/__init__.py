@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speclaunch.plan.fit.best_for_load import Best, RequestLoad, best_for, load_of
-from speclaunch.plan.fit.suggestion import Alternative, Suggested, Suggestion, suggest
+from speclaunch.plan.fit.suggestion import Alternative, Suggested, Suggestion, suggest_fit
 
 __all__ = [
     "Alternative",
@@ -13,5 +13,5 @@ __all__ = [
     "Suggestion",
     "best_for",
     "load_of",
-    "suggest",
+    "suggest_fit",
 ]

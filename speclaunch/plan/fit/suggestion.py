@@ -1,4 +1,4 @@
-"""`suggest`: what to change so that a deployment fits, with the least loss, and what else would
+"""`suggest_fit`: what to change so that a deployment fits, with the least loss, and what else would
 make it fit, where no setting does.
 """
 
@@ -215,7 +215,7 @@ class Suggestion:
         return {change.name: change.value for change in self.changes}
 
 
-def suggest(
+def suggest_fit(
     plan_with: PlanWith,
     *,
     budget: BudgetOf = work_out,
