@@ -43,6 +43,8 @@ def launch(options: LaunchOptions) -> ExitCode:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.detach and options.smoke:
         raise InputError(Problem("--smoke cannot be combined with --detach: it stops the engine"))
+    if options.ladder and not options.dry_run:
+        raise InputError(Problem("--ladder needs --dry-run"))
     title = hide_secrets("", options.overrides)
     name, changes = split_recipe(options.overrides)
     overrides = [f"recipe={name}", *changes]  # as the journal tells it, however it was written
@@ -82,7 +84,7 @@ def launch(options: LaunchOptions) -> ExitCode:
     if options.dry_run:
         from speclaunch.report.dry_run import show_command
 
-        show_command(session, as_json=as_json)
+        show_command(session, ladder=options.ladder, as_json=as_json)
         return ExitCode.CLEAN
     if prepared.cpu is not None:
         from speclaunch.launch.prepare import ensure_cpu_models

@@ -121,9 +121,9 @@ class LaunchOptions(VerbOptions):
     engine = ENGINE
     dry_run = flag(
         "--dry-run",
-        help="Print the exact command and environment, and the recovery steps if memory runs "
-        "out; start nothing.",
+        help="Print the exact command and environment; start nothing.",
     )
+    ladder = flag("--ladder", help="With --dry-run: show the recovery steps if memory runs out.")
     smoke = flag("--smoke", help="Start, verify, report, stop; exit 0 if it serves.")
     detach = flag("--detach", "-d", help="Return once it serves, and leave it running.")
     fresh = flag(

@@ -22,8 +22,13 @@ from speclaunch.report.console import err, out
 Forecast = tuple[Sequence[Rung], str]
 
 
-def show_forecast(console: Console, forecast: Forecast, known: LastGood | None) -> None:
-    """The rungs in order, with what each costs and what the budget predicts."""
+def show_forecast(
+    console: Console, forecast: Forecast, known: LastGood | None, *, ladder: bool
+) -> None:
+    """Print the last known good settings and the recovery steps: all with `ladder`, else a count.
+
+    A step has what it costs and what the budget predicts.
+    """
     rungs, end = forecast
     if known is not None:
         changes = " ".join(f"{name}={value}" for name, value in known.changes.items())
@@ -31,6 +36,10 @@ def show_forecast(console: Console, forecast: Forecast, known: LastGood | None) 
             f"# starts with the last known good settings: {changes} (--fresh does not)",
             markup=False,
         )
+    if rungs and not ladder:
+        steps = "1 recovery step" if len(rungs) == 1 else f"{len(rungs)} recovery steps"
+        console.print(f"# if memory runs out: {steps} (--ladder shows them)")
+        return
     if rungs:
         console.print("# recovery steps if memory runs out, in order:")
     for number, rung in enumerate(rungs, 2):
@@ -62,8 +71,8 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
     }
 
 
-def show_command(session: Session, *, as_json: bool) -> None:
-    """What a launch would run."""
+def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
+    """Print what a launch would run; with `ladder`, and in JSON, also the recovery steps."""
     prepared, foreseen = session.prepared, session.foreseen()
     if foreseen is not None:
         prepared = prepared.changed(foreseen.changes)
@@ -81,4 +90,4 @@ def show_command(session: Session, *, as_json: bool) -> None:
     )
     typer.echo(text, nl=False)
     if session.recovers:
-        show_forecast(err(), session.forecast(), session.known_good())
+        show_forecast(err(), session.forecast(), session.known_good(), ladder=ladder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import os
 import socket
 import subprocess
@@ -133,10 +134,17 @@ def test_recovery_that_is_off_and_attempts_that_are_limited(
     assert "--max-attempts" in one.stderr and "attempt 2" not in one.stderr
 
 
-def test_a_dry_run_tells_what_would_be_tried(run: Run, recipe: str) -> None:
-    done = run(recipe, "--dry-run", "recovery=default")
-    assert done.returncode == 0
+def test_a_dry_run_shows_the_recovery_steps_on_request(run: Run, recipe: str) -> None:
+    brief = run(recipe, "--dry-run", "recovery=default")
+    done = run(recipe, "--dry-run", "--ladder", "recovery=default")
+    steps = len(re.findall(r"^#   \d+\. ", done.stderr, re.M))
+    assert steps > 1
+    assert f"# if memory runs out: {steps} recovery steps (--ladder shows them)" in brief.stderr
+    assert brief.stdout == done.stdout
+    assert brief.returncode == done.returncode == 0
     assert "recovery steps if memory runs out" in done.stderr
+    alone = run(recipe, "--ladder")
+    assert (alone.returncode, "--ladder needs --dry-run" in alone.stderr) == (2, True)
     assert "--mem-fraction-static" in done.stdout
     document = json.loads(
         run(recipe, "--dry-run", "recovery=default", "--output-format", "json").stdout
