@@ -17,8 +17,9 @@ from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.examine import examine_machine
 from speclaunch.doctor.gather import DoctorRequest, gather
 from speclaunch.errors import ExitCode
+from speclaunch.facts.engines import named, overrides_pin
 from speclaunch.home import speclaunch_home
-from speclaunch.report.console import out
+from speclaunch.report.console import err_lines, out
 from speclaunch.report.doctor import DoctorReport, diagnosis_json, show_diagnosis
 
 
@@ -56,6 +57,10 @@ def _with_recipe(asked: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
 
     whole = load(name, changes, options.config_dir)
     recipe = select_role(whole, options.role, "a machine serves one")
+    if pin := recipe.deployment.engine.pinned:
+        for version in asked.versions:
+            if named(pin).held != version:
+                err_lines().print(f"note: {overrides_pin(version, pin)}")
     return replace(asked, recipe=recipe, whole=whole if whole.parts else None)
 
 

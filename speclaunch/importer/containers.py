@@ -25,7 +25,7 @@ from speclaunch.importer.source_text import (
     WordPiece,
     joined,
 )
-from speclaunch.importer.wrappers import SERVER
+from speclaunch.importer.wrappers import SERVER, VLLM_IMAGE
 from speclaunch.patterns import lazy
 
 _VARIABLE = lazy(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Z_][A-Z0-9_]*)\b)")
@@ -209,6 +209,17 @@ def image_in(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
 def image_of(node: yaml.ScalarNode, document: Document) -> str:
     """The image of a container, with the defaults of Compose's variables."""
     return interpolated(nodes.source(node, document)).text
+
+
+def image_program(keys: Mapping[str, yaml.Node], program: str, document: Document) -> list[Field]:
+    """Return vLLM's image as the program of a container without one of its own.
+
+    program: the key that would name one. The image runs `vllm serve` (vLLM's Dockerfile).
+    """
+    node = keys.get("image")
+    if program in keys or not isinstance(node, yaml.ScalarNode):
+        return []
+    return [interpolated(nodes.source(node, document))] if VLLM_IMAGE in str(node.value) else []
 
 
 def listed(node: yaml.Node | None) -> list[yaml.Node]:

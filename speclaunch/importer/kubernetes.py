@@ -23,6 +23,7 @@ from speclaunch.importer.containers import (
     Collected,
     Env,
     image_in,
+    image_program,
     left_out,
     listed,
     substituted,
@@ -291,7 +292,8 @@ def _container(
             env[name] = maps.value(source) or known or _elsewhere(name, source, document)
         else:
             env[name] = text_at("", item, document)
-    words = [
+    words = image_program(keys, "command", document)
+    words += [
         substituted(nodes.source(item, document), given | env)
         for key in ("command", "args")
         for item in listed(keys.get(key))

@@ -193,7 +193,7 @@ def _after(word: Word, start: int) -> Word:
 _NAME = "vllm"
 _PROGRAM = lazy(
     r"""\bvllm(?=["']?,?(?:[ \t]+|\s*-\s+)["']?serve\b"""
-    r"|\.entrypoints\.openai\.api_server\b|-openai[:@ \t])"
+    r"|\.entrypoints\.openai\.api_server\b|-openai\b)"
 )
 _SIZE = lazy(r"(\d+(?:\.\d+)?)([kKmMgG])")
 _SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}

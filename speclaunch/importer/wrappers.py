@@ -17,6 +17,8 @@ from speclaunch.record import record
 
 VLLM = "\ue010llm"
 """`vllm`, marked by an import that reads vLLM's commands (`vllm.py`); no file has it."""
+VLLM_IMAGE = f"{VLLM}-openai"
+"""The image that runs vLLM's server."""
 ROUTER = "sglang_router.launch_server"
 MODULES = {
     "sglang.launch_server": InvocationKind.LAUNCH_SERVER,
@@ -223,7 +225,7 @@ def find_program(words: Sequence[Field]) -> ServerProgram | None:  # noqa: PLR09
             return ServerProgram(InvocationKind.SERVE, index, index + 2)
         if base(text) == VLLM and follows == "serve":
             return ServerProgram(InvocationKind.VLLM, index, index + 2)
-        if f"{VLLM}-openai" in text and "run" in texts[:index]:  # the program of the image
+        if VLLM_IMAGE in text and (index == 0 or "run" in texts[:index]):  # its program
             return ServerProgram(InvocationKind.VLLM, index, index + 1)
     return None
 

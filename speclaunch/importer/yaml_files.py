@@ -18,6 +18,7 @@ from speclaunch.importer.containers import (
     Env,
     image_in,
     image_of,
+    image_program,
     interpolated,
     left_out,
     listed,
@@ -89,6 +90,7 @@ def read_compose(root: yaml.Node, document: Document) -> Reading:
             noted = Dropped("env_file", nodes.place(keys["env_file"], document), _ENV_FILE)
             dropped = (noted, *dropped)
         words = [
+            *image_program(keys, "entrypoint", document),
             *_compose_words(keys.get("entrypoint"), document),
             *_compose_words(keys.get("command"), document),
         ]

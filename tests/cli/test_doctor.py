@@ -380,3 +380,11 @@ def test_a_recipe_of_the_cpu_engine() -> None:
     assert checks(found, "engine") == []
     assert checks(found, "packages") == []
     assert {line["state"] for line in checks(found, "model")} == {"ok"}
+
+
+def test_it_notes_that_engine_overrides_a_pin() -> None:
+    recipe = ("recipe=eagle3_llama8b", "engine.version=0.5.22")
+    done = doctor(*recipe, "--engine", "0.5.21")
+    note = "note: --engine 0.5.21 overrides engine.version 0.5.22 of the recipe\n"
+    assert done.stderr == note
+    assert doctor(*recipe, "--engine", "0.5.22").stderr == ""

@@ -127,6 +127,16 @@ FORMS = [
         "    args: [m, --port, '1', --host, '0']\n",
     ),
     ("compose.yaml", "services:\n  a:\n    command: vllm serve m --port 1 --host 0\n"),
+    (
+        "compose.yaml",
+        "services:\n  a:\n    image: vllm/vllm-openai\n"
+        "    command: [--model, m, --port, '1', --host, '0']\n",
+    ),
+    (
+        "pod.yaml",
+        "kind: Pod\nspec:\n  containers:\n  - image: vllm/vllm-openai@sha256:0\n"
+        "    args: [m, --port, '1', --host, '0']\n",
+    ),
     ("task.yaml", "run: |\n  vllm serve m --port 1 --host 0\n"),
 ]
 
