@@ -24,6 +24,7 @@ FLOORS = {
     "__init__": 0,
     "children": 0,
     "errors": 0,
+    "files": 0,
     "heartbeat": 0,
     "home": 0,
     "own_process": 0,
@@ -35,7 +36,6 @@ FLOORS = {
     "redaction": 0,
     "resources": 0,
     "engine": 1,
-    "cpu": 1,
     "entry_files": 1,
     "surroundings": 1,
     "facts": 2,
@@ -47,6 +47,7 @@ FLOORS = {
     "rules": 6,
     "fix": 7,
     "lint": 7,
+    "cpu": 7,
     "fixing": 8,
     "launch": 8,
     "deploy": 9,
@@ -61,7 +62,7 @@ FLOORS = {
     "cli": 13,
     "__main__": 14,
 }
-EVERYWHERE = ("record", "patterns", "printable")
+EVERYWHERE = ("record", "patterns", "printable", "errors")
 """Modules of floor 0 that the rest of it may import. Each imports only those before it."""
 HEAVY = {"torch", "transformers", "sglang", "numpy", "vllm", "triton", "nvidia"}
 
@@ -324,12 +325,12 @@ DIRECT_READS = {
     "engine/catalogue.py": "ships with speclaunch",
     "engine/extraction/source.py": "the source of an engine that the user named",
     "engine/forks.py": "a catalogue of this user",
+    "facts/cpu_engine.py": "ships with speclaunch",
     "facts/hardware_probe.py": "the kernel's files",
     "facts/runtime.py": "ships with speclaunch; the interpreter and its packages",
     "importer/recipe_text.py": "ships with speclaunch",
     "judge/engine_judge.py": "ships with speclaunch",
     "judge/add.py": "packages that the user installs",
-    "judge/environments.py": "a judge of this user",
     "launch/agreement/membership.py": "the kernel's files",
     "launch/free_port.py": "the kernel's files",
     "launch/guard.py": "the kernel's files",

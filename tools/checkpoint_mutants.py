@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY)]
 
 from speclaunch.cpu.artifacts import MAKE_MODELS, engine_environment  # noqa: E402
-from speclaunch.cpu.environment import CpuEngine  # noqa: E402
+from speclaunch.facts.cpu_engine import CpuEngine  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
 from tests.checkpoints import safetensors_bytes, stand_ins  # noqa: E402
 from tests.checkpoints.harmless import harmless  # noqa: E402

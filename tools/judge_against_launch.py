@@ -43,8 +43,8 @@ from recalling.drawing import Models, draw  # noqa: E402
 from recalling.models import lay_out, read_models  # noqa: E402
 
 from speclaunch.cpu.artifacts import engine_environment, ensure_model  # noqa: E402
-from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine  # noqa: E402
 from speclaunch.engine.catalogue import load  # noqa: E402
+from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
 from speclaunch.judge.environments import cpu_judge, find_judge  # noqa: E402
 from speclaunch.judge.interface import EngineQuestion  # noqa: E402

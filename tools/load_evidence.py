@@ -23,7 +23,7 @@ PAGES = REPOSITORY / "docs" / "rules"
 sys.path[:0] = [str(REPOSITORY)]
 
 from speclaunch.cpu.artifacts import ensure_model  # noqa: E402
-from speclaunch.cpu.environment import CpuEngine  # noqa: E402
+from speclaunch.facts.cpu_engine import CpuEngine  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
 from tests.evidence import judging, models, pages, stored  # noqa: E402
 from tests.evidence.case import Case  # noqa: E402

@@ -37,9 +37,9 @@ from recalling.models import lay_out, read_models  # noqa: E402
 
 from speclaunch.asking.command import NotAskedError, asked_command  # noqa: E402
 from speclaunch.asking.opinion import converse, inquire, stands_in  # noqa: E402
-from speclaunch.cpu.environment import SGLANG_VERSION  # noqa: E402
 from speclaunch.engine.canonical import canonical  # noqa: E402
 from speclaunch.engine.catalogue import load  # noqa: E402
+from speclaunch.facts.cpu_engine import SGLANG_VERSION  # noqa: E402
 from speclaunch.judge.environments import cpu_judge  # noqa: E402
 from speclaunch.plan.refusals import DATA  # noqa: E402
 from speclaunch.plan.request import from_words  # noqa: E402

@@ -33,7 +33,7 @@ def has_judges() -> bool:
         return False
     if not found:
         return False
-    from speclaunch.cpu.environment import cpu_engine_home  # noqa: PLC0415  with judges alone
+    from speclaunch.facts.cpu_engine import cpu_engine_home  # noqa: PLC0415  with judges alone
 
     folders = (judges_home(), cpu_engine_home(speclaunch_home()))
     return not any(map(distrust, folders))

@@ -19,7 +19,6 @@ from speclaunch.cli.change_options import (
     JudgeRemoveOptions,
 )
 from speclaunch.cli.options import VerbOptions
-from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.cpu.install import InstallStep, StepState, install, is_installed
 from speclaunch.engine.catalogue import (
     Argument,
@@ -30,6 +29,7 @@ from speclaunch.engine.catalogue import (
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, LaunchError, Problem
+from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine
 from speclaunch.facts.runtime import NoEngineError, download_wheel, find_runtime
 from speclaunch.home import speclaunch_home
 from speclaunch.report.console import err, out

@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch import children
-from speclaunch.cpu.artifacts import pip_environment
-from speclaunch.cpu.environment import CpuEngine
-from speclaunch.cpu.manifest import REQUIREMENTS, is_installed
-from speclaunch.cpu.process import locked
 from speclaunch.engine.added_catalogues import every_name, remove_added
 from speclaunch.engine.catalogue import add_fork, add_from_package, held_versions
 from speclaunch.errors import InputError, LaunchError, Problem
-from speclaunch.facts.runtime import Runtime, find_runtime, pip_command, trust
+from speclaunch.facts.cpu_engine import REQUIREMENTS, CpuEngine, is_installed
+from speclaunch.facts.runtime import Runtime, find_runtime, pip_command, pip_environment, trust
+from speclaunch.files import locked
 from speclaunch.home import expand_user, judges_home, speclaunch_home
 from speclaunch.judge.engine_judge import EngineJudge, command_of, digest_of, worker_digest
 from speclaunch.judge.environments import (

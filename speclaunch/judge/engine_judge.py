@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from speclaunch.cpu.environment import SHIM
 from speclaunch.errors import InputError
+from speclaunch.facts.cpu_engine import SHIM
 from speclaunch.facts.hardware import Vendor, declare
 from speclaunch.judge.interface import EngineAnswer, EngineQuestion
 from speclaunch.judge.process import START, JsonWorker, WorkerError

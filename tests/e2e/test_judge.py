@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from speclaunch.cpu.environment import CpuEngine, site_packages
 from speclaunch.engine.catalogue import load, resolve_version
+from speclaunch.facts.cpu_engine import CpuEngine, site_packages
 from speclaunch.judge.add import add
 from speclaunch.judge.engine_judge import EngineJudge
 from speclaunch.judge.environments import all_judges, cpu_judge, find_judge, kept, remove

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.cpu.manifest import REQUIREMENTS
+from speclaunch.facts.cpu_engine import REQUIREMENTS
 from speclaunch.judge import process
 from speclaunch.judge.worker import light, torch_parts
 
