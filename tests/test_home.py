@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from speclaunch.asking.mode import has_judges
+from speclaunch.engine_check.mode import has_judges
 from speclaunch.entry_files import EntryFiles
 from speclaunch.errors import InputError
 from speclaunch.facts.cpu_engine import CpuEngine

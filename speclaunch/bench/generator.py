@@ -13,12 +13,12 @@ from typing import Any
 from speclaunch import children
 from speclaunch.bench.measurement import Round, request_from
 from speclaunch.bench.workload import Prompts
+from speclaunch.engine_check.worker_process import JsonWorker, WorkerError
 from speclaunch.errors import LaunchError
 from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine, is_installed
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.files import replace_file
 from speclaunch.home import speclaunch_home
-from speclaunch.judge.process import JsonWorker, WorkerError
 from speclaunch.record import record
 
 START = Path(__file__).with_name("worker") / "generate.py"

@@ -68,7 +68,7 @@ from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
 
 if TYPE_CHECKING:
-    from speclaunch.asking.asker import Asker
+    from speclaunch.engine_check.query_plans import Asker
 
 _DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108

@@ -34,7 +34,7 @@ from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import secrets_of
 
 if TYPE_CHECKING:
-    from speclaunch.asking.asker import Asker
+    from speclaunch.engine_check.query_plans import Asker
     from speclaunch.recipe.load import Recipe
 
 

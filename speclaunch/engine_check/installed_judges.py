@@ -20,12 +20,12 @@ from typing import Any
 
 from speclaunch.engine.added_catalogues import remove_added
 from speclaunch.engine.catalogue import held_versions
+from speclaunch.engine_check.engine_judge import EngineJudge, command_of, digest_of, worker_digest
 from speclaunch.errors import LaunchError
 from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine, read_manifest
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.files import make_private, replace_file
 from speclaunch.home import JUDGE_RECORD, judges_home, require_own, speclaunch_home
-from speclaunch.judge.engine_judge import EngineJudge, command_of, digest_of, worker_digest
 from speclaunch.reads.bounded import read_regular
 from speclaunch.record import record
 
