@@ -9,9 +9,8 @@
 arguments that the release refuses in the same way (speclaunch/engine_check/opinion.py). `read`
 looks at the line that refused in the release's source, as DIR/VERSION/sglang: the arguments in the
 tests of the statement, of all around it in its function, and of what their names were assigned
-from; and
-those of the generated row of that line (tools/refusals.py), whose condition goes through the whole
-of the resolution. Neither reader knows what was asked.
+from; and those of the generated row of that line (tools/refusals.py), whose condition goes through
+the whole of the resolution. Neither reader knows what was asked.
 """
 
 from __future__ import annotations
