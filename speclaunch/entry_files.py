@@ -8,7 +8,8 @@ import stat
 import time
 from pathlib import Path
 
-from speclaunch.home import distrust, make_private
+from speclaunch.files import make_private, replace_file
+from speclaunch.home import distrust
 from speclaunch.reads.states import digest
 
 _ABANDONED_SECONDS = 3600
@@ -55,7 +56,7 @@ class EntryFiles:
             return
         path = self._path(name)
         try:
-            write_entry(path, digest(text).encode() + b"\n" + text)
+            write_entry(Path(path), digest(text).encode() + b"\n" + text)
             if name.endswith(_TRIMMED_EACH):
                 trim_entries(os.path.dirname(path), self._most, self._most_bytes_of_all)
         except OSError:  # full, read-only, somebody else's: every run is the first one
@@ -75,25 +76,13 @@ def read_entry(path: str, most_bytes: int) -> bytes:
         return file.read(most_bytes)
 
 
-def write_entry(path: str, data: bytes) -> None:
-    """Whole or not at all, also when this process is killed; for this user alone. Raises
-    OSError."""
-    folder, name = os.path.split(path)
-    beside = f"{folder}/.{name}.{os.getpid()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+def write_entry(path: Path, data: bytes) -> None:
+    """Write an entry atomically, for this user alone. Raises OSError."""
     try:
-        handle = os.open(beside, flags, 0o600)
+        replace_file(path, data)
     except FileNotFoundError:
-        make_private(Path(folder))
-        handle = os.open(beside, flags, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(beside, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
+        make_private(path.parent)
+        replace_file(path, data)
 
 
 def trim_entries(folder: str, most: int, most_bytes: int) -> None:

@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+from speclaunch.errors import InputError, Problem
 from speclaunch.record import record
 
 
@@ -76,15 +77,11 @@ def distrust(folder: Path, home: Path | None = None) -> Distrust | None:
     return None
 
 
-def make_private(folder: Path) -> None:
-    """Create a folder of this user, and all that is missing above it, for this user alone. Raises
-    OSError."""
-    missing = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
-    for one in reversed(missing):
-        one.mkdir(0o700, exist_ok=True)
+def require_own(folder: Path, what: str, home: Path | None = None) -> None:
+    """Raise InputError if other users may have made the programs in `folder` (`distrust`)."""
+    found = distrust(folder, home)
+    if found is not None:
+        raise InputError(Problem(f"{what} is not executed: {found.why}", help=found.help))
 
 
 def _distrust_of(place: Path, found: os.stat_result, *, is_own: bool) -> Distrust | None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.cpu.install import install
+from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.home import speclaunch_home
 from tests import sampling
 from tests.hub_server import HubServer, serving

@@ -24,6 +24,7 @@ FLOORS = {
     "__init__": 0,
     "children": 0,
     "errors": 0,
+    "files": 0,
     "heartbeat": 0,
     "home": 0,
     "own_process": 0,
@@ -35,18 +36,17 @@ FLOORS = {
     "redaction": 0,
     "resources": 0,
     "engine": 1,
-    "cpu": 1,
     "entry_files": 1,
     "surroundings": 1,
     "facts": 2,
-    "judge": 3,
     "recipe": 3,
     "importer": 4,
     "plan": 5,
-    "asking": 6,
+    "engine_check": 6,
     "rules": 6,
     "fix": 7,
     "lint": 7,
+    "cpu": 7,
     "fixing": 8,
     "launch": 8,
     "deploy": 9,
@@ -61,7 +61,7 @@ FLOORS = {
     "cli": 13,
     "__main__": 14,
 }
-EVERYWHERE = ("record", "patterns", "printable")
+EVERYWHERE = ("record", "patterns", "printable", "errors")
 """Modules of floor 0 that the rest of it may import. Each imports only those before it."""
 HEAVY = {"torch", "transformers", "sglang", "numpy", "vllm", "triton", "nvidia"}
 
@@ -122,7 +122,7 @@ def test_nothing_imports_the_engines_world() -> None:
         if (
             path.name == "make_models.py"
             or path.parent.name == "tiny_models"
-            or path.is_relative_to(PACKAGE / "judge" / "worker")
+            or path.is_relative_to(PACKAGE / "engine_check" / "worker")
         ):  # a script that runs in the engine's environment
             continue
         assert not {name.split(".")[0] for name in imported(path)} & HEAVY, path
@@ -249,7 +249,7 @@ STARTS = {
 }
 STARTS_PROCESSES = {
     "children.py": {"subprocess.Popen"},
-    "judge/worker/serve.py": {"os.fork"},  # in the engine's interpreter, without our modules
+    "engine_check/worker/serve.py": {"os.fork"},  # in the engine's interpreter, without our modules
     "launch/guard.py": {"subprocess.Popen"},  # the engine; a script of the standard library
     "launch/apart.py": {"os.fork"},  # these three: the same program goes on
     "launch/detach.py": {"os.fork"},
@@ -323,13 +323,13 @@ DIRECT_READS = {
     "doctor/machine.py": "the kernel's files",
     "engine/catalogue.py": "ships with speclaunch",
     "engine/extraction/source.py": "the source of an engine that the user named",
+    "engine_check/add_judge.py": "packages that the user installs",
+    "engine_check/engine_judge.py": "ships with speclaunch",
     "engine/forks.py": "a catalogue of this user",
+    "facts/cpu_engine.py": "ships with speclaunch",
     "facts/hardware_probe.py": "the kernel's files",
     "facts/runtime.py": "ships with speclaunch; the interpreter and its packages",
     "importer/recipe_text.py": "ships with speclaunch",
-    "judge/engine_judge.py": "ships with speclaunch",
-    "judge/add.py": "packages that the user installs",
-    "judge/environments.py": "a judge of this user",
     "launch/agreement/membership.py": "the kernel's files",
     "launch/free_port.py": "the kernel's files",
     "launch/guard.py": "the kernel's files",

@@ -11,12 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from speclaunch.asking.mode import has_judges
-from speclaunch.cpu.environment import CpuEngine
-from speclaunch.cpu.manifest import require_own
+from speclaunch.engine_check.mode import has_judges
 from speclaunch.entry_files import EntryFiles
 from speclaunch.errors import InputError
-from speclaunch.home import _distrust_of, distrust, expand_user, make_private, speclaunch_home
+from speclaunch.facts.cpu_engine import CpuEngine
+from speclaunch.files import make_private
+from speclaunch.home import _distrust_of, distrust, expand_user, require_own, speclaunch_home
 from tests.program import run
 
 

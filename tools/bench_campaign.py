@@ -40,7 +40,7 @@ from speclaunch.bench.certificate import certificate  # noqa: E402
 from speclaunch.bench.running import SIMULATED  # noqa: E402
 from speclaunch.bench.statistics import SpeedClaim  # noqa: E402
 from speclaunch.bench.workload import workload  # noqa: E402
-from speclaunch.launch.atomic_files import write_json  # noqa: E402
+from speclaunch.files import write_json  # noqa: E402
 from tests.bench.live.proxy import Through  # noqa: E402
 from tests.bench.live.sides import OURS, REQUESTS, THEIRS, Pair  # noqa: E402
 

@@ -31,6 +31,7 @@ from speclaunch.engine.catalogue import DATA, Catalogue  # noqa: E402
 from speclaunch.engine.extract import catalogue_records, extract  # noqa: E402
 from speclaunch.engine.timeline import Record  # noqa: E402
 from speclaunch.engine.versions import ascending  # noqa: E402
+from speclaunch.files import replace_file  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
 
 T = TypeVar("T")
@@ -147,9 +148,7 @@ def _names(version: str, records: dict[str, Record]) -> frozenset[str]:
 
 def _write(name: str, text: str) -> None:
     target = DATA / name
-    unfinished = DATA / f".{name}.new"
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(target)
+    replace_file(target, text, 0o666)
     print(f"{name}: {target.stat().st_size} bytes")
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -27,7 +26,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY)]
 
 from speclaunch.cpu.artifacts import MAKE_MODELS, engine_environment  # noqa: E402
-from speclaunch.cpu.environment import CpuEngine  # noqa: E402
+from speclaunch.facts.cpu_engine import CpuEngine  # noqa: E402
+from speclaunch.files import replace_file  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
 from tests.checkpoints import safetensors_bytes, stand_ins  # noqa: E402
 from tests.checkpoints.harmless import harmless  # noqa: E402
@@ -151,9 +151,7 @@ def store(runs: dict[str, Any]) -> None:
     ]
     text = '{\n "engine": "0.5.23",\n "healthy": ' + json.dumps(runs["healthy"])
     text += ',\n "runs": {\n' + ",\n".join(lines) + "\n }\n}\n"
-    beside = RUNS.with_suffix(".new")
-    beside.write_text(text)
-    os.replace(beside, RUNS)  # noqa: PTH105
+    replace_file(RUNS, text, 0o666)
 
 
 def judge(words: Sequence[str]) -> None:

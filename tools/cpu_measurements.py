@@ -22,7 +22,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY)]
 
-from speclaunch.cpu.environment import CpuEngine  # noqa: E402
+from speclaunch.facts.cpu_engine import CpuEngine  # noqa: E402
 from speclaunch.facts.weights import read_weights  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
 from tests.plan.memory.cpu_engine import arguments, extract, start  # noqa: E402

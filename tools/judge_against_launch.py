@@ -3,14 +3,15 @@
     python tools/judge_against_launch.py run FILE --configs DIR [--first N] [--count N]
     python tools/judge_against_launch.py judge FILE --configs DIR     ask the judge alone again
     python tools/judge_against_launch.py compare FILE            counts, and every disagreement
-    python tools/judge_against_launch.py store FILE --configs DIR     tests/judge/launches.jsonl.xz
+    python tools/judge_against_launch.py store FILE --configs DIR     write launches.jsonl.xz
 
 A command line is a function of its number: over real configs (tools/recalling/drawing.py), each
 fourth with speculation over the tiny models of the CPU engine, each tenth with a word that no
 parser takes. `python -m sglang.launch_server` of the CPU engine is started in a process of its own
-that has nothing of speclaunch/judge. It has passed validation once it says `server_args=` or has
-started a scheduler; where there are weights, once the draft's are being loaded, since a judge looks
-at the draft's config too. Then it is ended. Some ten seconds each; `run` goes on where it ended.
+that has nothing of speclaunch/engine_check. It has passed validation once it says `server_args=`
+or has started a scheduler; where there are weights, once the draft's are being loaded, since a
+judge looks at the draft's config too. Then it is ended. Some ten seconds each; `run` goes on where
+it ended.
 
 Another release is started by the CPU engine's interpreter with `--release X --path DIR …`: its own
 packages, triton, stand-ins for kernels; without the tiny models.
@@ -43,14 +44,14 @@ from recalling.drawing import Models, draw  # noqa: E402
 from recalling.models import lay_out, read_models  # noqa: E402
 
 from speclaunch.cpu.artifacts import engine_environment, ensure_model  # noqa: E402
-from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine  # noqa: E402
 from speclaunch.engine.catalogue import load  # noqa: E402
+from speclaunch.engine_check.installed_judges import cpu_judge, find_judge  # noqa: E402
+from speclaunch.engine_check.interface import EngineQuestion  # noqa: E402
+from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
-from speclaunch.judge.environments import cpu_judge, find_judge  # noqa: E402
-from speclaunch.judge.interface import EngineQuestion  # noqa: E402
 from tests.evidence.engine import DIED, READY, read  # noqa: E402
 
-STORED = REPOSITORY / "tests" / "judge" / "launches.jsonl.xz"
+STORED = REPOSITORY / "tests" / "engine_check" / "launches.jsonl.xz"
 SECONDS = 150
 TINY = ("tiny/cycle", "tiny/cycle-8", "tiny/glm-mtp")
 TINY_DRAFTS = ("tiny/llama-eagle3", "tiny/llama-eagle", "tiny/cycle-draft-5")

@@ -37,13 +37,13 @@ from verdicts.models import write  # noqa: E402
 
 from speclaunch.cli.lint import lint  # noqa: E402
 from speclaunch.cli.start_options import LintOptions  # noqa: E402
-from speclaunch.facts.project_settings import Ask  # noqa: E402
-from speclaunch.judge.engine_judge import command_of, environment_of  # noqa: E402
-from speclaunch.judge.environments import (  # noqa: E402
+from speclaunch.engine_check.engine_judge import command_of, environment_of  # noqa: E402
+from speclaunch.engine_check.installed_judges import (  # noqa: E402
     AddedJudge,
     all_judges,
     kept,
 )
+from speclaunch.facts.project_settings import Ask  # noqa: E402
 from tests.conformance import data  # noqa: E402
 
 BARE = """
@@ -93,7 +93,7 @@ def own_models(words: Sequence[str], folder: Path, number: int) -> tuple[str, ..
 def bare(one: AddedJudge, lines: Sequence[Sequence[str]], folder: Path) -> float:
     """Seconds of the engine's own functions for all of them."""
     command = list(map(str, command_of(Path(one.python), light=one.light)))[:-1]
-    worker = REPOSITORY / "speclaunch" / "judge"
+    worker = REPOSITORY / "speclaunch" / "engine_check"
     machine = json.dumps(data.MACHINES["h200"])
     sites = json.dumps([str(path) for path in one.paths])
     done = subprocess.run(

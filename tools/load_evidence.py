@@ -23,7 +23,8 @@ PAGES = REPOSITORY / "docs" / "rules"
 sys.path[:0] = [str(REPOSITORY)]
 
 from speclaunch.cpu.artifacts import ensure_model  # noqa: E402
-from speclaunch.cpu.environment import CpuEngine  # noqa: E402
+from speclaunch.facts.cpu_engine import CpuEngine  # noqa: E402
+from speclaunch.files import replace_file  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
 from tests.evidence import judging, models, pages, stored  # noqa: E402
 from tests.evidence.case import Case  # noqa: E402
@@ -79,9 +80,7 @@ def write_pages(runs: Mapping[str, stored.Stored], *, check: bool) -> int:
         if made != text:
             old.append(path.name)
             if not check:
-                beside = path.with_suffix(".new")
-                beside.write_text(made, encoding="utf-8")
-                beside.replace(path)
+                replace_file(path, made, 0o666)
     if old:
         print(f"{'old' if check else 'written'}: {', '.join(old)}")
     return 1 if check and old else 0

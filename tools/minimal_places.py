@@ -3,14 +3,14 @@
     python tools/minimal_places.py ask FILE --configs DIR [--count N]     refusals, and their blame
     python tools/minimal_places.py read FILE --sources DIR                what each condition names
     python tools/minimal_places.py compare FILE                           counts, and what differs
-    python tools/minimal_places.py store FILE                   tests/asking/places.jsonl.xz
+    python tools/minimal_places.py store FILE                   tests/engine_check/places.jsonl.xz
 
 `ask` draws command lines over real configs on four machines, and takes the smallest set of
-arguments that the release refuses in the same way (speclaunch/asking/opinion.py). `read` looks at
-the line that refused in the release's source, as DIR/VERSION/sglang: the arguments in the tests of
-the statement, of all around it in its function, and of what their names were assigned from; and
-those of the generated row of that line (tools/refusals.py), whose condition goes through the whole
-of the resolution. Neither reader knows what was asked.
+arguments that the release refuses in the same way (speclaunch/engine_check/opinion.py). `read`
+looks at the line that refused in the release's source, as DIR/VERSION/sglang: the arguments in the
+tests of the statement, of all around it in its function, and of what their names were assigned
+from; and those of the generated row of that line (tools/refusals.py), whose condition goes through
+the whole of the resolution. Neither reader knows what was asked.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from recalling.drawing import draw  # noqa: E402
 from recalling.machines import MACHINES, hardware  # noqa: E402
 from recalling.models import lay_out, read_models  # noqa: E402
 
-from speclaunch.asking.command import NotAskedError, asked_command  # noqa: E402
-from speclaunch.asking.opinion import converse, inquire, stands_in  # noqa: E402
-from speclaunch.cpu.environment import SGLANG_VERSION  # noqa: E402
 from speclaunch.engine.canonical import canonical  # noqa: E402
 from speclaunch.engine.catalogue import load  # noqa: E402
-from speclaunch.judge.environments import cpu_judge  # noqa: E402
+from speclaunch.engine_check.command import NotAskedError, asked_command  # noqa: E402
+from speclaunch.engine_check.installed_judges import cpu_judge  # noqa: E402
+from speclaunch.engine_check.opinion import converse, inquire, stands_in  # noqa: E402
+from speclaunch.facts.cpu_engine import SGLANG_VERSION  # noqa: E402
 from speclaunch.plan.refusals import DATA  # noqa: E402
 from speclaunch.plan.request import from_words  # noqa: E402
 from speclaunch.plan.resolve import resolve  # noqa: E402
 from speclaunch.rules.examine import Lookup  # noqa: E402
 
-STORED = REPOSITORY / "tests" / "asking" / "places.jsonl.xz"
+STORED = REPOSITORY / "tests" / "engine_check" / "places.jsonl.xz"
 _DEPTH = 3
 """How far a name is followed to what it was assigned from."""
 

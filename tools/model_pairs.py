@@ -9,7 +9,6 @@ speclaunch reads that file instead of all entries (speclaunch/facts/known_models
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ sys.path[:0] = [str(TOOLS.parent), str(TOOLS)]
 from model_indexing.entries import MODELS, Entry, flat, read_all  # noqa: E402
 
 from speclaunch.facts.known_models import same_model  # noqa: E402
+from speclaunch.files import replace_file  # noqa: E402
 from speclaunch.rules.model_values import EAGLE3_DRAFTS, EAGLE_HEADS  # noqa: E402
 
 FILE = "pairs.json"
@@ -186,9 +186,7 @@ def write(folder: Path = MODELS) -> bool:
     path, data = folder / FILE, text_of(read_all(folder)).encode()
     if path.is_file() and path.read_bytes() == data:
         return False
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    temporary.replace(path)
+    replace_file(path, data, 0o666)
     return True
 
 

@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.errors import SpeclaunchError
+from speclaunch.files import replace_file
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation, Word
 
@@ -331,9 +332,7 @@ def _store(note: str, scores: Mapping[str, Score]) -> None:
             "families": {name: one.sums() for name, one in scores.items()},
         }
     ]
-    partial = SCORES.with_suffix(".part")
-    partial.write_text(json.dumps(held, indent=1) + "\n")
-    partial.replace(SCORES)
+    replace_file(SCORES, json.dumps(held, indent=1) + "\n", 0o666)
 
 
 def main() -> int:

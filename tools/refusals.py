@@ -23,6 +23,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 from refusal_reading.gather import Gathered, add, decode, encode, remove  # noqa: E402
 
 from speclaunch.engine.catalogue import held_versions  # noqa: E402
+from speclaunch.files import replace_file  # noqa: E402
 
 OUTPUT = REPOSITORY / "speclaunch" / "plan" / "data" / "refusals.json"
 REPORT = REPOSITORY / "tests" / "plan" / "refusals_report.json"
@@ -49,8 +50,8 @@ def stored() -> Gathered:
 
 def store(found: Gathered, output: Path | None = None, report: Path | None = None) -> None:
     """Write both files."""
-    _write(output or OUTPUT, encode(found))
-    _write(report or REPORT, json.dumps(found.unread, indent=1) + "\n")
+    replace_file(output or OUTPUT, encode(found), 0o666)
+    replace_file(report or REPORT, json.dumps(found.unread, indent=1) + "\n", 0o666)
 
 
 def add_release(version: str, folder: Path) -> None:
@@ -66,12 +67,6 @@ def remove_release(version: str) -> None:
     found = stored()
     remove(found, version)
     store(found)
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

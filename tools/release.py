@@ -42,8 +42,8 @@ from releasing import differences, evidence  # noqa: E402
 from releasing.data_sets import SETS, unequal  # noqa: E402
 from releasing.sources import Sources, wheel_or_folder  # noqa: E402
 
-from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine  # noqa: E402
 from speclaunch.engine.extraction.source import PackageSource  # noqa: E402
+from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
 
 STEPS = tuple(one.name for one in SETS)
@@ -54,7 +54,7 @@ speclaunch/launch/diagnosis/causes/, speclaunch/launch/log/marks.py: messages th
 tools/failure_texts.py for new ones
 tests/conformance/exceptions.yaml: what `make verdicts` shows, where the engine is at fault
 python tools/translations.py run --python PY --wheels DIR: the translations from and to it
-speclaunch/cpu/environment.py SGLANG_VERSION: when the CPU engine moves to it; then \
+speclaunch/facts/cpu_engine.py SGLANG_VERSION: when the CPU engine moves to it; then \
 tools/cpu_measurements.py run, make test-e2e
 CHANGELOG.md"""
 

@@ -42,8 +42,8 @@ from translating.sources import published, recipes  # noqa: E402
 from translating.texts import COUNT, SEED, digest, generate  # noqa: E402
 from translating.verbs import load_verbs  # noqa: E402
 
-from speclaunch.cpu.environment import CpuEngine  # noqa: E402
 from speclaunch.engine.catalogue import held_versions  # noqa: E402
+from speclaunch.facts.cpu_engine import CpuEngine  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
 
 

@@ -50,7 +50,7 @@ from speclaunch.bench.statistics import interval  # noqa: E402
 from speclaunch.bench.workload import workload  # noqa: E402
 from speclaunch.cli.check_options import lookup  # noqa: E402
 from speclaunch.errors import LaunchError  # noqa: E402
-from speclaunch.launch.atomic_files import write_json  # noqa: E402
+from speclaunch.files import write_json  # noqa: E402
 from speclaunch.tuning.model import Trial  # noqa: E402
 from speclaunch.tuning.space import (  # noqa: E402  # noqa: E402
     NGRAM,

@@ -26,7 +26,7 @@ from speclaunch.bench.generator import EnginePython, RoundLoad, SglangGenerator
 from speclaunch.bench.measurement import MeasuredRequest, Round, request_from
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
-from speclaunch.launch.atomic_files import write_private
+from speclaunch.files import replace_file
 
 _PROGRAM = "aiperf"
 _TIMES, _ANSWERS = "profile_export.jsonl", "profile_export_raw.jsonl"
@@ -106,7 +106,7 @@ class Aiperf:
             file = folder / "prompts.jsonl"
             first = [f"Warm-up {n}. {texts[n % len(texts)]}" for n in range(warm)]
             lines = [json.dumps({"text": text}) for text in (*first, *chosen)]
-            write_private(file, "\n".join(lines) + "\n")
+            replace_file(file, "\n".join(lines) + "\n")
             self._run(self._words(load, folder, file, warm), folder, seconds)
             try:
                 said = list(_measured(folder))

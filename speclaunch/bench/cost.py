@@ -11,7 +11,8 @@ import psutil
 
 from speclaunch.bench.schema import SideMemory
 from speclaunch.errors import InputError, Problem
-from speclaunch.launch.atomic_files import read_json, write_json
+from speclaunch.files import write_json
+from speclaunch.reads.safe_json import read_json
 
 FILE = "memory.json"
 ENGINE, RESIDENT = "engine", "resident"

@@ -13,13 +13,12 @@ from typing import Any
 from speclaunch import children
 from speclaunch.bench.measurement import Round, request_from
 from speclaunch.bench.workload import Prompts
-from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
-from speclaunch.cpu.manifest import is_installed
+from speclaunch.engine_check.worker_process import JsonWorker, WorkerError
 from speclaunch.errors import LaunchError
+from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine, is_installed
 from speclaunch.facts.runtime import find_runtime
+from speclaunch.files import replace_file
 from speclaunch.home import speclaunch_home
-from speclaunch.judge.process import JsonWorker, WorkerError
-from speclaunch.launch.atomic_files import write_private
 from speclaunch.record import record
 
 START = Path(__file__).with_name("worker") / "generate.py"
@@ -76,7 +75,7 @@ class SglangGenerator:
         path = self._folder / f"{prompts.file_name}.prompts"
         if not path.exists():
             begun = path.with_suffix(".begun")
-            write_private(begun, json.dumps(prompts.texts))
+            replace_file(begun, json.dumps(prompts.texts))
             self._ask({"lengthen": {"file": str(begun), "tokens": prompts.context}}, _LOADING_S)
             begun.replace(path)
         return replace(prompts, texts=tuple(json.loads(path.read_text(encoding="utf-8"))))

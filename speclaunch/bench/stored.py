@@ -18,7 +18,7 @@ from speclaunch.bench.schema import CertificateDocument, SingleDocument
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem, from_here
 from speclaunch.launch import kept_work
-from speclaunch.launch.atomic_files import read_json
+from speclaunch.reads.safe_json import read_json
 from speclaunch.record import record
 
 VERSION = 1

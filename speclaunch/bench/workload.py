@@ -10,7 +10,7 @@ from typing import Any
 from speclaunch import reads
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Place, Problem
-from speclaunch.launch.atomic_files import write_private
+from speclaunch.files import replace_file
 from speclaunch.reads.bounded import reason
 from speclaunch.record import record
 
@@ -52,7 +52,7 @@ class Prompts:
         path = folder / f"{self.file_name}.json"
         if not path.exists():
             turns = [[{"value": text}, {"value": "an answer"}] for text in self.texts]
-            write_private(path, json.dumps([{"conversations": one} for one in turns]))
+            replace_file(path, json.dumps([{"conversations": one} for one in turns]))
         found = [
             *("--dataset-name", "sharegpt", "--dataset-path", str(path)),
             *("--sharegpt-output-len", size),

@@ -177,7 +177,8 @@ def _drop(output: TextIO) -> None:
 def _internal(error: Exception) -> str:
     import traceback
 
-    from speclaunch.home import make_private, speclaunch_home
+    from speclaunch.files import make_private
+    from speclaunch.home import speclaunch_home
     from speclaunch.redaction import masked, redact
 
     where = speclaunch_home() / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"

@@ -9,13 +9,13 @@ from dataclasses import replace
 import psutil
 import typer
 
-from speclaunch.asking.mode import ask_mode, asker_for
 from speclaunch.cli.check_options import engine_versions, lookup
 from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.start_options import DoctorOptions
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.examine import examine_machine
 from speclaunch.doctor.gather import DoctorRequest, gather
+from speclaunch.engine_check.mode import ask_mode, asker_for
 from speclaunch.errors import ExitCode
 from speclaunch.facts.engines import named, overrides_pin
 from speclaunch.home import speclaunch_home

@@ -19,7 +19,6 @@ from speclaunch.cli.change_options import (
     JudgeRemoveOptions,
 )
 from speclaunch.cli.options import VerbOptions
-from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.cpu.install import InstallStep, StepState, install, is_installed
 from speclaunch.engine.catalogue import (
     Argument,
@@ -30,12 +29,13 @@ from speclaunch.engine.catalogue import (
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, LaunchError, Problem
+from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine
 from speclaunch.facts.runtime import NoEngineError, download_wheel, find_runtime
 from speclaunch.home import speclaunch_home
 from speclaunch.report.console import err, out
 
 if TYPE_CHECKING:
-    from speclaunch.judge.environments import AddedJudge
+    from speclaunch.engine_check.installed_judges import AddedJudge
 
 
 _INSTALLABLE = ("cpu",)
@@ -191,7 +191,7 @@ class _LiveSteps(_PlainSteps):
 
 def add_judge(options: JudgeAddOptions) -> None:
     """Install a judge. Raises InputError, LaunchError."""
-    from speclaunch.judge.add import add as make
+    from speclaunch.engine_check.add_judge import add as make
 
     if options.python is not None and options.source != "installed":
         raise InputError(Problem("--python goes with `--from installed`"))
@@ -213,7 +213,7 @@ def add_judge(options: JudgeAddOptions) -> None:
 
 def list_judges(_options: VerbOptions) -> None:
     """List the releases that can be asked, with what they take on disk."""
-    from speclaunch.judge.environments import cpu_judge, kept
+    from speclaunch.engine_check.installed_judges import cpu_judge, kept
 
     table = Table.grid(padding=(0, 2))
     for one in kept():
@@ -232,8 +232,8 @@ def list_judges(_options: VerbOptions) -> None:
 def remove_judge(options: JudgeRemoveOptions) -> None:
     """Remove a judge and its packages. Raises InputError."""
     name = options.name
+    from speclaunch.engine_check.installed_judges import remove
     from speclaunch.home import judges_home
-    from speclaunch.judge.environments import remove
 
     if not remove(name):
         names = [path.name for path in judges_home().glob("[!.]*")]

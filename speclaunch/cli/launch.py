@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from speclaunch.asking.mode import ask_mode, asker_for
 from speclaunch.cli.check_options import asks, chosen_rules, lookup
 from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.own_title import hide_secrets
+from speclaunch.engine_check.mode import ask_mode, asker_for
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.facts.project_settings import Ask
 from speclaunch.launch.apart import Handed, hand_over, is_apart
@@ -31,8 +31,8 @@ from speclaunch.recipe.find_recipe import split_recipe
 from speclaunch.recipe.load import load, require_host, select_role
 
 if TYPE_CHECKING:
-    from speclaunch.asking.asker import Asker
     from speclaunch.cli.start_options import LaunchOptions
+    from speclaunch.engine_check.query_plans import Asker
     from speclaunch.recipe.load import Recipe
 
 

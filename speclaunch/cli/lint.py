@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speclaunch.asking.mode import Ask, ask_mode, has_judges
 from speclaunch.cli.options import LintFormat
+from speclaunch.engine_check.mode import Ask, ask_mode, has_judges
 from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
 from speclaunch.facts.project_settings import SettingsFrom
 from speclaunch.home import distrust, judges_home, speclaunch_home
@@ -29,8 +29,8 @@ from speclaunch.report.formats.interface import FormatInput
 from speclaunch.rules.finding import Severity
 
 if TYPE_CHECKING:
-    from speclaunch.asking.asker import Asker
     from speclaunch.cli.start_options import LintOptions
+    from speclaunch.engine_check.query_plans import Asker
     from speclaunch.lint.left_out import LeftOut
     from speclaunch.lint.run import Options
 
@@ -233,7 +233,7 @@ def _asker(options: LintOptions) -> tuple[Asker | None, tuple[str, ...]]:
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
     if mode is Ask.AUTO and not has_judges():
         return None, ()
-    from speclaunch.asking.mode import asker_for, identity
+    from speclaunch.engine_check.mode import asker_for, identity
 
     asker = asker_for(mode, keeps=not options.no_cache)
     return asker, identity(asker)

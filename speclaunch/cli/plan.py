@@ -7,12 +7,12 @@ from pathlib import Path
 
 import typer
 
-from speclaunch.asking.mode import ask_mode, asker_for
 from speclaunch.cli.check_options import asks, chosen_rules, lookup
 from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.own_title import hide_secrets
 from speclaunch.cli.start_options import PlanOptions
 from speclaunch.cli.writing import write_result
+from speclaunch.engine_check.mode import ask_mode, asker_for
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.planning.comparison import PlanComparison, compared_in_turn
 from speclaunch.planning.plan_requests import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from rich.text import Text
 from speclaunch import reads
 from speclaunch.cli.change_options import CopyOptions, RecipesOptions, SchemaOptions
 from speclaunch.errors import InputError, Problem
+from speclaunch.files import replace_file
 from speclaunch.importer import nodes
 from speclaunch.recipe.bounded_yaml import compose_node
 from speclaunch.recipe.find_recipe import find_recipe, recipe_names
@@ -39,12 +39,9 @@ def copy(options: CopyOptions) -> None:
     if target.exists() and not options.force:
         raise InputError(Problem(f"{target} already exists", help="--force overwrites it"))
     text = reads.read_text(source).replace(f"recipe={source.stem}", f"recipe={target}")
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
+        replace_file(target, text, 0o666)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise InputError(Problem(f"cannot write {target}: {error.strerror}")) from error
     out().print(f"{target}", markup=False)
     err().print(f"speclaunch recipe={target} launches it.", style="dim")

@@ -1,6 +1,5 @@
 """The CPU engine: the real SGLang, serving without a GPU, and the tiny models it serves.
 
-``environment``  where it lives, and what its processes need in their environment
 ``install``      builds it, once, and its models on first use
 ``shim/``        what stands in for a GPU's packages, on PYTHONPATH of the engine's processes
 ``make_models``  writes a tiny model; run by the engine's interpreter

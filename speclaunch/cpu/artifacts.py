@@ -2,11 +2,12 @@
 
 import hashlib
 import json
-import os
 from pathlib import Path
 
-from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
-from speclaunch.cpu.process import AGAIN, InstallError, locked, run_logged, write_atomically
+from speclaunch.cpu.process import AGAIN, InstallError, run_logged
+from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine
+from speclaunch.facts.runtime import pip_environment
+from speclaunch.files import locked, make_private, replace_file
 
 MAKE_MODELS = Path(__file__).with_name("make_models.py")
 _PARTS = Path(__file__).with_name("tiny_models")
@@ -72,13 +73,8 @@ def ensure_corpus(engine: CpuEngine, *, keep_open: tuple[int, ...] = ()) -> None
             f"see the log for what the C++ compiler said; then {AGAIN}",
             engine.log,
         )
-    write_atomically(mark, SGLANG_VERSION)
-
-
-def pip_environment() -> dict[str, str]:
-    """The user's environment, proxies and index included, without what would divert pip."""
-    diverting = {"PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX"}
-    return {name: value for name, value in os.environ.items() if name not in diverting}
+    make_private(mark.parent)
+    replace_file(mark, SGLANG_VERSION, 0o666)
 
 
 def engine_environment(engine: CpuEngine) -> dict[str, str]:

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -26,10 +27,7 @@ from speclaunch.cpu.artifacts import (
     engine_environment,
     ensure_corpus,
     ensure_model,
-    pip_environment,
 )
-from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine, site_packages
-from speclaunch.cpu.manifest import REQUIREMENTS, TORCH, is_installed, read_manifest, write_manifest
 from speclaunch.cpu.process import (
     AGAIN,
     Completed,
@@ -40,13 +38,23 @@ from speclaunch.cpu.process import (
     Say,
     StepState,
     ignore,
-    locked,
     never_mind,
     run_logged,
     silent,
-    write_atomically,
 )
 from speclaunch.cpu.torch_source import PROBE_S, Offer, choose, offered, probe_options
+from speclaunch.facts.cpu_engine import (
+    REQUIREMENTS,
+    SGLANG_VERSION,
+    TORCH,
+    CpuEngine,
+    installation_key,
+    is_installed,
+    read_manifest,
+    site_packages,
+)
+from speclaunch.facts.runtime import pip_environment
+from speclaunch.files import locked, make_private, replace_file
 from speclaunch.heartbeat import Growth, announced_bytes, duration
 
 __all__ = [
@@ -145,13 +153,16 @@ class Installation:
             outcome = self._do(index, title, act)
             if isinstance(outcome, dict):
                 found = outcome
-        write_manifest(
-            self.engine,
-            python=found["python"],
-            packages=found["packages"],
-            built_from=self.source,
-            torch_index=self.torch_index,
-        )
+        manifest = {
+            "key": installation_key(found["python"]),
+            "sglang": SGLANG_VERSION,
+            "python": found["python"],
+            "built_from": str(self.source),
+            "torch_index": self.torch_index,
+            "installed_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "packages": found["packages"],
+        }
+        replace_file(self.engine.manifest, json.dumps(manifest, indent=2) + "\n", 0o666)
 
     def _do(self, index: int, title: str, act: Act) -> object:
         """Do one step and report how it went."""
@@ -349,7 +360,9 @@ class Installation:
         return marker.is_file() and marker.read_text(encoding="utf-8") == content
 
     def _mark(self, step: str, content: str) -> None:
-        write_atomically(self._marker(step), content)
+        marker = self._marker(step)
+        make_private(marker.parent)
+        replace_file(marker, content, 0o666)
 
 
 Act = Callable[[Installation, Say], object]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -18,7 +17,6 @@ from typing import Protocol
 
 from speclaunch import children
 from speclaunch.errors import ExitCode, LaunchError
-from speclaunch.home import make_private
 
 _TAIL = 200
 _GRACE_S = 5.0
@@ -99,31 +97,6 @@ def run_logged(
                 return Completed(child.wait(), tuple(tail), not late.is_set())
         finally:
             _stop(child)
-
-
-@contextmanager
-def locked(lock: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[int]:
-    """Hold the lock file for the time of the block; yields its file descriptor.
-
-    ``waiting`` is called once when another process holds it. The system releases the lock when its
-    last holder ends, however it ends, so a leftover file means nothing.
-    """
-    make_private(lock.parent)
-    with lock.open("a") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waiting()
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield handle.fileno()
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Give ``path`` this content at once: a reader sees the old one or the new one."""
-    make_private(path.parent)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(path)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from speclaunch.cpu.manifest import TORCH
 from speclaunch.cpu.process import InstallError
+from speclaunch.facts.cpu_engine import TORCH
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's public index of CPU builds (https://pytorch.org/get-started/locally/)."""

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 import psutil
 
 from speclaunch import __version__
-from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
-from speclaunch.cpu.manifest import is_installed
 from speclaunch.doctor.bounded_tasks import SECONDS, AtOnce, unknown
 from speclaunch.doctor.machine import (
     read_hub,
@@ -55,9 +53,10 @@ from speclaunch.engine.command import spell
 from speclaunch.engine.environment import unset_in
 from speclaunch.errors import LaunchError, from_here
 from speclaunch.facts.checkpoint import Checkpoint
+from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine, is_installed
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.hardware import AUTO, Hardware, Vendor, choose_hardware, declare
-from speclaunch.facts.hardware_probe import probe_hardware
+from speclaunch.facts.hardware import AUTO, Hardware, Vendor, declare
+from speclaunch.facts.hardware_probe import choose_hardware, probe_hardware
 from speclaunch.facts.missing_paths import MissingPath, missing_paths
 from speclaunch.facts.packages import Packages, read_packages
 from speclaunch.facts.runtime import NoEngineError, Runtime, find_runtime, probe
@@ -69,7 +68,7 @@ from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
 
 if TYPE_CHECKING:
-    from speclaunch.asking.asker import Asker
+    from speclaunch.engine_check.query_plans import Asker
 
 _DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108

@@ -27,7 +27,7 @@ from speclaunch.rules.finding import Finding, Unjudged
 from speclaunch.rules.interface import Rule
 
 if TYPE_CHECKING:
-    from speclaunch.asking.asker import Asker
+    from speclaunch.engine_check.query_plans import Asker
 
 _CPU = "cpu"
 

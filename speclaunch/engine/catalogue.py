@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
@@ -41,7 +40,8 @@ from speclaunch.engine.versions import (
     resolve,
 )
 from speclaunch.errors import InputError, Problem
-from speclaunch.home import make_private, speclaunch_home
+from speclaunch.files import make_private, replace_file
+from speclaunch.home import speclaunch_home
 from speclaunch.record import record
 
 __all__ = [
@@ -318,9 +318,7 @@ def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
     The package is read, never imported.  The file ``<version>.json`` appears whole or not at
     all.  Raises :class:`~speclaunch.engine.extract.ExtractError`.
     """
-    import tempfile  # noqa: PLC0415  none of these is needed to load one
-
-    from speclaunch.engine.extract import catalogue_records, extract  # noqa: PLC0415
+    from speclaunch.engine.extract import catalogue_records, extract  # noqa: PLC0415  slow
 
     release = extract(package)
     place = directory or _default_directory()
@@ -331,14 +329,7 @@ def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
         ensure_ascii=False,
         indent=1,
     )
-    handle, name = tempfile.mkstemp(prefix=f".{release.version}.", dir=place)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text + "\n")
-        Path(name).replace(place / f"{release.version}.json")
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    replace_file(place / f"{release.version}.json", text + "\n")
     _load.cache_clear()
     return load(release.version, place)
 

@@ -9,8 +9,6 @@ has changed.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 from speclaunch import reads
 from speclaunch.engine.argument import Argument, EngineVariable, encode_argument, encode_variable
 from speclaunch.errors import InputError, Problem
+from speclaunch.files import replace_file
 from speclaunch.home import JUDGE_RECORD, expand_user, judges_home
 from speclaunch.reads.bounded import read_regular
 
@@ -147,10 +146,7 @@ def _write(file: Path, document: Mapping[str, Any]) -> None:
     """Whole or not at all: several may read the same fork at once."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".", dir=file.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(document, stream, ensure_ascii=False, indent=1)
-        Path(name).replace(file)
+        replace_file(file, json.dumps(document, ensure_ascii=False, indent=1))
     except OSError as error:
         raise InputError(
             Problem(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,6 +31,7 @@ from speclaunch.facts.repository_facts import refuse_a_way_out
 from speclaunch.facts.safetensors_header import TensorHeader, read_header
 from speclaunch.facts.tensors import described, must_be_inside
 from speclaunch.facts.weights import INDEX, loaded_files, read_vocabulary, read_weights
+from speclaunch.files import replacing
 from speclaunch.patterns import lazy
 from speclaunch.reads.safe_json import UnreadableFileError, is_file, read_object
 
@@ -278,22 +278,11 @@ def keep(folder: Path, found: CheckpointFile) -> tuple[Path, bool]:
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     refuse_a_way_out(folder, path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with contextlib.suppress(OSError):
-        temporary.unlink()
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
+    with replacing(path, data, 0o666) as temporary:
         if read_file(temporary, found.model) != found:
             raise UnreadableFileError(
                 f"the facts of {found.model} do not read as they were written"
             )
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
     return path, True
 
 

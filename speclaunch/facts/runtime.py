@@ -341,7 +341,7 @@ def _why(interpreter: Path, error: LaunchError | OSError) -> str:
 
 def _unexecuted(interpreter: Path) -> Runtime:
     """The runtime of an interpreter that must not run, by the files of its environment."""
-    from speclaunch.facts.packages import read_environment  # noqa: PLC0415
+    from speclaunch.facts.environment_files import read_environment  # noqa: PLC0415
 
     reads.unrepeatable()  # with --trust-engine the answer may be another one
     found = read_environment(interpreter, _PACKAGES)
@@ -385,6 +385,12 @@ def pip_command() -> list[str]:
             help="install it: python -m ensurepip, or uv pip install pip",
         )
     return [sys.executable, "-P", str(wheels[-1] / "pip")]
+
+
+def pip_environment() -> dict[str, str]:
+    """The user's environment, proxies and index included, without what would divert pip."""
+    diverting = {"PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX"}
+    return {name: value for name, value in os.environ.items() if name not in diverting}
 
 
 def download_wheel(version: str, directory: Path) -> Path:

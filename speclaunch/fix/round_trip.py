@@ -24,9 +24,10 @@ from speclaunch.engine.catalogue import ArgumentKind, Catalogue
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import ExitCode, Problem, SpeclaunchError
+from speclaunch.files import make_private
 from speclaunch.fix.edits import lines_of
 from speclaunch.fix.fix_target import FixTarget
-from speclaunch.home import make_private, speclaunch_home
+from speclaunch.home import speclaunch_home
 from speclaunch.importer.interface import Invocation, Reading, Word
 from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.bounded_yaml import events

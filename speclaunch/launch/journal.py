@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch import __version__
-from speclaunch.launch.atomic_files import write_json
+from speclaunch.files import write_json
 from speclaunch.redaction import Redactor
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.errors import InputError, Problem
-from speclaunch.launch.atomic_files import read_json, write_json
+from speclaunch.files import write_json
+from speclaunch.reads.safe_json import read_json
 
 
 def digest(asked: object) -> str:

@@ -8,19 +8,18 @@ longest time are dropped.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.home import make_private, speclaunch_home
-from speclaunch.launch.atomic_files import read_json, write_json
+from speclaunch.files import locked, make_private, write_json
+from speclaunch.home import speclaunch_home
 from speclaunch.reads.record_json import decode
+from speclaunch.reads.safe_json import read_json
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -146,11 +145,7 @@ def _locked() -> Iterator[None]:
     goes without."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            make_private(_directory().parent)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            fd = os.open(_directory().with_suffix(".lock"), flags, 0o600)
-            stack.callback(os.close, fd)
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            stack.enter_context(locked(_directory().with_suffix(".lock")))
         yield
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.errors import ExitCode, LaunchError
+from speclaunch.files import replace_file
 from speclaunch.launch import last_good
-from speclaunch.launch.atomic_files import write_private
 from speclaunch.launch.attempts import Conclusion, Launching, RestartPolicy, exit_code
 from speclaunch.launch.free_port import require_free
 from speclaunch.launch.journal import Journal
@@ -136,7 +136,7 @@ class LaunchRun:
     def _order(self, number: int, changes: Mapping[str, Any]) -> EngineSpec:
         start, command = self._start, self._command(changes)
         if command.secrets_file is not None:
-            write_private(*command.secrets_file)
+            replace_file(*command.secrets_file)
         return EngineSpec(
             argv=command.argv,
             env=command.env,

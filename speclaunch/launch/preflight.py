@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from speclaunch.asking.mode import interpreter
+from speclaunch.engine_check.mode import interpreter
 from speclaunch.errors import Problem, SpeclaunchError
-from speclaunch.facts.hardware import choose_hardware
-from speclaunch.facts.hardware_probe import probe_hardware
+from speclaunch.facts.hardware_probe import choose_hardware, probe_hardware
 from speclaunch.facts.missing_paths import missing_paths
 from speclaunch.facts.project_settings import Ask
 from speclaunch.launch.prepare import Prepared
@@ -23,7 +22,7 @@ from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.interface import Rule
 
 if TYPE_CHECKING:
-    from speclaunch.asking.asker import Asker
+    from speclaunch.engine_check.query_plans import Asker
 
 _MISFIT = "SPL711"
 _CHEAP_S = 5.0

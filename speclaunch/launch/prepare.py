@@ -13,8 +13,6 @@ from typing import Any
 import yaml
 
 from speclaunch.cpu.artifacts import ensure_model, has_model
-from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
-from speclaunch.cpu.manifest import is_installed
 from speclaunch.engine import forks
 from speclaunch.engine.canonical import canonical, value_of
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
@@ -24,9 +22,11 @@ from speclaunch.engine.command import MODULE, RenderedArgs, SpelledArgument, is_
 from speclaunch.engine.entrypoint import config_refuses
 from speclaunch.engine.environment import unset_in
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
+from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine, is_installed
 from speclaunch.facts.engines import at_hand, declared, named, overrides_pin
 from speclaunch.facts.runtime import NoEngineError, find_runtime, trust
-from speclaunch.home import expand_user, make_private, speclaunch_home
+from speclaunch.files import make_private
+from speclaunch.home import expand_user, speclaunch_home
 from speclaunch.launch.start import Address
 from speclaunch.plan.request import Request, from_recipe
 from speclaunch.recipe.load import Recipe
@@ -284,7 +284,7 @@ def _installed(
         newest = next(reversed(list(fitting)), None)
         if not dry_run or wanted is not None or newest is None:
             if isinstance(error, NoEngineError):
-                from speclaunch.cpu.manifest import is_installed  # noqa: PLC0415 - for an error
+                from speclaunch.facts.cpu_engine import is_installed  # noqa: PLC0415 - for an error
 
                 raise error.for_user(is_installed(CpuEngine(speclaunch_home()))) from None
             raise

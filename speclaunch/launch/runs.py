@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -14,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.errors import InputError, LaunchError, Problem
-from speclaunch.home import make_private, speclaunch_home
-from speclaunch.launch.atomic_files import read_json
+from speclaunch.files import make_private, try_lock
+from speclaunch.home import speclaunch_home
 from speclaunch.launch.journal import FILE, LaunchState
+from speclaunch.reads.safe_json import read_json
 from speclaunch.record import record
 
 
@@ -66,21 +66,17 @@ def acquire(name: str, holder: Holder) -> Lock | Holder | None:
         tries = 5  # whoever looks what is running holds a lock for a moment
         while True:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(fd)
-                tries -= 1
-                if tries:
-                    time.sleep(0.01)
-                    continue
-                return _read_holder(path) or Holder(0, "another speclaunch", time.time(), "")
-            except OSError:
-                os.close(fd)
-                return None
-            if _same_file(path, fd):
+            is_locked = try_lock(fd)
+            if is_locked and _same_file(path, fd):
                 break
-            os.close(fd)  # its holder removed it between our two calls
+            os.close(fd)  # if locked, its holder removed it between our two calls
+            if is_locked is None:
+                return None
+            if is_locked is False:
+                tries -= 1
+                if not tries:
+                    return _read_holder(path) or Holder(0, "another speclaunch", time.time(), "")
+                time.sleep(0.01)
         os.ftruncate(fd, 0)
         os.write(fd, json.dumps(asdict(holder)).encode())
     except OSError:
@@ -124,15 +120,11 @@ def _living(path: Path) -> Holder | None:
     except OSError:
         return None
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _read_holder(path)
-    except OSError:
-        return None
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink()
-        return None
+        is_locked = try_lock(fd)
+        if is_locked:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        return _read_holder(path) if is_locked is False else None
     finally:
         os.close(fd)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.facts.project_settings import shown_path
+from speclaunch.files import replacing
 from speclaunch.lint.file_codes import UNREADABLE
 from speclaunch.lint.fingerprints import (
     figures,
@@ -262,16 +263,10 @@ def _known(entry: Any) -> tuple[str, KnownFinding]:
 
 def _write(path: Path, data: bytes) -> None:
     """A file of a repository: with the rights that the old one, or a new one, has."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("xb") as file:
-            file.write(data)
-        with contextlib.suppress(OSError):
+        with replacing(path, data, 0o666) as temporary, contextlib.suppress(OSError):
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
-        temporary.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from None
 
 

@@ -26,7 +26,7 @@ from speclaunch.lint.paths import STDIN
 from speclaunch.record import record
 
 if TYPE_CHECKING:
-    from speclaunch.asking.asker import Asker
+    from speclaunch.engine_check.query_plans import Asker
     from speclaunch.lint.left_out import Patterns
     from speclaunch.lint.run import Options
 

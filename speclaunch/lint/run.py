@@ -14,7 +14,8 @@ from speclaunch.engine.versions import ResolvedVersion, is_of_its_line
 from speclaunch.errors import Place, SpeclaunchError
 from speclaunch.facts.engines import declared, named, overrides_pin
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.hardware import AUTO, choose_hardware
+from speclaunch.facts.hardware import AUTO
+from speclaunch.facts.hardware_probe import choose_hardware
 from speclaunch.importer.images import image_release
 from speclaunch.importer.interface import Invocation, recipe_name
 from speclaunch.lint.cache import installed_engine
@@ -33,7 +34,7 @@ from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import secrets_of
 
 if TYPE_CHECKING:
-    from speclaunch.asking.asker import Asker
+    from speclaunch.engine_check.query_plans import Asker
     from speclaunch.recipe.load import Recipe
 
 

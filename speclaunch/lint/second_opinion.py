@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from speclaunch.asking.opinion import Opinion, ReleaseRefusal
+from speclaunch.engine_check.opinion import Opinion, ReleaseRefusal
 from speclaunch.errors import Place
 from speclaunch.lint.file_codes import REFUSES
 from speclaunch.plan.plan import Plan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from speclaunch.asking.mode import interpreter
-from speclaunch.asking.values import Contradiction, with_asked_values
+from speclaunch.engine_check.engine_values import Contradiction, with_asked_values
+from speclaunch.engine_check.mode import interpreter
 from speclaunch.lint.second_opinion import second_opinion
 from speclaunch.record import record
 from speclaunch.rules.examine import Examined, examine_plan
@@ -14,8 +14,8 @@ from speclaunch.rules.finding import Judgement, in_order
 from speclaunch.rules.interface import Rule
 
 if TYPE_CHECKING:
-    from speclaunch.asking.asker import Asker
-    from speclaunch.asking.opinion import Opinion
+    from speclaunch.engine_check.opinion import Opinion
+    from speclaunch.engine_check.query_plans import Asker
 
 
 @record

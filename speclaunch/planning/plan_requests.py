@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem, SpeclaunchError
 from speclaunch.facts.engines import names
-from speclaunch.facts.hardware import choose_hardware
-from speclaunch.facts.hardware_probe import probe_hardware
+from speclaunch.facts.hardware_probe import choose_hardware, probe_hardware
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.lint.recipe_findings import findings_across
 from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
@@ -27,7 +26,7 @@ from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.interface import Rule
 
 if TYPE_CHECKING:
-    from speclaunch.asking.asker import Asker
+    from speclaunch.engine_check.query_plans import Asker
 
 
 @record

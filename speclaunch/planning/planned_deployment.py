@@ -32,7 +32,7 @@ from speclaunch.rules.interface import Rule
 from speclaunch.rules.performance import decodes_without_graphs, on_cpu
 
 if TYPE_CHECKING:
-    from speclaunch.asking.asker import Asker
+    from speclaunch.engine_check.query_plans import Asker
     from speclaunch.planning.advice import Advice, Fitting
     from speclaunch.planning.asked import EngineSays
 

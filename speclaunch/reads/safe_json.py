@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch import reads
-from speclaunch.reads.bounded import IrregularFileError, open_regular
+from speclaunch.reads.bounded import IrregularFileError, open_regular, read_regular
 
 MAX_CONFIG_BYTES = 8 << 20
 MAX_INDEX_BYTES = 64 << 20
@@ -51,6 +51,16 @@ def read_object(path: Path, most: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
     if len(data) > most:
         raise UnreadableFileError(f"{path.name} has {size_found} bytes, more than {most}")
     return parse_object(data, path.name)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return the JSON object in a file that speclaunch wrote; None if there is none. This read is
+    not recorded."""
+    try:
+        document = json.loads(read_regular(path, MAX_INDEX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def parse_object(data: bytes, name: str) -> dict[str, Any]:

@@ -25,9 +25,9 @@ from functools import cache
 from typing import Any
 
 from speclaunch import reads
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.engine.environment import FromEnvironment, Template, VariableReference
 from speclaunch.errors import InputError, Place, Problem
+from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.home import speclaunch_home
 from speclaunch.patterns import lazy
 from speclaunch.recipe.source import KeyPath, RecipeProvenance

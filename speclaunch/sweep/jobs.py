@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -25,8 +24,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from speclaunch.errors import InputError, LaunchError, Problem
+from speclaunch.files import try_lock, write_json
 from speclaunch.home import expand_user
-from speclaunch.launch.atomic_files import read_json, write_json
+from speclaunch.reads.safe_json import read_json
 from speclaunch.record import record
 
 LOCAL = ("basic", "joblib", "submitit_local")
@@ -210,7 +210,7 @@ class Folder:
         """Be the one that looks after this sweep. Raises LaunchError where another one does."""
         fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if _locked(fd, tries=40) is False:  # a job that looks holds it for a moment
+            if try_lock(fd, tries=40) is False:  # a job that looks holds it for a moment
                 other = os.pread(fd, 20, 0).decode(errors="replace").strip()
                 raise LaunchError(
                     f"the sweep in {self.path} is looked after by process {other}",
@@ -243,7 +243,7 @@ class Folder:
         except OSError:
             return True
         try:
-            return _locked(fd, tries=1) is True
+            return try_lock(fd) is True
         finally:
             os.close(fd)
 
@@ -253,7 +253,7 @@ class Folder:
         path = self.path / "rows" / f"{key}.lock"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            while _locked(fd, tries=1) is False:
+            while try_lock(fd) is False:
                 if stopped():
                     yield False
                     return
@@ -265,18 +265,3 @@ class Folder:
     @property
     def _stop(self) -> Path:
         return self.path / "stop"
-
-
-def _locked(fd: int, *, tries: int) -> bool | None:
-    """Whether the file is ours now; None on a file system without locks."""
-    for left in reversed(range(tries)):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if left:
-                time.sleep(0.05)
-        except OSError:
-            return None
-        else:
-            return True
-    return False

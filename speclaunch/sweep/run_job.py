@@ -15,9 +15,9 @@ from typing import Any
 
 from speclaunch import children
 from speclaunch.errors import ExitCode
-from speclaunch.launch.atomic_files import read_json
 from speclaunch.launch.free_port import free_port
 from speclaunch.launch.journal import FILE as JOURNAL
+from speclaunch.reads.safe_json import read_json
 from speclaunch.sweep.jobs import Folder, Job, JobVerdict, Planned, Row
 
 _POLL_S = 0.3

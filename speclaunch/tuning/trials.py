@@ -26,9 +26,10 @@ from speclaunch.bench.measurement import Round, accepted_by_position
 from speclaunch.bench.statistics import LEAST_PAIRS, Interval, SpeedClaim, interval
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import InputError, LaunchError, Problem
-from speclaunch.home import make_private, speclaunch_home
+from speclaunch.files import make_private
+from speclaunch.home import speclaunch_home
 from speclaunch.launch import kept_work
-from speclaunch.launch.atomic_files import read_json
+from speclaunch.reads.safe_json import read_json
 from speclaunch.record import record
 from speclaunch.tuning.model import RequestPace, Trial
 from speclaunch.tuning.objective import TuningObjective

@@ -13,7 +13,7 @@ import pytest
 import speclaunch
 from speclaunch.cli.completing import options_of
 from speclaunch.cli.verbs import GROUPS, SHOWN, VERBS
-from speclaunch.launch.atomic_files import write_private
+from speclaunch.files import replace_file
 from speclaunch.launch.prepare import new_run_dir, prepare, secrets_of
 from speclaunch.recipe.load import load
 from tests import program
@@ -204,7 +204,7 @@ def test_secrets_go_into_a_private_file_and_not_into_the_command(
     assert new_run_dir(recipe) != directory
     secrets = secrets_of(prepared, directory)
     assert secrets is not None
-    write_private(*secrets)
+    replace_file(*secrets)
     file = secrets[0]
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.read_text() == "api-key: sk-secret\n"

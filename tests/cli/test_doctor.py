@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.cpu.install import is_installed
+from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.home import speclaunch_home
 from speclaunch.launch import guard
 from tests import program

@@ -8,8 +8,15 @@ import pytest
 from typer.testing import CliRunner
 
 from speclaunch.cli.commands import app, register
+from speclaunch.engine_check.installed_judges import (
+    AddedJudge,
+    all_judges,
+    folder,
+    kept,
+    remove,
+    write,
+)
 from speclaunch.errors import InputError, LaunchError
-from speclaunch.judge.environments import AddedJudge, all_judges, folder, kept, remove, write
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.cpu.environment import MODEL_MODULES, SHIM, CpuEngine, disabled_models
-from speclaunch.cpu.manifest import REQUIREMENTS
+from speclaunch.facts.cpu_engine import (
+    MODEL_MODULES,
+    REQUIREMENTS,
+    SHIM,
+    CpuEngine,
+    disabled_models,
+)
 from speclaunch.home import speclaunch_home
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from speclaunch.cpu import install as installation
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.cpu.install import (
     InstallError,
     InstallInterruptedError,
@@ -30,6 +29,7 @@ from speclaunch.cpu.install import (
     read_manifest,
 )
 from speclaunch.cpu.torch_source import CPU_INDEX
+from speclaunch.facts.cpu_engine import CpuEngine
 
 pytestmark = pytest.mark.thorough
 
@@ -111,7 +111,7 @@ def test_changed_pins_install_packages_again_and_torch_not(
     engine = install(home, python=fake.python)
     other = tmp_path / "requirements.txt"
     other.write_text("something==2.0\n")
-    monkeypatch.setattr("speclaunch.cpu.manifest.REQUIREMENTS", other)
+    monkeypatch.setattr("speclaunch.facts.cpu_engine.REQUIREMENTS", other)
     monkeypatch.setattr("speclaunch.cpu.install.REQUIREMENTS", other)
     assert not is_installed(engine)
     install(home, python=fake.python)

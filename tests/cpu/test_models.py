@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from speclaunch.cpu.artifacts import MAKE_MODELS
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.cpu.install import InstallError, ensure_model
+from speclaunch.facts.cpu_engine import CpuEngine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.core(0)]
 

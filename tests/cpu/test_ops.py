@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.cpu.environment import SHIM, CpuEngine
+from speclaunch.facts.cpu_engine import SHIM, CpuEngine
 
 REFERENCE = Path(__file__).with_name("ops_reference.py")
 CHECKS = re.findall(r"^@check\ndef (\w+)", REFERENCE.read_text(), re.MULTILINE)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.cpu.environment import SHIM, CpuEngine
+from speclaunch.facts.cpu_engine import SHIM, CpuEngine
 
 
 def run(python: Path | str, code: str, environment: dict[str, str]) -> str:

@@ -18,7 +18,7 @@ import httpx
 import psutil
 import pytest
 
-from speclaunch.cpu.environment import CpuEngine
+from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.launch.free_port import free_port
 
 READY_SECONDS = 240

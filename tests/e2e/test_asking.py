@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.cpu.artifacts import ensure_model
-from speclaunch.cpu.environment import CpuEngine
+from speclaunch.facts.cpu_engine import CpuEngine
 
 from .conftest import speclaunch
 

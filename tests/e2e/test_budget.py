@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from speclaunch.cpu.artifacts import ensure_model
-from speclaunch.cpu.environment import CpuEngine
+from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.facts.hardware_probe import probe_host

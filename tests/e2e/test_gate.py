@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from speclaunch.bench.gate import Objection
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.errors import LaunchError
+from speclaunch.facts.cpu_engine import CpuEngine
 from tests.bench.live.broken import BROKEN, Dying, Failing
 from tests.bench.live.proxy import Through
 from tests.bench.live.sides import OURS, THEIRS, Make, Pair

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.cpu.artifacts import ensure_model
-from speclaunch.cpu.environment import CpuEngine
+from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.home import speclaunch_home
 from tests.evidence import judging, models, stored
 from tests.evidence.cases import BY_KEY

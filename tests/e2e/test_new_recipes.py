@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.engine.catalogue import load
+from speclaunch.facts.cpu_engine import CpuEngine
 from tests.e2e.test_parser_agreement import VERSION, difference, real_parser
 from tests.planning.test_new_recipe import FEW, MANY, written
 

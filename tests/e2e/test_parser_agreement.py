@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.engine.argv import args_of, parse_argv
 from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, load
 from speclaunch.engine.command import spell
+from speclaunch.facts.cpu_engine import CpuEngine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from speclaunch.cpu.artifacts import ensure_model
-from speclaunch.cpu.environment import CpuEngine
+from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.launch.free_port import free_port
 from speclaunch.launch.prepare import prepare
 from speclaunch.recipe.load import load

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
+from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.launch.free_port import free_port
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.cpu.environment import CpuEngine
+from speclaunch.facts.cpu_engine import CpuEngine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.errors import LaunchError
+from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.recipe.compose import compose
 from speclaunch.report.tuning import TuneDocument
 from speclaunch.resources import recipes_dir

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import httpx
 
 from speclaunch.cpu.artifacts import engine_environment
-from speclaunch.cpu.environment import MODEL_MODULES, CpuEngine, disabled_models
+from speclaunch.facts.cpu_engine import MODEL_MODULES, CpuEngine, disabled_models
 
 SECONDS = 200
 """For a start; a request has 60."""

@@ -6,7 +6,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from speclaunch.cpu.environment import SGLANG_VERSION
+from speclaunch.facts.cpu_engine import SGLANG_VERSION
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.registry import all_rules

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from speclaunch.cpu.environment import SGLANG_VERSION
+from speclaunch.facts.cpu_engine import SGLANG_VERSION
 
 from . import models
 from .case import Case

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.launch.atomic_files import read_json, write_json
+from speclaunch.files import write_json
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.journal import FILE, Journal
 from speclaunch.launch.last_good import LastGood
@@ -23,6 +23,7 @@ from speclaunch.launch.log.phases import PhaseStep, PhaseTracker
 from speclaunch.launch.start import Rung
 from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.reads.record_json import decode
+from speclaunch.reads.safe_json import read_json
 
 SECRET = "sk-very-secret"
 
@@ -108,7 +109,7 @@ def test_a_full_disk_leaves_the_last_record_whole(tmp_path: Path) -> None:
         f"""
         import resource, signal
         from pathlib import Path
-        from speclaunch.launch.atomic_files import write_json
+        from speclaunch.files import write_json
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         write_json(Path({str(path)!r}), {{"a": 1}})
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
@@ -130,7 +131,7 @@ def test_kill_9_at_any_time_leaves_a_journal_that_can_be_read(tmp_path: Path) ->
     code = textwrap.dedent(
         f"""
         from pathlib import Path
-        from speclaunch.launch.atomic_files import write_json
+        from speclaunch.files import write_json
         print("go", flush=True)
         n = 0
         while True:

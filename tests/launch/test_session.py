@@ -11,8 +11,8 @@ import pytest
 from speclaunch.errors import LaunchError
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
+from speclaunch.files import replace_file
 from speclaunch.launch import journal_header
-from speclaunch.launch.atomic_files import write_private
 from speclaunch.launch.prepare import Prepared, prepare, secrets_of
 from speclaunch.launch.session import Session
 from speclaunch.recipe.load import load
@@ -155,5 +155,5 @@ def test_what_a_journal_begins_with_has_no_secret(
     secrets = secrets_of(ready, tmp_path)
     assert secrets is not None
     for _ in range(2):  # each attempt writes them anew
-        write_private(*secrets)
+        replace_file(*secrets)
         assert secrets[0].stat().st_mode & 0o077 == 0

@@ -16,8 +16,8 @@ import pytest
 
 from speclaunch.errors import InputError, LaunchError
 from speclaunch.facts.hardware import declare
+from speclaunch.files import write_json
 from speclaunch.launch import last_good
-from speclaunch.launch.atomic_files import write_json
 from speclaunch.launch.journal import FILE, LaunchState
 from speclaunch.launch.observer import Notifier
 from speclaunch.launch.prepare import without_notification

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch import files
 from speclaunch.bench.statistics import Interval
-from speclaunch.launch import atomic_files
+from speclaunch.reads.safe_json import read_json
 from speclaunch.tuning.trials import Compared, LoadRatio, TrialStart, TuningVerdict, Verified, kept
 from tests.tuning.making import DEEP, trial
 
@@ -33,16 +34,16 @@ def test_an_interrupted_write_leaves_the_old_file_alone(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = home / "a.json"
-    atomic_files.write_json(path, {"a": 1})
+    files.write_json(path, {"a": 1})
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        atomic_files.write_json(path, {"a": 2})
+        files.write_json(path, {"a": 2})
     assert [one.name for one in home.iterdir()] == ["a.json"]
-    assert atomic_files.read_json(path) == {"a": 1}
+    assert read_json(path) == {"a": 1}
 
 
 FOUND = TuningVerdict((Compared(DEEP, Interval(1.5, 1.25, 1.75, 6), (LoadRatio(8, 1.5),)),))

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.rows import Row
+from speclaunch.files import replace_file
 
 BEGIN, END = "<!-- table -->", "<!-- /table -->"
 TOOLS = ("yamllint", "check-jsonschema", "hydra-core", "omegaconf", "typer", "PyYAML")
@@ -60,6 +61,4 @@ def write(path: Path, rows: Sequence[Row], about: str) -> None:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{path} has no {BEGIN} and {END}")
-    whole = path.with_suffix(".new")
-    whole.write_text(f"{before}{BEGIN}\n{about}\n\n{table(rows)}\n{END}{after}")
-    whole.replace(path)
+    replace_file(path, f"{before}{BEGIN}\n{about}\n\n{table(rows)}\n{END}{after}", 0o666)

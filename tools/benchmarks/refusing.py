@@ -17,8 +17,8 @@ from benchmarks.ground import SPECLAUNCH, Ground
 from benchmarks.measuring import Spent, UnexpectedEndError, in_turn, spend
 from benchmarks.rows import Goal, Row
 from speclaunch.cpu.artifacts import ensure_model
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.engine.command import MODULE
+from speclaunch.facts.cpu_engine import CpuEngine
 
 GROUP = "refuse"
 PATIENCE_SECONDS = 240

@@ -13,8 +13,8 @@ from typing import Any
 from engine_verdicts import recorded
 
 from recalling.machines import GPUS
-from speclaunch.judge.engine_judge import LOADING_S, MEMORY, environment_of, machine_facts
-from speclaunch.judge.process import START, JsonWorker, WorkerError
+from speclaunch.engine_check.engine_judge import LOADING_S, MEMORY, environment_of, machine_facts
+from speclaunch.engine_check.worker_process import START, JsonWorker, WorkerError
 
 _SECONDS = 60
 """For one case; an ordinary one takes a tenth of a second."""

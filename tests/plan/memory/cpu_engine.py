@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from speclaunch.cpu.environment import CpuEngine
+from speclaunch.facts.cpu_engine import CpuEngine
 
 PROBE = Path(__file__).with_name("cpu_probe.py")
 _NUMBER = re.compile(r"^(?:MEASURED|PROBE) (?P<what>\w+) (?P<rest>.*)$", re.M)

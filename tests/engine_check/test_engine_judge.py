@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speclaunch.judge import engine_judge
-from speclaunch.judge.engine_judge import EngineJudge, place
-from speclaunch.judge.interface import EngineQuestion
+from speclaunch.engine_check import engine_judge
+from speclaunch.engine_check.engine_judge import EngineJudge, place
+from speclaunch.engine_check.interface import EngineQuestion
 from speclaunch.lint.workers import spread
 from speclaunch.redaction import Redactor
 

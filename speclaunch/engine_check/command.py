@@ -11,12 +11,12 @@ from speclaunch import reads
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument
+from speclaunch.engine_check.interface import EngineQuestion
 from speclaunch.errors import InputError, Place
 from speclaunch.facts.checkpoint import Checkpoint, PartialConfig
 from speclaunch.facts.hardware import declare
 from speclaunch.home import expand_user
 from speclaunch.importer.interface import Word
-from speclaunch.judge.interface import EngineQuestion
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import ENGINE_VARIABLES, Request, RequestOrigin

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.asking.asker import Asker, NoJudgeError, Verdicts, opened
+from speclaunch.engine_check.interface import EngineAnswer, EngineQuestion
+from speclaunch.engine_check.query_plans import Asker, NoJudgeError, Verdicts, opened
 from speclaunch.errors import ExitCode
 from speclaunch.facts.project_settings import Ask
-from speclaunch.judge.interface import EngineAnswer, EngineQuestion
-from tests.asking.scripted import RELEASE, ScriptedJudge, asker, plan_of, refuses
+from tests.engine_check.scripted_judge import RELEASE, ScriptedJudge, asker, plan_of, refuses
 
 PLAN = ("--tp-size", "2", "--page-size", "16", "--disable-radix-cache")
 PAIR = refuses("--page-size", "--disable-radix-cache")

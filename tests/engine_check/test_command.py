@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.asking.command import ANY_MACHINE, AskedCommand, NotAskedError, asked_command
 from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine_check.command import ANY_MACHINE, AskedCommand, NotAskedError, asked_command
 from speclaunch.importer.files import read_text
 from speclaunch.plan.request import from_invocation
 from speclaunch.plan.resolve import resolve
 from speclaunch.rules.examine import Lookup
-from tests.asking.scripted import MODEL, RELEASE, plan_of
+from tests.engine_check.scripted_judge import MODEL, RELEASE, plan_of
 
 
 def command(*words: str, **more) -> AskedCommand:  # type: ignore[no-untyped-def]

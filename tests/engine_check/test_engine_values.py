@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from speclaunch.asking.opinion import Opinion
-from speclaunch.asking.values import with_asked_values
+from speclaunch.engine_check.engine_values import with_asked_values
+from speclaunch.engine_check.opinion import Opinion
 from speclaunch.plan.effective_arguments import ArgumentOutcome, effective_arguments
-from tests.asking.scripted import RELEASE, plan_of
+from tests.engine_check.scripted_judge import RELEASE, plan_of
 
 
 def told(**resolved: Any) -> Opinion:

@@ -19,17 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch import children
-from speclaunch.cpu.artifacts import pip_environment
-from speclaunch.cpu.environment import CpuEngine
-from speclaunch.cpu.manifest import REQUIREMENTS, is_installed
-from speclaunch.cpu.process import locked
 from speclaunch.engine.added_catalogues import every_name, remove_added
 from speclaunch.engine.catalogue import add_fork, add_from_package, held_versions
-from speclaunch.errors import InputError, LaunchError, Problem
-from speclaunch.facts.runtime import Runtime, find_runtime, pip_command, trust
-from speclaunch.home import expand_user, judges_home, speclaunch_home
-from speclaunch.judge.engine_judge import EngineJudge, command_of, digest_of, worker_digest
-from speclaunch.judge.environments import (
+from speclaunch.engine_check.engine_judge import EngineJudge, command_of, digest_of, worker_digest
+from speclaunch.engine_check.installed_judges import (
     SITE,
     AddedJudge,
     folder,
@@ -39,8 +32,13 @@ from speclaunch.judge.environments import (
     sweep,
     write,
 )
-from speclaunch.judge.interface import EngineQuestion
-from speclaunch.judge.worker.compiled import keep
+from speclaunch.engine_check.interface import EngineQuestion
+from speclaunch.engine_check.worker.compiled import keep
+from speclaunch.errors import InputError, LaunchError, Problem
+from speclaunch.facts.cpu_engine import REQUIREMENTS, CpuEngine, is_installed
+from speclaunch.facts.runtime import Runtime, find_runtime, pip_command, pip_environment, trust
+from speclaunch.files import locked
+from speclaunch.home import expand_user, judges_home, speclaunch_home
 from speclaunch.record import record
 
 INSTALLED = "installed"

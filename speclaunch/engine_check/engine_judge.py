@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from speclaunch.cpu.environment import SHIM
+from speclaunch.engine_check.interface import EngineAnswer, EngineQuestion
+from speclaunch.engine_check.worker_process import START, JsonWorker, WorkerError
 from speclaunch.errors import InputError
+from speclaunch.facts.cpu_engine import SHIM
 from speclaunch.facts.hardware import Vendor, declare
-from speclaunch.judge.interface import EngineAnswer, EngineQuestion
-from speclaunch.judge.process import START, JsonWorker, WorkerError
 from speclaunch.patterns import lazy
 from speclaunch.record import record
 from speclaunch.redaction import Redactor

@@ -8,15 +8,23 @@ import pytest
 
 from speclaunch.cli.lint import lint as verb
 from speclaunch.cli.start_options import LintOptions
+from speclaunch.engine_check import installed_judges
+from speclaunch.engine_check.installed_judges import AddedJudge
 from speclaunch.errors import ExitCode
 from speclaunch.facts.project_settings import Ask
-from speclaunch.judge import environments
-from speclaunch.judge.environments import AddedJudge
 from speclaunch.lint.second_opinion import second_opinion
 from speclaunch.rules.examine import examine_plan
 from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.registry import all_rules
-from tests.asking.scripted import MODEL, RELEASE, ScriptedJudge, asker, at_hand, plan_of, refuses
+from tests.engine_check.scripted_judge import (
+    MODEL,
+    RELEASE,
+    ScriptedJudge,
+    asker,
+    at_hand,
+    plan_of,
+    refuses,
+)
 
 SCRIPT = f"""# serves
 python3 -m sglang.launch_server \\
@@ -39,7 +47,7 @@ def added(on: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `engine judge add` leaves it."""
     (on / "judges" / RELEASE).mkdir(parents=True)
     kept = [AddedJudge(RELEASE, RELEASE, "python3", "PyPI", "digest", 1)]
-    monkeypatch.setattr(environments, "kept", lambda: kept)
+    monkeypatch.setattr(installed_judges, "kept", lambda: kept)
 
 
 def said(*words: str, judge: ScriptedJudge) -> list[Finding]:

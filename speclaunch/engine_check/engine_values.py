@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from speclaunch.asking.command import STAND_INS
-from speclaunch.asking.opinion import Opinion
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument
+from speclaunch.engine_check.command import STAND_INS
+from speclaunch.engine_check.opinion import Opinion
 from speclaunch.plan.changes import Reason
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.record import record

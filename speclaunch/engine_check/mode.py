@@ -11,7 +11,7 @@ from speclaunch.home import distrust, judges_home, speclaunch_home
 __all__ = ["Ask", "ask_mode", "has_judges"]
 
 if TYPE_CHECKING:
-    from speclaunch.asking.asker import Asker
+    from speclaunch.engine_check.query_plans import Asker
 
 
 def ask_mode(given: Ask | None, project: SettingsFrom | None = None) -> Ask:
@@ -33,7 +33,7 @@ def has_judges() -> bool:
         return False
     if not found:
         return False
-    from speclaunch.cpu.environment import cpu_engine_home  # noqa: PLC0415  with judges alone
+    from speclaunch.facts.cpu_engine import cpu_engine_home  # noqa: PLC0415  with judges alone
 
     folders = (judges_home(), cpu_engine_home(speclaunch_home()))
     return not any(map(distrust, folders))
@@ -49,8 +49,8 @@ def asker_for(mode: Ask, *, keeps: bool = True, starts: bool = False) -> Asker |
     only_added = mode is Ask.AUTO and not starts
     if mode is Ask.NEVER or (only_added and not has_judges()):
         return None
-    from speclaunch.asking.asker import Asker, opened  # noqa: PLC0415  where somebody may be asked
-    from speclaunch.judge.environments import find_added_judge, find_judge  # noqa: PLC0415
+    from speclaunch.engine_check.installed_judges import find_added_judge, find_judge  # noqa: PLC0415
+    from speclaunch.engine_check.query_plans import Asker, opened  # noqa: PLC0415  where somebody may be asked
 
     return Asker(mode, opened(wanted=keeps), find_added_judge if only_added else find_judge)
 
@@ -59,7 +59,7 @@ def identity(asker: Asker | None) -> tuple[str, ...]:
     """Return what an engine check depends on: the mode and all judges; empty without one."""
     if asker is None:
         return ()
-    from speclaunch.judge.environments import all_judges  # noqa: PLC0415
+    from speclaunch.engine_check.installed_judges import all_judges  # noqa: PLC0415
 
     return (asker.mode.value, *(f"{one.release} {one.digest}" for one in all_judges()))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.cpu.environment import CpuEngine
+from speclaunch.facts.cpu_engine import CpuEngine
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from speclaunch.engine.added_catalogues import every_name
+from speclaunch.engine_check import add_judge as adding
+from speclaunch.engine_check.add_judge import First, NotLightError, add
+from speclaunch.engine_check.installed_judges import SITE, folder, kept, remove
+from speclaunch.engine_check.worker import compiled
 from speclaunch.errors import LaunchError
 from speclaunch.home import judges_home
-from speclaunch.judge import add as adding
-from speclaunch.judge.add import First, NotLightError, add
-from speclaunch.judge.environments import SITE, folder, kept, remove
-from speclaunch.judge.worker import compiled
 
 FIRST = First("0.5.18", ())
 
@@ -173,8 +173,8 @@ def test_what_a_killed_one_left_is_removed_by_the_next(
 SLOW = """
 import sys, time
 from pathlib import Path
-from speclaunch.judge import add as adding
-from speclaunch.judge.add import First
+from speclaunch.engine_check import add_judge as adding
+from speclaunch.engine_check.add_judge import First
 def slow(*_, **__):
     print("slow", flush=True)
     time.sleep(float(sys.argv[2]))

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from speclaunch.asking.asker import Asker, Verdicts
 from speclaunch.engine.catalogue import load as load_catalogue
+from speclaunch.engine_check.interface import EngineAnswer, EngineQuestion
+from speclaunch.engine_check.query_plans import Asker, Verdicts
 from speclaunch.facts.hardware import declare
 from speclaunch.facts.project_settings import Ask
-from speclaunch.judge.interface import EngineAnswer, EngineQuestion
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
@@ -80,11 +80,11 @@ def plan_of(
 
 def at_hand(monkeypatch: Any, judge: ScriptedJudge | None) -> None:
     """Put a judge in the place of all that is on this machine."""
-    from speclaunch.judge import environments
+    from speclaunch.engine_check import installed_judges
 
     def found(version: str | None, python: Path | None) -> ScriptedJudge | None:
         fits = judge is not None and version in (None, judge.release)
         return judge if fits and python in (None, ScriptedJudge.python) else None
 
-    monkeypatch.setattr(environments, "find_judge", found)
-    monkeypatch.setattr(environments, "all_judges", lambda: [] if judge is None else [judge])
+    monkeypatch.setattr(installed_judges, "find_judge", found)
+    monkeypatch.setattr(installed_judges, "all_judges", lambda: [] if judge is None else [judge])

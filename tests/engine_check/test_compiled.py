@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.judge import process
-from speclaunch.judge.worker import compiled
+from speclaunch.engine_check import worker_process
+from speclaunch.engine_check.worker import compiled
 
-JUDGE = process.START.parent.parent
+JUDGE = worker_process.START.parent.parent
 
 
 @pytest.fixture

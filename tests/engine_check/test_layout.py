@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch.engine_check.add_judge import fetch, lay_out, leave_out, light_requirements
 from speclaunch.errors import InputError, LaunchError
 from speclaunch.facts.runtime import pip_command
-from speclaunch.judge.add import fetch, lay_out, leave_out, light_requirements
 
 METADATA = """Metadata-Version: 2.1
 Name: sglang

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from dataclasses import field
 from typing import Any
 
-from speclaunch.asking.command import AskedCommand, Unit
+from speclaunch.engine_check.command import AskedCommand, Unit
+from speclaunch.engine_check.interface import EngineAnswer, EngineQuestion
 from speclaunch.errors import Place
-from speclaunch.judge.interface import EngineAnswer, EngineQuestion
 from speclaunch.record import record
 
 Inquiry = Generator[list[EngineQuestion], list[EngineAnswer], "Opinion"]

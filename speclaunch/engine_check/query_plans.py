@@ -11,21 +11,21 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speclaunch.asking.command import AskedCommand, NotAskedError, asked_command
-from speclaunch.asking.opinion import Opinion, converse, inquire
 from speclaunch.engine.forks import MARK
+from speclaunch.engine_check.command import AskedCommand, NotAskedError, asked_command
+from speclaunch.engine_check.interface import EngineAnswer, EngineQuestion
+from speclaunch.engine_check.opinion import Opinion, converse, inquire
 from speclaunch.entry_files import EntryFiles
 from speclaunch.errors import ExitCode, Place, Problem, SpeclaunchError
 from speclaunch.facts.project_settings import Ask
 from speclaunch.home import speclaunch_home
-from speclaunch.judge.interface import EngineAnswer, EngineQuestion
 from speclaunch.plan.plan import Plan
 from speclaunch.reads.record_json import decode, encode
 from speclaunch.reads.states import digest
 from speclaunch.record import record
 
 if TYPE_CHECKING:
-    from speclaunch.judge.engine_judge import EngineJudge
+    from speclaunch.engine_check.engine_judge import EngineJudge
 
 
 _SECONDS = 240.0

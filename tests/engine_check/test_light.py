@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.cpu.manifest import REQUIREMENTS
-from speclaunch.judge import process
-from speclaunch.judge.worker import light, torch_parts
+from speclaunch.engine_check import worker_process
+from speclaunch.engine_check.worker import light, torch_parts
+from speclaunch.facts.cpu_engine import REQUIREMENTS
 
-JUDGE = process.START.parent.parent
+JUDGE = worker_process.START.parent.parent
 BEFORE = f"""
 import copy, importlib.metadata, importlib.util, pickle, sys
 sys.path.insert(0, {str(JUDGE)!r})

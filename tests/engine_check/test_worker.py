@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from speclaunch.judge import process
-from speclaunch.judge.engine_judge import machine_facts
-from speclaunch.judge.worker import stubs
-from speclaunch.judge.worker.pretend import facts, pretend_torch
-from speclaunch.judge.worker.verdict import without_model
+from speclaunch.engine_check import worker_process
+from speclaunch.engine_check.engine_judge import machine_facts
+from speclaunch.engine_check.worker import stubs
+from speclaunch.engine_check.worker.pretend import facts, pretend_torch
+from speclaunch.engine_check.worker.verdict import without_model
 
-WORKER = process.START.parent
+WORKER = worker_process.START.parent
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ time.sleep(600)
 LOADS = """
 import time
 from pathlib import Path
-from speclaunch.judge.worker import serve
+from speclaunch.engine_check.worker import serve
 
 def loads(lines, out, setting):
     Path(setting["scratch"], "loading").touch()

@@ -1,4 +1,6 @@
-"""Where the CPU engine lives, and what its processes need. Pure data: nothing is written here.
+"""Where the CPU engine is, whether it is installed, and the variables of its processes.
+
+`speclaunch.cpu` installs it; this module writes nothing.
 
 Layout below the home that is passed in (see ``speclaunch.home.speclaunch_home``)::
 
@@ -11,16 +13,31 @@ Layout below the home that is passed in (see ``speclaunch.home.speclaunch_home``
         lock             held by the one process that installs
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
+
+from speclaunch.home import require_own
+from speclaunch.reads.safe_json import read_json
+from speclaunch.record import record
+
+_FILES = Path(__file__).parents[1] / "cpu"
 
 SGLANG_VERSION = "0.5.23"
 """The one release that the shim stands in for."""
 
-SHIM = Path(__file__).with_name("shim")
+TORCH = "torch==2.13.0"
+"""Pinned apart: from PyPI it is a CUDA build of several gigabytes, so its step may have an index
+of its own (``torch_index``), one that offers CPU builds."""
+
+REQUIREMENTS = _FILES / "requirements.txt"
+"""All the rest, pinned, dependencies of dependencies included."""
+
+SHIM = _FILES / "shim"
 """The folder that goes on PYTHONPATH of the engine's processes."""
 
 MODEL_MODULES = frozenset(
@@ -45,7 +62,7 @@ def cpu_engine_home(home: Path) -> Path:
     return home / "cpu-engine"
 
 
-@dataclass(frozen=True)
+@record
 class CpuEngine:
     """A CPU engine at its place, installed or not; all paths follow from the home."""
 
@@ -110,6 +127,32 @@ class CpuEngine:
             "SGLANG_JIT_CACHE_DIR": str(self.cache / "sglang" / "jit"),
             "TORCH_EXTENSIONS_DIR": str(self.cache / "torch_extensions"),
         }
+
+
+def is_installed(engine: CpuEngine) -> bool:
+    """True if the engine is complete and is what this version of speclaunch installs. Raises
+    InputError if other users may have made it."""
+    manifest = read_manifest(engine)
+    if manifest is not None:
+        require_own(engine.python.parent, "the CPU engine", engine.home)
+    return (
+        manifest is not None
+        and engine.python.exists()  # false also when the system's interpreter was removed
+        and manifest.get("key") == installation_key(str(manifest.get("python")))
+    )
+
+
+def read_manifest(engine: CpuEngine) -> dict[str, Any] | None:
+    """What was installed (``python``, ``packages``, ``installed_at``, …); None when nothing is."""
+    return read_json(engine.manifest)
+
+
+def installation_key(python: str) -> str:
+    """The fingerprint of what is to be installed, on this version of Python."""
+    import hashlib  # noqa: PLC0415  a recipe is read without
+
+    parts = (SGLANG_VERSION, TORCH, python, REQUIREMENTS.read_text(encoding="utf-8"))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def disabled_models(venv: Path) -> list[str]:

@@ -18,15 +18,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
-from speclaunch.cpu.manifest import require_own
-from speclaunch.cpu.process import write_atomically
 from speclaunch.engine.added_catalogues import remove_added
 from speclaunch.engine.catalogue import held_versions
+from speclaunch.engine_check.engine_judge import EngineJudge, command_of, digest_of, worker_digest
 from speclaunch.errors import LaunchError
+from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine, read_manifest
 from speclaunch.facts.runtime import find_runtime
-from speclaunch.home import JUDGE_RECORD, judges_home, speclaunch_home
-from speclaunch.judge.engine_judge import EngineJudge, command_of, digest_of, worker_digest
+from speclaunch.files import make_private, replace_file
+from speclaunch.home import JUDGE_RECORD, judges_home, require_own, speclaunch_home
 from speclaunch.reads.bounded import read_regular
 from speclaunch.record import record
 
@@ -91,7 +90,8 @@ def _read_all() -> Iterator[AddedJudge]:
 def write(one: AddedJudge) -> None:
     """Note that a judge is whole."""
     document = {field.name: getattr(one, field.name) for field in fields(one)}
-    write_atomically(folder(one.name) / JUDGE_RECORD, json.dumps(document, indent=1) + "\n")
+    make_private(folder(one.name))
+    replace_file(folder(one.name) / JUDGE_RECORD, json.dumps(document, indent=1) + "\n", 0o666)
 
 
 def remove(name: str, *, catalogue: str = "") -> bool:
@@ -181,12 +181,11 @@ def _added(one: AddedJudge) -> EngineJudge:
 def cpu_judge() -> EngineJudge | None:
     """The CPU engine, if it is installed. Raises InputError if other users may have made it."""
     engine = CpuEngine(speclaunch_home())
-    try:
-        packages = json.loads(engine.manifest.read_text(encoding="utf-8"))["packages"]
-    except (OSError, ValueError, KeyError, TypeError):
+    manifest = read_manifest(engine)
+    if manifest is None or "packages" not in manifest:
         return None
     require_own(engine.python.parent, "the CPU engine")
-    return _judge(SGLANG_VERSION, engine.python, json.dumps(packages, sort_keys=True))
+    return _judge(SGLANG_VERSION, engine.python, json.dumps(manifest["packages"], sort_keys=True))
 
 
 def _judge(

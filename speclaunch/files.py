@@ -1,0 +1,90 @@
+"""Files and folders of this user: written completely or not at all, and locked by the kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder of this user, and all that is missing above it, for this user alone. Raises
+    OSError."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for one in reversed(missing):
+        one.mkdir(0o700, exist_ok=True)
+
+
+@contextmanager
+def replacing(path: Path, data: bytes, mode: int = 0o600) -> Iterator[Path]:
+    """Write `data` to a temporary file in the folder of `path`; after the block, replace `path` by
+    it. After an error the old file is unchanged. Raises OSError.
+
+    `mode`: of a new file, less the umask; by default this user alone may read it.
+    """
+    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}")
+    try:
+        temporary.unlink(missing_ok=True)  # left by a killed thread with this number
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
+            file.write(data)
+        yield temporary
+        temporary.replace(path)
+    except BaseException:  # an interrupt, too
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def replace_file(path: Path, data: bytes | str, mode: int = 0o600) -> None:
+    """Replace a file atomically: a reader sees the old content or the new (see `replacing`)."""
+    with replacing(path, data.encode() if isinstance(data, str) else data, mode):
+        pass
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Replace a JSON document atomically, readable by this user only. Raises OSError."""
+    replace_file(path, json.dumps(document, indent=1, default=str) + "\n")
+
+
+def try_lock(fd: int, *, tries: int = 1) -> bool | None:
+    """Lock an open file; the kernel unlocks it when its last holder ends. False if another process
+    holds the lock at each of `tries`, 50 ms apart; None if the file system has no locks."""
+    for left in reversed(range(tries)):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if left:
+                time.sleep(0.05)
+        except OSError:
+            return None
+        else:
+            return True
+    return False
+
+
+@contextmanager
+def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[int]:
+    """Hold a lock file during the block; yields its file descriptor. Raises OSError.
+
+    `waiting` is called once if another process holds it. A leftover file means nothing.
+    """
+    make_private(path.parent)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if try_lock(fd) is False:
+            waiting()
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield fd
+    finally:
+        os.close(fd)

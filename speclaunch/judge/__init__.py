@@ -1,1 +1,0 @@
-"""The engine's own validation, asked in a process apart: no GPU, no network, no model's code."""
