@@ -20,14 +20,14 @@ from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.fit.knobs import FRACTION
+from speclaunch.plan.fit.limits import FitLimits, Steppable
 from speclaunch.plan.fit.predict import Predictor, margins, tightest
 from speclaunch.plan.fit.price import WHY
 from speclaunch.plan.fit.search import FitCandidate
-from speclaunch.plan.fit.suggestion import SETTINGS, cheapest, needs
+from speclaunch.plan.fit.suggestion import cheapest, needs
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Request, RequestedValue, RequestOrigin
 from speclaunch.plan.resolve import resolve
-from speclaunch.recipe.values import Steppable
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding, Fix, Severity, Unjudged
@@ -467,11 +467,11 @@ def _fitted(
 
     predictor = Predictor(plan_with)
     order = tuple(one for one in Steppable if demand.fewer_requests or one is not Steppable.RUNNING)
-    settings = SETTINGS.model_copy(update={"order": order})
+    limits = FitLimits(order)
     useful = min(LEAST_TOKENS, wanted_context(settled, demand) or LEAST_TOKENS)
     try:
-        found = cheapest(predictor, settings, demand.fit, least_tokens=useful) or cheapest(
-            predictor, settings, demand.fit
+        found = cheapest(predictor, limits, demand.fit, least_tokens=useful) or cheapest(
+            predictor, limits, demand.fit
         )
     except (SpeclaunchError, UnknownValueError, ValueError):
         return None

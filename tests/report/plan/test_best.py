@@ -10,7 +10,7 @@ import pytest
 from speclaunch.errors import InputError
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
-from speclaunch.plan.fit import RequestLoad
+from speclaunch.plan.fit.best_for_load import RequestLoad
 from speclaunch.plan.fit.predict import margins
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.resolve import resolve
