@@ -40,9 +40,9 @@ from speclaunch.asking.opinion import converse, inquire, stands_in  # noqa: E402
 from speclaunch.cpu.environment import SGLANG_VERSION  # noqa: E402
 from speclaunch.engine.canonical import canonical  # noqa: E402
 from speclaunch.engine.catalogue import load  # noqa: E402
+from speclaunch.importer.requests import from_words  # noqa: E402
 from speclaunch.judge.environments import cpu_judge  # noqa: E402
 from speclaunch.plan.refusals import DATA  # noqa: E402
-from speclaunch.plan.request import from_words  # noqa: E402
 from speclaunch.plan.resolve import resolve  # noqa: E402
 from speclaunch.rules.examine import Lookup  # noqa: E402
 

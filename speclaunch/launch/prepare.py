@@ -27,8 +27,9 @@ from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Prob
 from speclaunch.facts.engines import at_hand, declared, named, overrides_pin
 from speclaunch.facts.runtime import NoEngineError, find_runtime, trust
 from speclaunch.home import expand_user, make_private, speclaunch_home
+from speclaunch.importer.requests import from_recipe
 from speclaunch.launch.start import Address
-from speclaunch.plan.request import Request, from_recipe
+from speclaunch.plan.request import Request
 from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
 from speclaunch.redaction import is_secret_variable

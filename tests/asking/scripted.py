@@ -10,9 +10,9 @@ from speclaunch.asking.asker import Asker, Verdicts
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.facts.hardware import declare
 from speclaunch.facts.project_settings import Ask
+from speclaunch.importer.requests import from_words
 from speclaunch.judge.interface import EngineAnswer, EngineQuestion
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from speclaunch.resources import models_dir
 from speclaunch.rules.examine import Lookup

@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from speclaunch.engine.canonical import canonical
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.diagnosis.remedy import value_to_try
 from speclaunch.launch.ladder.calibration import (
@@ -33,7 +34,6 @@ from speclaunch.plan.fit.search import FitCandidate, Search, best, candidate_of,
 from speclaunch.plan.fit.suggestion import Alternative, alternatives, binding
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import canonical
 from speclaunch.plan.topics.graphs import MOST, SIZES
 from speclaunch.recipe.values import RecoveryPolicy, fit_limits
 

@@ -7,11 +7,11 @@ import pytest
 from speclaunch.engine.catalogue import load
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.fit.predict import SAFE, margins
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.memory.phases import EXPECTED
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from tests.plan.memory.sized import NEWEST, llama, plan_of, published
 
