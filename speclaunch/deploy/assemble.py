@@ -20,7 +20,8 @@ from speclaunch.engine.command import is_secret_argument, is_written_secret
 from speclaunch.engine.environment import FromEnvironment, Template, from_environment
 from speclaunch.engine.images import official_image
 from speclaunch.errors import InputError, Problem
-from speclaunch.facts.hardware import Hardware, Vendor, choose_hardware
+from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.launch.agreement.group import is_left_alone
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.plan.placement import gpus_needed

@@ -56,7 +56,8 @@ from speclaunch.engine.environment import unset_in
 from speclaunch.errors import LaunchError, from_here
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.hardware import AUTO, Hardware, Vendor, choose_hardware, declare
+from speclaunch.facts.hardware import AUTO, Hardware, Vendor, declare
+from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.facts.hardware_probe import probe_hardware
 from speclaunch.facts.missing_paths import MissingPath, missing_paths
 from speclaunch.facts.packages import Packages, read_packages

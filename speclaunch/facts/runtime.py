@@ -341,7 +341,7 @@ def _why(interpreter: Path, error: LaunchError | OSError) -> str:
 
 def _unexecuted(interpreter: Path) -> Runtime:
     """The runtime of an interpreter that must not run, by the files of its environment."""
-    from speclaunch.facts.packages import read_environment  # noqa: PLC0415
+    from speclaunch.facts.environment_files import read_environment  # noqa: PLC0415
 
     reads.unrepeatable()  # with --trust-engine the answer may be another one
     found = read_environment(interpreter, _PACKAGES)

@@ -15,7 +15,7 @@ from speclaunch import reads
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.errors import COMMAND_LINE, Place, SpeclaunchError, from_here
-from speclaunch.facts.hardware import choose_hardware
+from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.importer.requests import from_recipe
 from speclaunch.lint.ignores import kept, read_elsewhere, read_ignores
 from speclaunch.plan.resolve import resolve

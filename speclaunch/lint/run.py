@@ -14,7 +14,8 @@ from speclaunch.engine.versions import ResolvedVersion, is_of_its_line
 from speclaunch.errors import Place, SpeclaunchError
 from speclaunch.facts.engines import declared, named, overrides_pin
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.hardware import AUTO, choose_hardware
+from speclaunch.facts.hardware import AUTO
+from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.importer.images import image_release
 from speclaunch.importer.interface import Invocation, recipe_name
 from speclaunch.importer.requests import from_invocation, from_recipe

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.facts.packages import EnvironmentFiles, read_environment
+from speclaunch.facts.environment_files import EnvironmentFiles, read_environment
 
 NAMES = ("sglang", "torch", "sgl-kernel")
 

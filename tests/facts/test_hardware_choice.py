@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.hardware import AUTO, Hardware, choose_hardware, declare
+from speclaunch.facts.hardware import AUTO, Hardware, declare
+from speclaunch.facts.hardware_choice import choose_hardware
 
 HERE = declare("a100-40gb")
 NOTHING = UnknownFact("the GPUs", "no driver answers")
