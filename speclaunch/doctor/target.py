@@ -17,6 +17,7 @@ from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.facts.runtime import Runtime
 from speclaunch.importer.requests import from_recipe
 from speclaunch.lint.recipe_findings import unsilenced
+from speclaunch.plan.memory.budget import memory_verdict
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.attention import BACKENDS
@@ -188,7 +189,7 @@ def target_of(
         mem_fraction=float(fraction) if isinstance(fraction, int | float) else None,
         attention_backends=tuple(sorted(backends)),
         algorithm=_algorithm(plan),
-        budget=plan.memory,
+        budget=memory_verdict(plan),
         dummy_weights=plan.value_or_none("load_format") == "dummy",
     )
 

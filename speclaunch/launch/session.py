@@ -30,6 +30,7 @@ from speclaunch.plan.fit.predict import BudgetOf, PlanWith
 from speclaunch.plan.fit.price import say_all
 from speclaunch.plan.fit.suggestion import Suggestion, suggest
 from speclaunch.plan.memory.budget import budget as work_out
+from speclaunch.plan.memory.budget import memory_verdict
 from speclaunch.plan.placement import local_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
@@ -86,7 +87,7 @@ def foresee(
     tell. What is suggested keeps to what `recovery` lets be stepped, where it is on."""
     try:
         plan = plan_with({})
-        found = plan.memory if budget is None else budget(plan)
+        found = memory_verdict(plan) if budget is None else budget(plan)
         if found.fit is not Fit.FAILS:
             return None
         limits = fit_limits(recovery)

@@ -25,6 +25,7 @@ from speclaunch.plan.fit.predict import Predictor, margins, tightest
 from speclaunch.plan.fit.price import WHY
 from speclaunch.plan.fit.search import FitCandidate
 from speclaunch.plan.fit.suggestion import cheapest, needs
+from speclaunch.plan.memory.budget import memory_verdict
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Request, RequestedValue, RequestOrigin
 from speclaunch.plan.resolve import resolve
@@ -414,7 +415,7 @@ def place_on(
     short = _cut_too_far(settled, demand)
     if short is not None:
         return NoPlace(short, settled=settled)
-    found = settled.plan.memory
+    found = memory_verdict(settled.plan)
     if found.fit is Fit.UNKNOWN:
         why = f"the memory is not known: {found.why}"
         return NoPlace(why, unknown=True, settled=settled, budget=found)
@@ -428,7 +429,7 @@ def place_on(
     return NoPlace(
         why,
         memory=True,
-        least_bytes=_least(settled.plan.memory, ranks),
+        least_bytes=_least(memory_verdict(settled.plan), ranks),
         settled=settled,
         budget=found,
     )
@@ -485,7 +486,7 @@ def _fitted(
         [rule for rule in all_rules() if rule.code not in _OF_MEMORY],
         env=settled.env,
     )
-    after = again.plan.memory
+    after = memory_verdict(again.plan)
     if not again.clean or not (after.fit is Fit.FITS or after.fit is demand.fit):
         return None
     return PlacedArguments(again, ranks, after, {**settled.applied, **why, **again.applied}, demand)

@@ -20,6 +20,7 @@ from speclaunch.lint.recipe_findings import unsilenced
 from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.effective_arguments import EffectiveArgument, effective_arguments
 from speclaunch.plan.fit.predict import Margins, margins
+from speclaunch.plan.memory.budget import memory_verdict
 from speclaunch.plan.placement import beyond_the_gpus, gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
@@ -261,7 +262,7 @@ def planned(
 
         examined, says = examined_with(examined, asker, rules, prepared.python)
     plan, recipe = examined.plan, prepared.recipe
-    found = plan.memory
+    found = memory_verdict(plan)
     hardware = plan.facts.hardware
     return PlannedDeployment(
         label=label,
