@@ -18,7 +18,7 @@ from speclaunch.plan.fit.suggestion import Suggestion, suggest
 from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
-from speclaunch.planning.planned_deployment import Wish, command_of
+from speclaunch.planning.planned_command import command_of
 from speclaunch.recipe.values import fit_limits
 from speclaunch.record import record
 
@@ -98,18 +98,23 @@ class Advice:
         return "a part of the load has room" if self.best.requests else "the load does not fit"
 
 
-def advice(prepared: Prepared, plan: Plan, wish: Wish) -> Advice:
-    """Raises InputError for a load that this model cannot have."""
+def advice(
+    prepared: Prepared, plan: Plan, requests: int | None = None, context: int | None = None
+) -> Advice:
+    """Return the best settings for a load; None leaves a part of the load to the recipe.
+
+    Raises InputError for a load that this model cannot have.
+    """
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
         return resolve(prepared.changed(changes).request(os.environ), plan.facts)
 
-    load = RequestLoad(wish.requests or 0, wish.context or 0)
+    load = RequestLoad(requests or 0, context or 0)
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
         return Advice(Best(Fit.FAILS, beyond, load))
     try:
-        load = load_of(plan, wish.requests, wish.context)
+        load = load_of(plan, requests, context)
         found = best_for(load, plan_with)
     except ValueError as error:
         raise InputError(Problem(str(error), help="set args.context_length, if possible")) from None
