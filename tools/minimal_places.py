@@ -41,8 +41,8 @@ from speclaunch.engine_check.command import NotAskedError, asked_command  # noqa
 from speclaunch.engine_check.installed_judges import cpu_judge  # noqa: E402
 from speclaunch.engine_check.opinion import converse, inquire, stands_in  # noqa: E402
 from speclaunch.facts.cpu_engine import SGLANG_VERSION  # noqa: E402
+from speclaunch.importer.requests import from_words  # noqa: E402
 from speclaunch.plan.refusals import DATA  # noqa: E402
-from speclaunch.plan.request import from_words  # noqa: E402
 from speclaunch.plan.resolve import resolve  # noqa: E402
 from speclaunch.rules.examine import Lookup  # noqa: E402
 

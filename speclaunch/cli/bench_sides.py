@@ -45,10 +45,12 @@ def told_of(side: AnySide) -> SideRecord:
 
 def memory_warnings(sides: Iterable[AnySide]) -> Iterator[str]:
     """Yield the memory verdicts that speak against a start; the children's output does not show."""
+    from speclaunch.plan.memory.budget import memory_verdict
+
     for side in sides:
         if isinstance(side, RunningSide):
             continue
-        memory = side.plan.memory
+        memory = memory_verdict(side.plan)
         if memory.fit in (Fit.TIGHT, Fit.FAILS):
             yield f"{side.name} {memory.fit.text}: {memory.why}"
 

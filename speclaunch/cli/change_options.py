@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speclaunch.cli.completion_scripts import SCRIPTS
 from speclaunch.cli.options import (
     ASSUME,
     CONFIG_DIR,
@@ -338,12 +337,6 @@ class ExplainOptions(VerbOptions):
     """The options of `speclaunch explain`."""
 
     code = required(str, metavar="CODE", help="A rule's code or name.")
-
-
-class CompletionOptions(VerbOptions):
-    """The options of `speclaunch completion`."""
-
-    shell = required(str, metavar="SHELL", help=f"{', '.join(SCRIPTS)}.")
 
 
 class LspOptions(VerbOptions):

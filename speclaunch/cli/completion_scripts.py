@@ -7,12 +7,9 @@ Each runs `speclaunch` with the words up to the cursor, the last one unfinished,
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
+from speclaunch.cli.options import VerbOptions, required
 from speclaunch.errors import InputError, Problem
-
-if TYPE_CHECKING:
-    from speclaunch.cli.change_options import CompletionOptions
 
 _BASH = r"""# bash completion of speclaunch: source it, or save it where bash-completion finds it:
 # ~/.local/share/bash-completion/completions/speclaunch
@@ -105,6 +102,12 @@ complete --command speclaunch --no-files --arguments '(__speclaunch_complete)'
 
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 """By the name of the shell."""
+
+
+class CompletionOptions(VerbOptions):
+    """The options of `speclaunch completion`."""
+
+    shell = required(str, metavar="SHELL", help=f"{', '.join(SCRIPTS)}.")
 
 
 def completion(options: CompletionOptions) -> None:

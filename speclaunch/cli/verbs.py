@@ -392,7 +392,7 @@ VERBS = (
     Verb(
         "completion",
         "completion_scripts:completion",
-        "change_options:CompletionOptions",
+        "completion_scripts:CompletionOptions",
         "Print the script that completes verbs, options, recipes and overrides in a shell.",
     ),
 )

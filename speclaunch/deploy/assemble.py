@@ -21,7 +21,7 @@ from speclaunch.engine.environment import FromEnvironment, Template, from_enviro
 from speclaunch.engine.images import official_image
 from speclaunch.errors import InputError, Problem
 from speclaunch.facts.hardware import Hardware, Vendor
-from speclaunch.facts.hardware_probe import choose_hardware
+from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.launch.agreement.group import is_left_alone
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.plan.placement import gpus_needed

@@ -31,10 +31,11 @@ from speclaunch.fix.round_trip import (
 )
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation, InvocationKind, Reading
+from speclaunch.importer.requests import from_invocation
 from speclaunch.launch.preflight import here
 from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.lint.recipe_findings import findings_across, unsilenced
-from speclaunch.plan.request import Request, RequestedValue, from_invocation
+from speclaunch.plan.request import Request, RequestedValue
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.redaction import is_secret_variable

@@ -56,7 +56,8 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine, is_installed
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import AUTO, Hardware, Vendor, declare
-from speclaunch.facts.hardware_probe import choose_hardware, probe_hardware
+from speclaunch.facts.hardware_choice import choose_hardware
+from speclaunch.facts.hardware_probe import probe_hardware
 from speclaunch.facts.missing_paths import MissingPath, missing_paths
 from speclaunch.facts.packages import Packages, read_packages
 from speclaunch.facts.runtime import NoEngineError, Runtime, find_runtime, probe

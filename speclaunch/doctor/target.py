@@ -15,10 +15,11 @@ from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.facts.engines import declared
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.facts.runtime import Runtime
+from speclaunch.importer.requests import from_recipe
 from speclaunch.lint.recipe_findings import unsilenced
+from speclaunch.plan.memory.budget import memory_verdict
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import from_recipe
 from speclaunch.plan.topics.attention import BACKENDS
 from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
@@ -188,7 +189,7 @@ def target_of(
         mem_fraction=float(fraction) if isinstance(fraction, int | float) else None,
         attention_backends=tuple(sorted(backends)),
         algorithm=_algorithm(plan),
-        budget=plan.memory,
+        budget=memory_verdict(plan),
         dummy_weights=plan.value_or_none("load_format") == "dummy",
     )
 

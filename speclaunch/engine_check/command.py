@@ -16,7 +16,6 @@ from speclaunch.errors import InputError, Place
 from speclaunch.facts.checkpoint import Checkpoint, PartialConfig
 from speclaunch.facts.hardware import declare
 from speclaunch.home import expand_user
-from speclaunch.importer.interface import Word
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import ENGINE_VARIABLES, Request, RequestOrigin
@@ -125,8 +124,8 @@ def asked_command(plan: Plan) -> AskedCommand:
 
 def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
     """The words, secrets and what does not matter replaced, and what can be left out of them."""
-    words = [word.text for word in request.words]
-    opaque = {index for index, word in enumerate(request.words) if _is_open(word)}
+    words = [token.text for token in request.argv]
+    opaque = {index for index, token in enumerate(request.argv) if not token.known}
     parsed = parse_argv(words, request.catalogue, opaque=opaque, whole=False)
     units: list[Unit] = []
     taken: set[int] = set()
@@ -139,7 +138,7 @@ def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
                 raise NotAskedError(f"the value of {item.written} is not known")
             _stand_in(words, item.written, at, STAND_INS[name])
         if name != "model_path":
-            units.append(Unit(name, item.written, request.words[item.index].place, at))
+            units.append(Unit(name, item.written, request.argv[item.index].place, at))
     units += _refused(request, taken)
     units.sort(key=lambda unit: unit.words)
     return tuple(words), units
@@ -148,23 +147,19 @@ def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
 def _refused(request: Request, taken: set[int]) -> list[Unit]:
     """What our parser refuses: flags, each with the values behind it."""
     units: list[Unit] = []
-    for index, word in enumerate(request.words):
+    for index, token in enumerate(request.argv):
         if index in taken:
             continue
-        if _is_open(word):
-            raise NotAskedError(f"`{word.text}` is not known")
+        if not token.known:
+            raise NotAskedError(f"`{token.text}` is not known")
         last = units[-1] if units else None
-        if last is not None and last.words[-1] == index - 1 and not word.text.startswith("-"):
+        if last is not None and last.words[-1] == index - 1 and not token.text.startswith("-"):
             units[-1] = replace(last, words=(*last.words, index))
         else:
-            flag = word.text.partition("=")[0]
+            flag = token.text.partition("=")[0]
             name = flag.lstrip("-").replace("-", "_")
-            units.append(Unit(name, flag, word.place, (index,)))
+            units.append(Unit(name, flag, token.place, (index,)))
     return units
-
-
-def _is_open(word: Word) -> bool:
-    return not word.evaluated or word.placeholder
 
 
 def _stand_in(words: list[str], written: str, at: tuple[int, ...], value: str) -> None:

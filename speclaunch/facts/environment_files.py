@@ -1,4 +1,4 @@
-"""The packages of an engine's environment, by the names of its files: nothing is run."""
+"""The packages of a Python environment, read from its files alone."""
 
 from __future__ import annotations
 

@@ -1,19 +1,16 @@
-"""The GPUs of this machine, as NVIDIA's management library sees them, and its own memory; the
-choice between this machine and declared hardware.
-"""
+"""The GPUs of this machine, as NVIDIA's management library sees them; and its own memory."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.hardware import AUTO, Gpu, Hardware, OtherProcess, Vendor, declare
+from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess, Vendor
 from speclaunch.facts.unknown import UnknownFact
-from speclaunch.record import record
 
 _WHAT = "the GPUs of this machine"
 _NAME_THEM = "name them, for example --hardware h100-80gb:8"
@@ -185,43 +182,3 @@ def _process(process: Any) -> OtherProcess:
 
 def _text(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-Machine = Callable[[], Hardware | UnknownFact]
-"""What this machine has, or why that is not known."""
-
-
-@record
-class ChosenHardware:
-    """The hardware; None where nobody named any. `unknown`: why this machine's is not known."""
-
-    hardware: Hardware | None
-    unknown: UnknownFact | None = None
-
-
-def choose_hardware(
-    given: Hardware | None,
-    named: str,
-    machine: Machine | None,
-    *,
-    cpu: bool = False,
-    here_first: bool = False,
-) -> ChosenHardware:
-    """The hardware of a recipe that says `hardware.name: named`.
-
-    `given` is that of `--hardware`. `machine` is asked where the recipe leaves it to this machine;
-    None leaves it unknown. `cpu`: it runs on the CPU engine. `here_first`: whether it starts here
-    is the question, so that this machine counts before what the recipe names (`doctor`).
-    """
-    if given is not None:
-        return ChosenHardware(given)
-    if cpu:
-        if machine is None:
-            return ChosenHardware(declare("cpu"))
-        return ChosenHardware(probe_host())
-    found = machine() if machine is not None and (named == AUTO or here_first) else None
-    if isinstance(found, Hardware):
-        return ChosenHardware(found)
-    if named != AUTO:
-        return ChosenHardware(declare(named))
-    return ChosenHardware(None, found)

@@ -1,4 +1,4 @@
-"""The packages of an engine's environment, listed by its interpreter; none is imported."""
+"""The packages of an engine's environment, read by its interpreter without importing any."""
 
 from __future__ import annotations
 

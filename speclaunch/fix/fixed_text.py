@@ -30,8 +30,8 @@ from speclaunch.fix.round_trip import (
 from speclaunch.importer.effective_words import followed
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation, InvocationKind, Reading, recipe_name
+from speclaunch.importer.requests import from_invocation
 from speclaunch.importer.source_text import Document
-from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.compose import compose
 from speclaunch.recipe.roles import of_role, role_names
 from speclaunch.recipe.source import Composition, RecipeProvenance

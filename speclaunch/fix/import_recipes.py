@@ -35,8 +35,8 @@ from speclaunch.importer.interface import (
     recipe_name,
 )
 from speclaunch.importer.recipe_text import closing
+from speclaunch.importer.requests import from_invocation
 from speclaunch.importer.slime_own import OWN
-from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.schema import Deployment
 from speclaunch.recipe.values import ENV_NAME
 

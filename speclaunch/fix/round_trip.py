@@ -29,7 +29,7 @@ from speclaunch.fix.edits import lines_of
 from speclaunch.fix.fix_target import FixTarget
 from speclaunch.home import speclaunch_home
 from speclaunch.importer.interface import Invocation, Reading, Word
-from speclaunch.plan.request import from_invocation
+from speclaunch.importer.requests import from_invocation
 from speclaunch.recipe.bounded_yaml import events
 from speclaunch.record import record
 from speclaunch.redaction import Redactor, holds_secret, is_secret_flag, is_secret_variable, masked

@@ -14,7 +14,7 @@ from speclaunch.errors import ExitCode, InputError, Place, Problem, SpeclaunchEr
 from speclaunch.record import record
 
 if TYPE_CHECKING:
-    from speclaunch.surroundings import Surroundings
+    from speclaunch.plan.surroundings import Surroundings
 
 
 class NothingFoundError(SpeclaunchError):

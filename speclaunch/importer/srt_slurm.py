@@ -25,8 +25,8 @@ from speclaunch.importer.server_context import pods
 from speclaunch.importer.server_context.groups import words_of_hosts
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
+from speclaunch.plan.surroundings import Group, Pod, Router, Setting, Surroundings
 from speclaunch.record import record
-from speclaunch.surroundings import Group, Pod, Router, Setting, Surroundings
 
 _ROLES = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
 """The roles, and how `resources` begins its names for them."""

@@ -131,7 +131,9 @@ def _hardware(hardware: Hardware | None) -> dict[str, Any] | None:
 
 
 def _budget(plan: Plan) -> dict[str, Any] | None:
-    found = plan.memory
+    from speclaunch.plan.memory.budget import memory_verdict  # noqa: PLC0415  all of memory/
+
+    found = memory_verdict(plan)
     return {
         "fit": found.fit.value,
         "why": found.why,

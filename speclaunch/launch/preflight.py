@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from speclaunch.engine_check.mode import interpreter
 from speclaunch.errors import Problem, SpeclaunchError
-from speclaunch.facts.hardware_probe import choose_hardware, probe_hardware
+from speclaunch.facts.hardware_choice import choose_hardware
+from speclaunch.facts.hardware_probe import probe_hardware
 from speclaunch.facts.missing_paths import missing_paths
 from speclaunch.facts.project_settings import Ask
 from speclaunch.launch.prepare import Prepared

@@ -27,8 +27,9 @@ from speclaunch.facts.engines import at_hand, declared, named, overrides_pin
 from speclaunch.facts.runtime import NoEngineError, find_runtime, trust
 from speclaunch.files import make_private
 from speclaunch.home import expand_user, speclaunch_home
+from speclaunch.importer.requests import from_recipe
 from speclaunch.launch.start import Address
-from speclaunch.plan.request import Request, from_recipe
+from speclaunch.plan.request import Request
 from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
 from speclaunch.redaction import is_secret_variable

@@ -28,12 +28,13 @@ from speclaunch.launch.start import (
 from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith
 from speclaunch.plan.fit.price import say_all
-from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest_fit
+from speclaunch.plan.fit.suggestion import Suggestion, suggest_fit
 from speclaunch.plan.memory.budget import budget as work_out
+from speclaunch.plan.memory.budget import memory_verdict
 from speclaunch.plan.placement import local_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
-from speclaunch.recipe.values import RecoveryPolicy
+from speclaunch.recipe.values import fit_limits
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -86,13 +87,11 @@ def foresee(
     tell. What is suggested keeps to what `recovery` lets be stepped, where it is on."""
     try:
         plan = plan_with({})
-        found = plan.memory if budget is None else budget(plan)
+        found = memory_verdict(plan) if budget is None else budget(plan)
         if found.fit is not Fit.FAILS:
             return None
-        off = recovery.policy is RecoveryPolicy.OFF
-        suggestion = suggest_fit(
-            plan_with, budget=budget or work_out, settings=SETTINGS if off else recovery
-        )
+        limits = fit_limits(recovery)
+        suggestion = suggest_fit(plan_with, budget=budget or work_out, limits=limits)
     except (SpeclaunchError, UnknownValueError):
         return None
     return Foresight(found, suggestion)

@@ -15,9 +15,9 @@ from speclaunch import reads
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.errors import COMMAND_LINE, Place, SpeclaunchError, from_here
-from speclaunch.facts.hardware_probe import choose_hardware
+from speclaunch.facts.hardware_choice import choose_hardware
+from speclaunch.importer.requests import from_recipe
 from speclaunch.lint.ignores import kept, read_elsewhere, read_ignores
-from speclaunch.plan.request import from_recipe
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.source import SourceFile, read_source
 from speclaunch.resources import conf_dir, recipes_dir

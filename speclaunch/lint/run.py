@@ -15,9 +15,10 @@ from speclaunch.errors import Place, SpeclaunchError
 from speclaunch.facts.engines import declared, named, overrides_pin
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import AUTO
-from speclaunch.facts.hardware_probe import choose_hardware
+from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.importer.images import image_release
 from speclaunch.importer.interface import Invocation, recipe_name
+from speclaunch.importer.requests import from_invocation, from_recipe
 from speclaunch.lint.cache import installed_engine
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.file_codes import NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE
@@ -25,7 +26,7 @@ from speclaunch.lint.ignores import Ignore, complaints, kept, read_elsewhere, re
 from speclaunch.lint.lint_files import waiting_for
 from speclaunch.lint.report import FileReport, FileResult, KnownCheckpoint
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import Request, from_invocation, from_recipe
+from speclaunch.plan.request import Request
 from speclaunch.record import record
 from speclaunch.redaction import literals
 from speclaunch.rules.examine import Lookup, examine, examine_together, is_compared

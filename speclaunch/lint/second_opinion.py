@@ -88,7 +88,7 @@ def _them(names: Sequence[str]) -> str:
 
 def _contradicted(release: str, request: Request, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Errors of the rules about words that the engine's parser was given, and took."""
-    given = {one.place.position for one in request.words}
+    given = {token.place.position for token in request.argv}
     for one in findings:
         if one.code not in _OF_THE_PARSER or one.severity is not Severity.ERROR:
             continue

@@ -13,13 +13,12 @@ from enum import StrEnum
 from typing import Any
 
 from speclaunch.engine.argument import ArgumentKind
-from speclaunch.engine.canonical import current_name
+from speclaunch.engine.canonical import canonical, current_name
 from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import Place
 from speclaunch.plan.budget import MemoryBudget, MemoryUse
 from speclaunch.plan.changes import Change, Reason
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import canonical
 from speclaunch.plan.topics import lora
 from speclaunch.record import record
 from speclaunch.redaction import HIDDEN, Redactor, redact

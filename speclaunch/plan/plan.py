@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from speclaunch.engine.canonical import current_name
 from speclaunch.engine.catalogue import (
@@ -28,10 +28,9 @@ from speclaunch.record import record
 if TYPE_CHECKING:
     from packaging.version import Version
 
-    from speclaunch.plan.budget import MemoryBudget
-
 __all__ = ["NoSuchArgumentError", "Plan", "UnknownValueError"]
 
+T = TypeVar("T")
 
 _OF_OTHERS = frozenset({"CUDA_VISIBLE_DEVICES"})
 """Variables that the engine obeys without reading them."""
@@ -65,12 +64,17 @@ class Plan:
         """The arguments of that version."""
         return self.request.catalogue
 
-    @cached_property
-    def memory(self) -> MemoryBudget:
-        """The memory verdict, with its budget: what every verb repeats."""
-        from speclaunch.plan.memory.budget import memory_verdict  # noqa: PLC0415  all of memory/
+    def once(self, compute: Callable[[Plan], T]) -> T:
+        """Return `compute(self)`, computed at the first call."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        found: T = self._computed[compute]
+        return found
 
-        return memory_verdict(self)
+    @cached_property
+    def _computed(self) -> dict[Callable[[Plan], Any], Any]:
+        """Results of `once`."""
+        return {}
 
     def in_versions(self, specifier: str) -> bool:
         """Whether the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""

@@ -12,13 +12,14 @@ from speclaunch.errors import InputError, Problem, SpeclaunchError
 from speclaunch.launch.journal_header import recipe_diff
 from speclaunch.launch.prepare import Prepared
 from speclaunch.plan.budget import Fit, MemoryBudget
-from speclaunch.plan.fit import Best, RequestLoad, best_for, load_of
+from speclaunch.plan.fit.best_for_load import Best, RequestLoad, best_for, load_of
 from speclaunch.plan.fit.search import OBJECTIVE
-from speclaunch.plan.fit.suggestion import SETTINGS, Suggestion, suggest_fit
+from speclaunch.plan.fit.suggestion import Suggestion, suggest_fit
 from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
-from speclaunch.planning.planned_deployment import Wish, command_of
+from speclaunch.planning.planned_command import command_of
+from speclaunch.recipe.values import fit_limits
 from speclaunch.record import record
 
 
@@ -53,7 +54,6 @@ class Fitting:
 def fitting(prepared: Prepared, plan: Plan) -> Fitting:
     """Ask the budget for the settings that fit; those that the recipe lets recovery step."""
     deployment = prepared.recipe.deployment
-    recovery = deployment.recovery
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
         return resolve(prepared.changed(changes).request(os.environ), plan.facts)
@@ -61,9 +61,8 @@ def fitting(prepared: Prepared, plan: Plan) -> Fitting:
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
         return Fitting(Suggestion(Fit.FAILS, beyond, OBJECTIVE, MemoryBudget(Fit.FAILS, beyond)))
-    steps = SETTINGS if recovery.policy == "off" else recovery
     try:
-        found = suggest_fit(plan_with, settings=steps)
+        found = suggest_fit(plan_with, limits=fit_limits(deployment.recovery))
     except (SpeclaunchError, UnknownValueError) as error:
         why = str(error)
         unknown = MemoryBudget(Fit.UNKNOWN, why, unknown=(why,))
@@ -99,18 +98,23 @@ class Advice:
         return "a part of the load has room" if self.best.requests else "the load does not fit"
 
 
-def advice(prepared: Prepared, plan: Plan, wish: Wish) -> Advice:
-    """Raises InputError for a load that this model cannot have."""
+def advice(
+    prepared: Prepared, plan: Plan, requests: int | None = None, context: int | None = None
+) -> Advice:
+    """Return the best settings for a load; None leaves a part of the load to the recipe.
+
+    Raises InputError for a load that this model cannot have.
+    """
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
         return resolve(prepared.changed(changes).request(os.environ), plan.facts)
 
-    load = RequestLoad(wish.requests or 0, wish.context or 0)
+    load = RequestLoad(requests or 0, context or 0)
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
         return Advice(Best(Fit.FAILS, beyond, load))
     try:
-        load = load_of(plan, wish.requests, wish.context)
+        load = load_of(plan, requests, context)
         found = best_for(load, plan_with)
     except ValueError as error:
         raise InputError(Problem(str(error), help="set args.context_length, if possible")) from None

@@ -20,14 +20,15 @@ from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.fit.knobs import FRACTION
+from speclaunch.plan.fit.limits import FitLimits, Steppable
 from speclaunch.plan.fit.predict import Predictor, margins, tightest
 from speclaunch.plan.fit.price import WHY
 from speclaunch.plan.fit.search import FitCandidate
-from speclaunch.plan.fit.suggestion import SETTINGS, cheapest, needs
+from speclaunch.plan.fit.suggestion import cheapest, needs
+from speclaunch.plan.memory.budget import memory_verdict
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Request, RequestedValue, RequestOrigin
 from speclaunch.plan.resolve import resolve
-from speclaunch.recipe.values import Steppable
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding, Fix, Severity, Unjudged
@@ -414,7 +415,7 @@ def place_on(
     short = _cut_too_far(settled, demand)
     if short is not None:
         return NoPlace(short, settled=settled)
-    found = settled.plan.memory
+    found = memory_verdict(settled.plan)
     if found.fit is Fit.UNKNOWN:
         why = f"the memory is not known: {found.why}"
         return NoPlace(why, unknown=True, settled=settled, budget=found)
@@ -428,7 +429,7 @@ def place_on(
     return NoPlace(
         why,
         memory=True,
-        least_bytes=_least(settled.plan.memory, ranks),
+        least_bytes=_least(memory_verdict(settled.plan), ranks),
         settled=settled,
         budget=found,
     )
@@ -467,11 +468,11 @@ def _fitted(
 
     predictor = Predictor(plan_with)
     order = tuple(one for one in Steppable if demand.fewer_requests or one is not Steppable.RUNNING)
-    settings = SETTINGS.model_copy(update={"order": order})
+    limits = FitLimits(order)
     useful = min(LEAST_TOKENS, wanted_context(settled, demand) or LEAST_TOKENS)
     try:
-        found = cheapest(predictor, settings, demand.fit, least_tokens=useful) or cheapest(
-            predictor, settings, demand.fit
+        found = cheapest(predictor, limits, demand.fit, least_tokens=useful) or cheapest(
+            predictor, limits, demand.fit
         )
     except (SpeclaunchError, UnknownValueError, ValueError):
         return None
@@ -485,7 +486,7 @@ def _fitted(
         [rule for rule in all_rules() if rule.code not in _OF_MEMORY],
         env=settled.env,
     )
-    after = again.plan.memory
+    after = memory_verdict(again.plan)
     if not again.clean or not (after.fit is Fit.FITS or after.fit is demand.fit):
         return None
     return PlacedArguments(again, ranks, after, {**settled.applied, **why, **again.applied}, demand)

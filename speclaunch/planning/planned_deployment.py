@@ -12,20 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from speclaunch.engine.command import is_secret_text
-from speclaunch.engine.shell import shell_command
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.launch.prepare import Prepared
 from speclaunch.lint.recipe_findings import unsilenced
 from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.effective_arguments import EffectiveArgument, effective_arguments
 from speclaunch.plan.fit.predict import Margins, margins
+from speclaunch.plan.memory.budget import memory_verdict
 from speclaunch.plan.placement import beyond_the_gpus, gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.parallel import attention_ranks
+from speclaunch.planning.advice import Advice, Fitting, advice, fitting
+from speclaunch.planning.planned_command import PlannedCommand, command_of
 from speclaunch.record import record
-from speclaunch.redaction import HIDDEN
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.finding import Finding, Severity, Unjudged
 from speclaunch.rules.interface import Rule
@@ -158,19 +158,6 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
 
 
 @record
-class Command:
-    """The command that a launch would run; secrets are blotted out or asked for."""
-
-    text: str
-    """As `launch --dry-run` prints it."""
-    argv: tuple[str, ...]
-    env: Mapping[str, str | None]
-    lines: tuple[str, ...]
-    """One variable, program or argument each: what a difference compares."""
-    notes: tuple[str, ...] = ()
-
-
-@record
 class Wish:
     """The load as it was said; None: as the recipe has it."""
 
@@ -197,7 +184,7 @@ class PlannedDeployment:
     coverage: Coverage | NoCoverage
     findings: tuple[Finding, ...]
     unjudged: tuple[Unjudged, ...]
-    command: Command
+    command: PlannedCommand
     fitting: Fitting | None = None
     """What would fit; only where it was asked for."""
     margins: Margins | None = None
@@ -261,7 +248,7 @@ def planned(
 
         examined, says = examined_with(examined, asker, rules, prepared.python)
     plan, recipe = examined.plan, prepared.recipe
-    found = plan.memory
+    found = memory_verdict(plan)
     hardware = plan.facts.hardware
     return PlannedDeployment(
         label=label,
@@ -278,30 +265,10 @@ def planned(
         findings=tuple(unsilenced(examined.judgement.findings, recipe.path)),
         unjudged=examined.judgement.unjudged,
         command=command_of(prepared),
-        fitting=_fitting(prepared, plan) if fit else None,
+        fitting=fitting(prepared, plan) if fit else None,
         margins=_margins(plan),
-        advice=None if wish is None else _advice(prepared, plan, wish),
+        advice=None if wish is None else advice(prepared, plan, wish.requests, wish.context),
         engine_says=says,
-    )
-
-
-def command_of(prepared: Prepared) -> Command:
-    """The command of a dry run, whole and in pieces."""
-    spelling = prepared.spelling
-    notes = [f"{prepared.recipe.deployment.name} for SGLang {prepared.version}", *spelling.notes]
-    text = shell_command(prepared.program, spelling.arguments, prepared.overlay, notes=notes)
-    argv = list(prepared.program)
-    for argument in spelling.arguments:
-        is_hidden = argument.secret or any(map(is_secret_text, argument.values))
-        argv += [argument.flag, HIDDEN] if is_hidden else argument.tokens
-    hidden = set(prepared.secrets)
-    bare = shell_command(prepared.program, spelling.arguments, prepared.overlay)
-    return Command(
-        text,
-        tuple(argv),
-        {name: HIDDEN if v in hidden else v for name, v in prepared.overlay.items()},
-        tuple(line.strip() for line in bare.rstrip("\n").split(" \\\n")),
-        tuple(spelling.notes),
     )
 
 
@@ -312,18 +279,6 @@ def _margins(plan: Plan) -> Margins | None:
     with contextlib.suppress(Exception):
         return margins(plan)
     return None
-
-
-def _advice(prepared: Prepared, plan: Plan, wish: Wish) -> Advice:
-    from speclaunch.planning.advice import advice  # noqa: PLC0415 - only with --best
-
-    return advice(prepared, plan, wish)
-
-
-def _fitting(prepared: Prepared, plan: Plan) -> Fitting:
-    from speclaunch.planning.advice import fitting  # noqa: PLC0415 - only with --fit
-
-    return fitting(prepared, plan)
 
 
 def _named(hardware: Hardware, plan: Plan) -> str:

@@ -20,8 +20,8 @@ from speclaunch.recipe.source import Composition, KeyPath, RecipeProvenance, exi
 from speclaunch.record import record
 
 if TYPE_CHECKING:
+    from speclaunch.plan.surroundings import Surroundings
     from speclaunch.recipe.schema import Deployment
-    from speclaunch.surroundings import Surroundings
 
 
 @record

@@ -17,9 +17,9 @@ from speclaunch.engine.canonical import canonical, value_of
 from speclaunch.engine.environment import unset_in
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import COMMAND_LINE, Place, Problem
+from speclaunch.plan.surroundings import Group, Router, Setting, Surroundings, Upstream
 from speclaunch.recipe.source import Composition, KeyPath, RecipeProvenance, copied
 from speclaunch.recipe.values import MOST_ROLES
-from speclaunch.surroundings import Group, Router, Setting, Surroundings, Upstream
 
 ROLES, ROUTER = "roles", "router"
 _OF_THE_WHOLE = (ROLES, ROUTER)

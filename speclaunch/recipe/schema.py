@@ -32,6 +32,7 @@ from pydantic_core import PydanticCustomError, core_schema
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.facts.hardware import AUTO, declare
+from speclaunch.plan.fit.limits import DEFAULT_LIMITS, Steppable
 from speclaunch.recipe.roles import ROLES, says
 from speclaunch.recipe.sections import group_names, is_server_argument
 from speclaunch.recipe.source import Composition, KeyPath, exists
@@ -41,7 +42,6 @@ from speclaunch.recipe.values import (
     MOST_ROLES,
     EngineVersions,
     RecoveryPolicy,
-    Steppable,
     is_image,
     is_label,
     is_model_store,
@@ -261,21 +261,24 @@ def _off(value: object) -> object:
     return "off" if value is False else value
 
 
+_FLOORS = DEFAULT_LIMITS.floors
+
+
 class Floors(Section):
     """Below what recovery never goes."""
 
-    mem_fraction_static: float = Field(default=0.2, gt=0, lt=1)
-    cuda_graph_max_bs_decode: int = Field(default=2, ge=1)
-    speculative_num_steps: int = Field(default=1, ge=1)
-    max_running_requests: int = Field(default=4, ge=1)
-    chunked_prefill_size: int = Field(default=1024, ge=64)
-    max_total_tokens: int = Field(default=1024, ge=1)
+    mem_fraction_static: float = Field(default=_FLOORS.mem_fraction_static, gt=0, lt=1)
+    cuda_graph_max_bs_decode: int = Field(default=_FLOORS.cuda_graph_max_bs_decode, ge=1)
+    speculative_num_steps: int = Field(default=_FLOORS.speculative_num_steps, ge=1)
+    max_running_requests: int = Field(default=_FLOORS.max_running_requests, ge=1)
+    chunked_prefill_size: int = Field(default=_FLOORS.chunked_prefill_size, ge=64)
+    max_total_tokens: int = Field(default=_FLOORS.max_total_tokens, ge=1)
 
 
 class RecoveryLimits(Section):
     """Above what recovery never goes."""
 
-    mem_fraction_static: float = Field(default=0.98, gt=0, lt=1)
+    mem_fraction_static: float = Field(default=DEFAULT_LIMITS.most_fraction, gt=0, lt=1)
     """Less than that where something else needs the GPU, such as training beside the rollout."""
 
 
@@ -283,7 +286,7 @@ class Objective(Section):
     """What counts as a loss: running requests first, then KV tokens, then the depth of
     speculation."""
 
-    tokens_within: float = Field(default=0.2, ge=0, lt=1)
+    tokens_within: float = Field(default=DEFAULT_LIMITS.tokens_within, ge=0, lt=1)
     """Losing this share of the KV tokens is better than a shallower speculation."""
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 from speclaunch.errors import InputError
 from speclaunch.facts.hardware import AUTO, declare
+from speclaunch.plan.fit.limits import Steppable
 from speclaunch.recipe import values
 from speclaunch.recipe.section_table import SECTIONS
 from speclaunch.record import record
@@ -252,11 +253,11 @@ def _policy(value: object, _parameter: object) -> values.RecoveryPolicy:
     return values.RecoveryPolicy(_option(value, tuple(values.RecoveryPolicy)))
 
 
-def _order(value: object, _parameter: object) -> tuple[values.Steppable, ...]:
+def _order(value: object, _parameter: object) -> tuple[Steppable, ...]:
     if type(value) not in (list, tuple):
         raise _NotPlainError
-    options = tuple(values.Steppable)
-    found = tuple(values.Steppable(_option(one, options)) for one in cast("list[object]", value))
+    options = tuple(Steppable)
+    found = tuple(Steppable(_option(one, options)) for one in cast("list[object]", value))
     if len(set(found)) != len(found):
         raise _NotPlainError
     return found

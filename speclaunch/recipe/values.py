@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import fields
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from speclaunch.patterns import lazy
+from speclaunch.plan.fit.limits import DEFAULT_LIMITS, FitFloors, FitLimits
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -44,19 +46,6 @@ class RecoveryPolicy(StrEnum):
     """The memory budget chooses the first settings that are predicted to fit."""
     ORDER = "order"
     """One setting after the other, in the configured order."""
-
-
-class Steppable(StrEnum):
-    """A setting that recovery may change."""
-
-    FRACTION = "mem_fraction_static"
-    GRAPHS = "cuda_graph_max_bs_decode"
-    TREE = "draft_tree"
-    """`speculative_num_steps`, `speculative_eagle_topk` and `speculative_num_draft_tokens`, which
-    only change together."""
-    RUNNING = "max_running_requests"
-    CHUNK = "chunked_prefill_size"
-    POOL = "max_total_tokens"
 
 
 def is_label(text: str) -> bool:
@@ -165,3 +154,16 @@ def recovery_conflict(recovery: Recovery) -> str | None:
             f"floors.mem_fraction_static ({low}) must be below limits.mem_fraction_static ({high})"
         )
     return None
+
+
+def fit_limits(recovery: Recovery) -> FitLimits:
+    """Return what `recovery` lets a search for settings change; all of it if recovery is off."""
+    if recovery.policy is RecoveryPolicy.OFF:
+        return DEFAULT_LIMITS
+    floors = {one.name: getattr(recovery.floors, one.name) for one in fields(FitFloors)}
+    return FitLimits(
+        recovery.order,
+        FitFloors(**floors),
+        recovery.limits.mem_fraction_static,
+        recovery.objective.tokens_within,
+    )

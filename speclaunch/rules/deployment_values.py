@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from speclaunch.errors import Place
 from speclaunch.facts.hardware import Vendor
 from speclaunch.importer.images import tagged_version
-from speclaunch.importer.interface import InvocationKind
 from speclaunch.patterns import lazy
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.surroundings import Group, Probe, ProbeKind, Service, Setting, Surroundings
 from speclaunch.record import record
-from speclaunch.surroundings import Group, Probe, ProbeKind, Service, Setting, Surroundings
 
 COMPOSE = "compose"
 BATCH = "sbatch"
@@ -57,12 +56,9 @@ def is_in_container(plan: Plan) -> bool:
     return in_kubernetes(plan) or in_compose(plan)
 
 
-_SERVERS = (None, InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE)
-
-
 def serves_http(plan: Plan) -> bool:
     """Whether the engine's own HTTP server runs: Dynamo has another one, `sglang.Engine` none."""
-    return plan.request.kind in _SERVERS
+    return plan.request.serves_http
 
 
 def number(setting: Setting | None, default: float | None = None) -> float | None:

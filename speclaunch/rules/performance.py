@@ -281,7 +281,9 @@ def does_not_fit(plan: Plan) -> Iterator[Verdict]:
     """The weights or the KV cache do not fit into the memory."""
     if plan.facts.hardware is None:
         return
-    found = plan.memory
+    from speclaunch.plan.memory.budget import memory_verdict  # noqa: PLC0415  all of memory/
+
+    found = memory_verdict(plan)
     if found.phase is None:  # it fits, nobody knows, or ranks have no GPU (SPL506)
         return
     yield Verdict(
@@ -324,10 +326,13 @@ def tight_memory(plan: Plan) -> Iterator[Verdict]:
     """The deployment fits into the memory only in the best case."""
     if plan.facts.hardware is None:
         return
-    if plan.memory.fit is not Fit.TIGHT:
+    from speclaunch.plan.memory.budget import memory_verdict  # noqa: PLC0415  all of memory/
+
+    found = memory_verdict(plan)
+    if found.fit is not Fit.TIGHT:
         return
     yield Verdict(
-        f"the deployment is tight on GPU memory: {plan.memory.why}",
+        f"the deployment is tight on GPU memory: {found.why}",
         at=(_FRACTION, "model_path"),
         why="the start, a capture of CUDA graphs or a long prompt may run out of memory",
         fix=_fix_of_tight_memory(plan),

@@ -9,6 +9,7 @@ from speclaunch.errors import Place
 from speclaunch.importer.server_context.pods import byte_count
 from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.surroundings import Setting, Volume
 from speclaunch.plan.topics.health import least_seconds
 from speclaunch.rules.deployment_values import (
     GPU_RESOURCES,
@@ -32,7 +33,6 @@ from speclaunch.rules.deployment_values import (
     written,
 )
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule, rule_across
-from speclaunch.surroundings import Setting, Volume
 
 
 @rule_across("SPL860")

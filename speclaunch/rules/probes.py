@@ -8,6 +8,7 @@ from typing import NamedTuple
 from speclaunch.errors import Place
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.start_time import ExpectedStart, expected_start
+from speclaunch.plan.surroundings import Probe, ProbeKind
 from speclaunch.plan.topics.health import (
     LEAST_SECONDS,
     exists,
@@ -36,7 +37,6 @@ from speclaunch.rules.deployment_values import (
     written,
 )
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.surroundings import Probe, ProbeKind
 
 _KUBELET = 1
 """Seconds of `timeoutSeconds` where it is not written (Kubernetes 1.31, Probe v1 core). Compose

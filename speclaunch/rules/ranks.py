@@ -10,6 +10,7 @@ from speclaunch.errors import COMMAND_LINE, Place
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import RequestOrigin
+from speclaunch.plan.surroundings import Router, Service, Setting, Surroundings, Upstream
 from speclaunch.record import record
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule, rule_across
 from speclaunch.rules.roles import (
@@ -24,7 +25,6 @@ from speclaunch.rules.roles import (
     place_of,
 )
 from speclaunch.rules.values import number
-from speclaunch.surroundings import Router, Service, Setting, Surroundings, Upstream
 
 _SWITCH = "pd-disaggregation"
 _BALANCER = "mini_lb"

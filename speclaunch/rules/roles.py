@@ -10,10 +10,10 @@ from speclaunch.errors import Place
 from speclaunch.plan.divided_models import LATENT
 from speclaunch.plan.placement import gpu_ranks
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.surroundings import Group
 from speclaunch.record import record
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule_across
 from speclaunch.rules.model_values import served_context
-from speclaunch.surroundings import Group
 
 # Servers that work together: prefill with decode, and the ranks of one server.
 #

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from speclaunch.plan.plan import Plan, UnknownValueError
+from speclaunch.plan.surroundings import Service, Setting, Upstream
 from speclaunch.rules.deployment_values import (
     COMPOSE,
     RouterTarget,
@@ -30,7 +31,6 @@ from speclaunch.rules.deployment_values import (
     written,
 )
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule, rule_across
-from speclaunch.surroundings import Service, Setting, Upstream
 
 
 @rule("SPL870")

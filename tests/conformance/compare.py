@@ -11,13 +11,14 @@ from typing import Any
 import yaml
 from packaging.specifiers import SpecifierSet
 
+from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.facts.read_checkpoint import from_config
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import canonical, from_words
 from speclaunch.plan.resolve import resolve
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import judge

@@ -19,8 +19,8 @@ from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.fix.round_trip import RoundTripError
 from speclaunch.importer.files import read_shell
+from speclaunch.importer.requests import from_invocation
 from speclaunch.launch.prepare import Prepared, prepare
-from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup

@@ -20,9 +20,9 @@ from speclaunch.errors import InputError
 from speclaunch.facts.engines import at_hand, declared, named
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.runtime import Runtime
+from speclaunch.importer.requests import from_words
 from speclaunch.launch.prepare import prepare
 from speclaunch.lint.run import Options
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.load import load as load_recipe
 from speclaunch.rules.examine import Lookup

@@ -11,8 +11,8 @@ from speclaunch.engine_check.interface import EngineAnswer, EngineQuestion
 from speclaunch.engine_check.query_plans import Asker, Verdicts
 from speclaunch.facts.hardware import declare
 from speclaunch.facts.project_settings import Ask
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from speclaunch.resources import models_dir
 from speclaunch.rules.examine import Lookup

@@ -10,7 +10,7 @@ import pytest
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine_check.command import ANY_MACHINE, AskedCommand, NotAskedError, asked_command
 from speclaunch.importer.files import read_text
-from speclaunch.plan.request import from_invocation
+from speclaunch.importer.requests import from_invocation
 from speclaunch.plan.resolve import resolve
 from speclaunch.rules.examine import Lookup
 from tests.engine_check.scripted_judge import MODEL, RELEASE, plan_of

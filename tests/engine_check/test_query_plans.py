@@ -73,7 +73,7 @@ def test_what_our_errors_do_not_explain_is_looked_into(unjudged: bool) -> None:
         return PAIR(question)
 
     judge, plan = ScriptedJudge(hangs_without), plan_of(*PLAN)
-    (tp_size,) = (word.place for word in plan.request.words if word.text == "--tp-size")
+    (tp_size,) = (token.place for token in plan.request.argv if token.text == "--tp-size")
     opinion = asker(judge).opinion(plan, blamed={tp_size})
     assert opinion is not None and opinion.refusal is not None
     assert {unit.name for unit in opinion.refusal.units} >= {"page_size", "disable_radix_cache"}

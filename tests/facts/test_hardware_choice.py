@@ -6,7 +6,7 @@ import pytest
 
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import AUTO, Hardware, declare
-from speclaunch.facts.hardware_probe import choose_hardware
+from speclaunch.facts.hardware_choice import choose_hardware
 
 HERE = declare("a100-40gb")
 NOTHING = UnknownFact("the GPUs", "no driver answers")

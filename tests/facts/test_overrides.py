@@ -11,7 +11,7 @@ from speclaunch.engine.catalogue import load
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.read_checkpoint import from_config, overridden
-from speclaunch.plan.request import from_words
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.resolve import resolve
 
 CONFIG: dict[str, Any] = {

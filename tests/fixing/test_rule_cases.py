@@ -20,7 +20,8 @@ from speclaunch.fix.fix_target import NotFixableError
 from speclaunch.fix.fixed_text import composed, fixed_commands, fixed_recipe
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import recipe_name
-from speclaunch.plan.request import Request, from_invocation, from_recipe
+from speclaunch.importer.requests import from_invocation, from_recipe
+from speclaunch.plan.request import Request
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.load import validate
 from speclaunch.rules.finding import Finding

@@ -8,7 +8,7 @@ import pytest
 
 from speclaunch.importer.files import read_yaml
 from speclaunch.importer.interface import Invocation
-from speclaunch.surroundings import ProbeKind, Setting, Surroundings
+from speclaunch.plan.surroundings import ProbeKind, Setting, Surroundings
 
 SERVER = "python3 -m sglang.launch_server --model-path meta/x"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from speclaunch.errors import InputError
 from speclaunch.importer.files import read_yaml
-from speclaunch.surroundings import Surroundings
+from speclaunch.plan.surroundings import Surroundings
 from tests.importer.test_around import value
 
 NAMES = st.from_regex(r"[a-z]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)

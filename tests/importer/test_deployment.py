@@ -18,8 +18,8 @@ from speclaunch.fix.round_trip import meaning_of
 from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_file, read_text, read_words
 from speclaunch.importer.interface import recipe_name
+from speclaunch.importer.requests import from_invocation
 from speclaunch.launch.prepare import prepare
-from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 

@@ -10,7 +10,8 @@ from speclaunch.engine.catalogue import load
 from speclaunch.importer.effective_words import EffectiveWords, effective, followed
 from speclaunch.importer.files import read_file, read_shell
 from speclaunch.importer.interface import Invocation
-from speclaunch.plan.request import Request, from_invocation
+from speclaunch.importer.requests import from_invocation
+from speclaunch.plan.request import Request
 
 MISSING = "arguments are required"
 

@@ -9,9 +9,10 @@ import pytest
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.importer.interface import Invocation
+from speclaunch.importer.requests import from_invocation
 from speclaunch.lint.report import Report
 from speclaunch.lint.run import Options
-from speclaunch.plan.request import Request, from_invocation
+from speclaunch.plan.request import Request
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.registry import all_rules

@@ -9,9 +9,9 @@ from speclaunch.engine.catalogue import load
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.changes import ChangeKind
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 
 H100 = Hardware("h100", Vendor.NVIDIA, 8, 81559, 90)

@@ -15,9 +15,9 @@ import pytest
 from speclaunch.engine.catalogue import load
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.changes import ChangeKind
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from tests.plan.resolving import (
     A100,

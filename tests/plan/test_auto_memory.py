@@ -16,8 +16,9 @@ from speclaunch.engine.catalogue import load
 from speclaunch.errors import COMMAND_LINE, Place
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Hardware, Vendor
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import RequestedValue, from_words
+from speclaunch.plan.request import RequestedValue
 from speclaunch.plan.resolve import resolve
 from tests.plan import auto_memory
 from tests.plan.resolving import LLAMA

@@ -5,23 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from speclaunch.plan.budget import Fit
-from speclaunch.plan.fit import Suggestion, suggest
 from speclaunch.plan.fit.knobs import halves, steps_down
+from speclaunch.plan.fit.limits import FitFloors, FitLimits, Steppable
 from speclaunch.plan.fit.predict import Bounds
 from speclaunch.plan.fit.search import fractions
-from speclaunch.recipe.schema import Floors, Recovery, RecoveryLimits, Steppable
+from speclaunch.plan.fit.suggestion import Suggestion, suggest_fit
 from tests.launch.ladder.deployments import CHAIN, TREE, Arithmetic, planner
 
-FLOORS = Floors()
 TIGHT = {**CHAIN, "chunked_prefill_size": 8192, "mem_fraction_static": 0.97}
 
 
 def suggestion(args: dict[str, Any], **budget: Any) -> Suggestion:
-    return suggest(planner(args), budget=Arithmetic(**budget))
+    return suggest_fit(planner(args), budget=Arithmetic(**budget))
 
 
-def steps(args: dict[str, Any], knob: Steppable, floors: Floors = FLOORS) -> list[dict[str, Any]]:
-    return [dict(step) for step in steps_down(planner(args)({}), knob, floors)]
+def steps(args: dict[str, Any], knob: Steppable, **floors: int) -> list[dict[str, Any]]:
+    return [dict(step) for step in steps_down(planner(args)({}), knob, FitFloors(**floors))]
 
 
 def test_what_fits_needs_no_change() -> None:
@@ -100,8 +99,9 @@ def test_a_tree_becomes_smaller_and_then_a_chain() -> None:
 def test_a_chain_verifies_one_token_more_than_it_has_steps() -> None:
     shapes = [tuple(step.values()) for step in steps(CHAIN, Steppable.TREE)]
     assert shapes == [(3, 1, 4), (1, 1, 2)]
-    floors = Floors(speculative_num_steps=3)
-    assert [tuple(s.values()) for s in steps(CHAIN, Steppable.TREE, floors)] == [(3, 1, 4)]
+    assert [tuple(s.values()) for s in steps(CHAIN, Steppable.TREE, speculative_num_steps=3)] == [
+        (3, 1, 4)
+    ]
 
 
 def test_ngram_has_draft_tokens_only() -> None:
@@ -157,14 +157,14 @@ def test_a_limit_on_the_pool_is_only_lowered_where_it_is_given() -> None:
 
 
 def test_fractions_end_at_the_limits_and_prefer_the_middle_of_a_narrow_range() -> None:
-    settings = Recovery(policy="budget", limits=RecoveryLimits(mem_fraction_static=0.9))
-    assert fractions(Bounds(0.5, 0.95), settings)[0] == 0.9
-    assert fractions(Bounds(0.8, 0.81), settings) == (0.805,)
-    assert fractions(Bounds(0.8, 0.79), settings) == ()
+    limits = FitLimits(most_fraction=0.9)
+    assert fractions(Bounds(0.5, 0.95), limits)[0] == 0.9
+    assert fractions(Bounds(0.8, 0.81), limits) == (0.805,)
+    assert fractions(Bounds(0.8, 0.79), limits) == ()
 
 
 def test_a_fraction_that_is_tight_is_lowered_to_the_likely_one() -> None:
-    found = suggest(planner({**CHAIN, "mem_fraction_static": 0.96}))
+    found = suggest_fit(planner({**CHAIN, "mem_fraction_static": 0.96}))
     assert found.before.fit is Fit.TIGHT and found.before.likely_fractions is not None
     assert found.fit is Fit.FITS and found.after is not None and found.after.fit is Fit.FITS
     assert found.arguments == {"mem_fraction_static": found.before.likely_fractions[1]}
@@ -173,12 +173,12 @@ def test_a_fraction_that_is_tight_is_lowered_to_the_likely_one() -> None:
 def test_where_nothing_is_likely_to_fit_it_says_that_the_settings_are_tight() -> None:
     """What the chunk needs is fixed: only the fraction and the requests may be stepped."""
     order = (Steppable.FRACTION, Steppable.RUNNING)
-    settings = Recovery(policy="budget", order=order)
+    limits = FitLimits(order)
     args = {**CHAIN, "chunked_prefill_size": 8192, "mem_fraction_static": 0.86}
-    found = suggest(planner(args, hardware="rtx4090"), settings=settings)
+    found = suggest_fit(planner(args, hardware="rtx4090"), limits=limits)
     assert found.before.fit is Fit.TIGHT and found.fit is Fit.TIGHT and not found.changes
     assert "no settings are likely to fit; as written it is tight" in found.why
     failing = {**args, "mem_fraction_static": 0.6}
-    best_case = suggest(planner(failing, hardware="rtx4090"), settings=settings)
+    best_case = suggest_fit(planner(failing, hardware="rtx4090"), limits=limits)
     assert best_case.before.fit is Fit.FAILS and best_case.fit is Fit.TIGHT
     assert best_case.after is not None and best_case.after.fit is Fit.TIGHT

@@ -8,7 +8,7 @@ from speclaunch.engine.argument import ArgumentKind
 from speclaunch.engine.catalogue import load
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import declare
-from speclaunch.plan.request import from_words
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.resolve import resolve
 from speclaunch.plan.settings import UnknownValueError
 from speclaunch.plan.topics.graphs import span

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from speclaunch.plan.budget import Fit
-from speclaunch.plan.fit import Best, RequestLoad, best_for, load_of
+from speclaunch.plan.fit.best_for_load import Best, RequestLoad, best_for, load_of
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import Plan
 from tests.plan.memory.sized import plan_of, published

@@ -18,8 +18,8 @@ from speclaunch.engine.catalogue import (
     load,
     released_names,
 )
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.plan import NoSuchArgumentError
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolution.working import Working
 from tests.plan.resolving import plan
 

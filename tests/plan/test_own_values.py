@@ -196,8 +196,8 @@ def test_a_device_in_a_variable_is_unknown() -> None:
     from speclaunch.engine.catalogue import load
     from speclaunch.facts.facts import Facts
     from speclaunch.importer.files import read_shell
+    from speclaunch.importer.requests import from_invocation
     from speclaunch.plan.plan import UnknownValueError
-    from speclaunch.plan.request import from_invocation
     from speclaunch.plan.resolve import resolve
 
     text = "python3 -m sglang.launch_server --model-path m --device $DEVICE\n"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from speclaunch.engine.argument import Argument
 from speclaunch.engine.catalogue import load
 from speclaunch.facts.facts import Facts
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.plan import UnknownValueError
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from tests.conformance import data
 from tests.conformance.compare import checkpoint

@@ -10,8 +10,8 @@ from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import declare
+from speclaunch.importer.requests import from_recipe, from_words
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import from_recipe, from_words
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load as load_recipe

@@ -16,6 +16,7 @@ from speclaunch.engine.catalogue import held_versions, load
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import declare
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.refusals import (
     DATA,
@@ -27,7 +28,6 @@ from speclaunch.plan.refusals import (
     leaf,
     refusals,
 )
-from speclaunch.plan.request import from_words
 
 STORED = json.loads(DATA.read_text())
 LEAVES = {"k": 1, "f": 1, "e": 3, "p": 1, "h": (1, 2), "a": (0, 1), "u": 0, "q": 1}

@@ -10,8 +10,8 @@ from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import declare
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from speclaunch.plan.start_time import SLOW_BYTES_PER_SECOND, StartPart, start_time, weight_files
 

@@ -6,11 +6,11 @@ import pytest
 
 from speclaunch.engine.catalogue import load
 from speclaunch.facts.facts import Facts
+from speclaunch.importer.requests import from_words, meant_by
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.effective_arguments import ArgumentOutcome, effective_arguments
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.request import from_words, meant_by
 from speclaunch.plan.resolve import resolve
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import judge

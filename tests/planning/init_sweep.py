@@ -16,6 +16,7 @@ from speclaunch.errors import SpeclaunchError
 from speclaunch.facts.hardware import declare
 from speclaunch.lint.run import Options
 from speclaunch.plan.budget import Fit
+from speclaunch.plan.memory.budget import memory_verdict
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolve import resolve
 from speclaunch.planning.new_recipe import NewRecipe, NotWrittenError, new_recipe
@@ -116,7 +117,7 @@ def best_by_grid(made: NewRecipe, hardware: str) -> int:
     most = 0
     for step in range(20, 99):  # up to 0.98, the limit of `recovery.limits`
         tried = {**arguments, "mem_fraction_static": step / 100}
-        memory = _plan(tried, made.placed.settled.env, lookup).memory
+        memory = memory_verdict(_plan(tried, made.placed.settled.env, lookup))
         if memory.fit is Fit.FITS:
             most = max(most, memory.tokens or 0)
     return most
@@ -139,8 +140,9 @@ def fitting_by_grid(target: str, hardware: str) -> str | None:
                 continue
             for settings in _grid():
                 plan = _plan({**settled.arguments, **settings}, settled.env, lookup)
-                useful = (plan.memory.tokens or 0) >= LEAST or plan.memory.requests_at_context
-                if plan.memory.fit is Fit.FITS and useful:
+                memory = memory_verdict(plan)
+                useful = (memory.tokens or 0) >= LEAST or memory.requests_at_context
+                if memory.fit is Fit.FITS and useful:
                     return f"{way.method} with {way.draft}, tp_size={ranks}, {settings}"
     return None
 

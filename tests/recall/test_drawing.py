@@ -10,7 +10,7 @@ from recalling.drawing import draw
 from recalling.models import lay_out, read_models
 
 from speclaunch.engine.catalogue import load
-from speclaunch.plan.request import from_words
+from speclaunch.importer.requests import from_words
 
 CONFIGS = {
     "org--dense.json": {"architectures": ["LlamaForCausalLM"], "model_type": "llama"},

@@ -15,9 +15,9 @@ from speclaunch.engine.command import spell
 from speclaunch.engine.environment import FromEnvironment
 from speclaunch.engine.shell import shell_command
 from speclaunch.errors import InputError
+from speclaunch.importer.requests import from_recipe
 from speclaunch.launch.journal_header import command
 from speclaunch.launch.prepare import Prepared, prepare, secrets_of
-from speclaunch.plan.request import from_recipe
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.recipe.resolve_values import register_resolvers, resolve
 from speclaunch.recipe.resolve_values import resolved as resolved_by

@@ -8,9 +8,9 @@ from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.facts.hardware import declare
+from speclaunch.importer.requests import from_recipe
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import budget
-from speclaunch.plan.request import from_recipe
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup, examine

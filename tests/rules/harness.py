@@ -22,9 +22,19 @@ from speclaunch.facts.known_models import ModelPair
 from speclaunch.facts.safetensors_header import TensorHeader
 from speclaunch.facts.tensors import Content, Headers
 from speclaunch.importer.files import read_shell, read_yaml
+from speclaunch.importer.requests import from_invocation, from_recipe
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import Request, from_invocation, from_recipe
+from speclaunch.plan.request import Request
 from speclaunch.plan.resolve import resolve
+from speclaunch.plan.surroundings import (
+    Group,
+    Pod,
+    Router,
+    Service,
+    Setting,
+    Surroundings,
+    Upstream,
+)
 from speclaunch.recipe.load import Recipe
 from speclaunch.recipe.schema import Deployment, Engine
 from speclaunch.recipe.source import KeyPath, RecipeProvenance
@@ -32,7 +42,6 @@ from speclaunch.rules.examine import examine_together
 from speclaunch.rules.finding import Judgement
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import BUG, judge
-from speclaunch.surroundings import Group, Pod, Router, Service, Setting, Surroundings, Upstream
 from tests.rules.manifest import manifest
 
 CASES = Path(__file__).parent / "cases"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.plan.request import canonical
+from speclaunch.engine.canonical import canonical
 from speclaunch.report.rule_page import explained
 from speclaunch.rules.interface import Fix, Rule
 from speclaunch.rules.registry import all_rules, by_code

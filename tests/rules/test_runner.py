@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from speclaunch.engine.catalogue import load
 from speclaunch.facts.facts import Facts
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from speclaunch.rules.interface import Rule, Severity, Verdict
 from speclaunch.rules.runner import BUG, judge

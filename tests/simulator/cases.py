@@ -12,8 +12,8 @@ from speclaunch.engine.catalogue import load
 from speclaunch.engine.command import spell
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Gpu, Hardware, OtherProcess, declare
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from tests.simulator.models import STANDALONE_DRAFTS, TARGETS, Model, one_layer_draft
 

@@ -11,8 +11,10 @@ from speclaunch.launch.ladder.ladder import Ladder
 from speclaunch.launch.start import Attempt, LadderEnd
 from speclaunch.plan.budget import MemoryBudget
 from speclaunch.plan.fit.knobs import steps_down
+from speclaunch.plan.fit.limits import Steppable
 from speclaunch.plan.plan import Plan
-from speclaunch.recipe.schema import Recovery, Steppable
+from speclaunch.recipe.schema import Recovery
+from speclaunch.recipe.values import fit_limits
 from tests.simulator.cases import Case
 from tests.simulator.engine import Start, start, with_fraction
 
@@ -123,8 +125,9 @@ def smallest(case: Case, settings: Recovery) -> dict[str, Any]:
     """Everything that may be stepped at its floor."""
     plan = case.planner()({})
     changes: dict[str, Any] = {}
+    limits = fit_limits(settings)
     for knob in Steppable:
-        steps = steps_down(plan, knob, settings.floors)
-        if steps and knob in settings.order:
+        steps = steps_down(plan, knob, limits.floors)
+        if steps and knob in limits.order:
             changes |= steps[-1]
     return changes

@@ -17,9 +17,9 @@ from refusal_reading.gather import Gathered, add, decode, encode, remove  # noqa
 from speclaunch.engine.catalogue import load  # noqa: E402
 from speclaunch.facts.facts import Facts  # noqa: E402
 from speclaunch.facts.hardware import declare  # noqa: E402
+from speclaunch.importer.requests import from_words  # noqa: E402
 from speclaunch.plan.plan import Plan  # noqa: E402
 from speclaunch.plan.refusals import ConditionEvaluator  # noqa: E402
-from speclaunch.plan.request import from_words  # noqa: E402
 
 VERSION = "0.5.23"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from recalling.machines import hardware
 from speclaunch.engine.catalogue import load
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.refusals import refusals
-from speclaunch.plan.request import from_words
 from speclaunch.record import record
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.interface import Rule

@@ -19,9 +19,9 @@ from refusal_reading.store import LEAVES, Store
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import load
 from speclaunch.facts.facts import Facts
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.refusals import ConditionEvaluator
-from speclaunch.plan.request import from_words
 
 Key = tuple[int, int, str, str, str]
 """Condition, message, exception, file, function."""

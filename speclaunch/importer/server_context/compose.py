@@ -16,7 +16,7 @@ from speclaunch.importer.server_context.groups import Member, Owner, read_router
 from speclaunch.importer.source_text import Document
 from speclaunch.importer.yaml_files import ServiceSite
 from speclaunch.patterns import lazy
-from speclaunch.surroundings import Pod, Setting, Volume
+from speclaunch.plan.surroundings import Pod, Setting, Volume
 
 _GPU = "nvidia.com/gpu"
 _LOOPBACK = ("127.", "::1", "[::1]")

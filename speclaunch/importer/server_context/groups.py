@@ -29,8 +29,16 @@ from speclaunch.errors import Place
 from speclaunch.importer.interface import Invocation, Reading, RouterCommand, Word
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
+from speclaunch.plan.surroundings import (
+    Group,
+    Pod,
+    Router,
+    Service,
+    Setting,
+    Surroundings,
+    Upstream,
+)
 from speclaunch.record import record
-from speclaunch.surroundings import Group, Pod, Router, Service, Setting, Surroundings, Upstream
 
 _ROLES = {"prefill": "prefill", "prefiller": "prefill", "decode": "decode", "decoder": "decode"}
 _PART = lazy(r"[^A-Za-z]+|(?<=[a-z])(?=[A-Z])")

@@ -39,7 +39,7 @@ from speclaunch.importer.server_context.groups import (
     words_of_hosts,
 )
 from speclaunch.importer.source_text import Document, SourceText, WordPiece
-from speclaunch.surroundings import Pod, Router, Service, Setting
+from speclaunch.plan.surroundings import Pod, Router, Service, Setting
 
 Kind = Callable[[Owner, Site, Entries, Document], Owner]
 

@@ -18,7 +18,7 @@ from speclaunch.importer.kubernetes import ConfigMaps
 from speclaunch.importer.nodes import Entries
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
-from speclaunch.surroundings import Pod, Probe, ProbeKind, Setting, Volume
+from speclaunch.plan.surroundings import Pod, Probe, ProbeKind, Setting, Volume
 
 _OPEN = lazy(r"\{\{.*?\}\}|\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|__[A-Z][A-Z0-9_]*__")
 """What another program fills in."""

@@ -24,7 +24,7 @@ from speclaunch.importer.server_context.groups import (
 )
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
-from speclaunch.surroundings import Pod, Setting
+from speclaunch.plan.surroundings import Pod, Setting
 
 _DIRECTIVE = lazy(r"#SBATCH[ \t]+([^\n]*)")
 _OPTION = lazy(

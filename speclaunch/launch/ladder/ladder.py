@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from speclaunch.engine.canonical import canonical
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.diagnosis.remedy import value_to_try
 from speclaunch.launch.ladder.calibration import (
@@ -26,15 +27,15 @@ from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.start import Attempt, LadderEnd, Rung
 from speclaunch.plan.budget import Fit, MemoryBudget, MemoryPhase
 from speclaunch.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK, arguments, steps_down
+from speclaunch.plan.fit.limits import FitLimits, Steppable
 from speclaunch.plan.fit.predict import BudgetOf, PlanWith, Predictor, key, with_fraction
 from speclaunch.plan.fit.price import cost, say
 from speclaunch.plan.fit.search import FitCandidate, Search, best, candidate_of, levels
 from speclaunch.plan.fit.suggestion import Alternative, alternatives, binding
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import canonical
 from speclaunch.plan.topics.graphs import MOST, SIZES
-from speclaunch.recipe.values import RecoveryPolicy, Steppable
+from speclaunch.recipe.values import RecoveryPolicy, fit_limits
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Recovery
@@ -71,34 +72,32 @@ def walk(
     return None
 
 
-def demanded(
-    settings: Recovery, predictor: Predictor, now: Observation
-) -> Mapping[str, Any] | None:
+def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mapping[str, Any] | None:
     """The settings to go on from: as they are, or, where the engine names settings and the
     fraction is not among them, with the first of those stepped. None where none can be."""
     if now.direction is not None:
         return now.settings
-    stepped = next(_named(settings, predictor, now), None)
+    stepped = next(_named(limits, predictor, now), None)
     return None if stepped is None else {**now.settings, **stepped}
 
 
 def _named(
-    settings: Recovery, predictor: Predictor, now: Observation
+    limits: FitLimits, predictor: Predictor, now: Observation
 ) -> Iterator[Mapping[str, Any]]:
     """Steps of what the engine says to lower."""
     lower = {name for name, way in now.cause.directions.items() if way is Direction.LOWER}
     plan = predictor.plan(now.changes)
-    for knob in settings.order:
+    for knob in limits.order:
         if arguments(knob) & lower:
-            yield from steps_down(plan, knob, settings.floors)[:1]
+            yield from steps_down(plan, knob, limits.floors)[:1]
 
 
 def _options(
     settings: Recovery, predictor: Predictor, seen: Sequence[Observation]
 ) -> Iterator[Step]:
-    now = seen[-1]
+    now, limits = seen[-1], fit_limits(settings)
     if now.direction is None:
-        for step in _named(settings, predictor, now):
+        for step in _named(limits, predictor, now):
             yield {**now.changes, **step}, "the engine asks for it"
         return
     low, high = too_low(seen, now.changes), too_high(seen, now.changes)
@@ -113,7 +112,7 @@ def _options(
             if not raising and not later:
                 yield from _fraction(settings, now, low, high)
             continue
-        steps = steps_down(predictor.plan(now.changes), knob, settings.floors)
+        steps = steps_down(predictor.plan(now.changes), knob, limits.floors)
         if steps:
             # The documents name one value each; else by halves, as each costs a restart.
             named = settings.policy is RecoveryPolicy.ORDER
@@ -197,6 +196,7 @@ class Ladder:
         self, settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
     ) -> None:
         self._settings = settings
+        self._limits = fit_limits(settings)
         self._predictor = Predictor(plan_with, budget)
 
     def next(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
@@ -268,14 +268,14 @@ class Ladder:
         """The least loss that is safe; where nothing is, everything at its floor, which has the
         best chance."""
         now = seen[-1]
-        base = demanded(self._settings, self._predictor, now)
+        base = demanded(self._limits, self._predictor, now)
         if base is None:
             return None
         calibration = calibrate(self._predictor, seen)
-        steps = levels(self._predictor, base, self._settings)
+        steps = levels(self._predictor, base, self._limits)
         search = Search(
             self._predictor,
-            self._settings,
+            self._limits,
             calibration.below,
             self._predictor.budget({}).tokens or None,
             int(needed_tokens(self._predictor, seen)),
@@ -296,7 +296,7 @@ class Ladder:
         cause = last.diagnosis.cause if last.diagnosis is not None else None
         if cause is None or cause.name not in _TOO_LARGE:
             return None
-        smallest = levels(self._predictor, without(last.changes), self._settings).smallest()
+        smallest = levels(self._predictor, without(last.changes), self._limits).smallest()
         others = alternatives(self._predictor, smallest)
         budget = self._predictor.budget(last.changes)
         why = f": {budget.why}" if budget.fit is Fit.FAILS else ""
@@ -312,7 +312,7 @@ class Ladder:
         if budget.fit is Fit.UNKNOWN:
             why = f"{now.cause.title}, and no setting is left to try"
             return LadderEnd(why, _remedy(now), infeasible=True)
-        smallest = levels(self._predictor, now.settings, self._settings).smallest()
+        smallest = levels(self._predictor, now.settings, self._limits).smallest()
         others = alternatives(self._predictor, smallest)
         why = (
             "no setting that recovery may change makes it fit: "

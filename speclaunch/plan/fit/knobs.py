@@ -9,17 +9,14 @@ data-parallel ranks share what is given for all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from speclaunch.plan.fit.limits import FitFloors, Steppable
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.algorithms import EAGLE_FAMILY
 from speclaunch.plan.topics.graphs import MOST, SIZES, decode_is_captured
 from speclaunch.plan.topics.parallel import attention_ranks
-from speclaunch.recipe.values import Steppable
-
-if TYPE_CHECKING:
-    from speclaunch.recipe.schema import Floors
 
 FRACTION = "mem_fraction_static"
 STEPS, TOPK, TOKENS = (
@@ -47,7 +44,7 @@ def arguments(knob: Steppable) -> frozenset[str]:
     return _GRAPHS if knob is Steppable.GRAPHS else frozenset({knob.value})
 
 
-def steps_down(plan: Plan, knob: Steppable, floors: Floors) -> tuple[Step, ...]:
+def steps_down(plan: Plan, knob: Steppable, floors: FitFloors) -> tuple[Step, ...]:
     """The values below the plan's, from the mildest to the floor; none where the setting has no
     effect, is not known, or must not be touched."""
     makers = {
@@ -77,7 +74,7 @@ def graphs_can_shrink(plan: Plan) -> bool:
     return decode_is_captured(plan) and not plan.value("cuda_graph_config")
 
 
-def _graphs(plan: Plan, floors: Floors) -> tuple[Step, ...]:
+def _graphs(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
     if not graphs_can_shrink(plan):
         return ()
     sizes = captured_sizes(plan)
@@ -95,7 +92,7 @@ def _graphs(plan: Plan, floors: Floors) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def _tree(plan: Plan, floors: Floors) -> tuple[Step, ...]:
+def _tree(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
     algorithm = plan.algorithm
     tokens = plan.value(TOKENS)
     if tokens is None:
@@ -127,7 +124,7 @@ def _chain(steps: int) -> Step:
     return {STEPS: steps, TOPK: 1, TOKENS: steps + 1}
 
 
-def _running(plan: Plan, floors: Floors) -> tuple[Step, ...]:
+def _running(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
     running = plan.value("max_running_requests")
     if running is None:
         return ()
@@ -136,7 +133,7 @@ def _running(plan: Plan, floors: Floors) -> tuple[Step, ...]:
     return tuple({"max_running_requests": number} for number in halves(int(running), least))
 
 
-def _chunk(plan: Plan, floors: Floors) -> tuple[Step, ...]:
+def _chunk(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
     name = "chunked_prefill_size"
     chunk = plan.value(name)
     if chunk is None:
@@ -148,7 +145,7 @@ def _chunk(plan: Plan, floors: Floors) -> tuple[Step, ...]:
     return tuple({name: size * ranks} for size in sizes if size % page == 0)
 
 
-def _pool(plan: Plan, floors: Floors) -> tuple[Step, ...]:
+def _pool(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
     """A limit on the pool that was given can be lowered; none is set by us."""
     name = "max_total_tokens"
     total = plan.given(name)

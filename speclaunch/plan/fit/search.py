@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import ceil, floor, inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from speclaunch.plan.budget import MemoryBudget
 from speclaunch.plan.fit.knobs import FRACTION, Step, steps_down
+from speclaunch.plan.fit.limits import FitLimits, Steppable
 from speclaunch.plan.fit.predict import Bounds, Predictor, with_fraction
 from speclaunch.plan.fit.price import Prices, pool_price
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
-from speclaunch.recipe.values import Steppable
 from speclaunch.record import record
-
-if TYPE_CHECKING:
-    from speclaunch.recipe.schema import Recovery
 
 OBJECTIVE = (
     "lose the least: decode graphs, then running requests and KV tokens, then speculation depth, "
@@ -81,12 +78,12 @@ class Levels:
             yield changes
 
 
-def levels(predictor: Predictor, base: Mapping[str, Any], settings: Recovery) -> Levels:
-    """The steps that the settings allow."""
+def levels(predictor: Predictor, base: Mapping[str, Any], limits: FitLimits) -> Levels:
+    """The steps that the limits allow."""
     plan = predictor.plan(base)
 
     def of(knob: Steppable) -> tuple[Step, ...]:
-        steps = steps_down(plan, knob, settings.floors) if knob in settings.order else ()
+        steps = steps_down(plan, knob, limits.floors) if knob in limits.order else ()
         if knob is Steppable.GRAPHS:
             steps = tuple(step for step in steps if _captures(predictor, {**base, **step}))
         return ({}, *steps)
@@ -108,7 +105,7 @@ class Search:
     """What is looked for."""
 
     predictor: Predictor
-    settings: Recovery
+    limits: FitLimits
     bounds_of: BoundsOf
     asked: int | None = None
     """KV tokens that the recipe asks for, where that is known."""
@@ -126,7 +123,7 @@ class Search:
         """KV tokens that count as all that the recipe asks for; None if that is unknown."""
         if self.asked is None:
             return None
-        return self.asked * (1 - self.settings.objective.tokens_within)
+        return self.asked * (1 - self.limits.tokens_within)
 
 
 def best(search: Search, steps: Levels) -> FitCandidate | None:
@@ -172,8 +169,8 @@ def candidate_of(search: Search, changes: Mapping[str, Any]) -> FitCandidate | N
 def _at_fractions(
     search: Search, changes: Mapping[str, Any], bounds: Bounds
 ) -> Iterator[Mapping[str, Any]]:
-    if Steppable.FRACTION in search.settings.order:
-        for fraction in fractions(bounds, search.settings, search.narrow):
+    if Steppable.FRACTION in search.limits.order:
+        for fraction in fractions(bounds, search.limits, search.narrow):
             yield with_fraction(changes, fraction)
         return
     fixed = search.predictor.plan(changes).value_or_none(FRACTION)
@@ -181,11 +178,11 @@ def _at_fractions(
         yield changes
 
 
-def fractions(bounds: Bounds, settings: Recovery, narrow: float = NARROW) -> Sequence[float]:
+def fractions(bounds: Bounds, limits: FitLimits, narrow: float = NARROW) -> Sequence[float]:
     """The fractions to try within bounds, the best first: the upper end, for the most tokens;
     the middle of a range that is not wider than `narrow`."""
-    low = max(bounds.low, settings.floors.mem_fraction_static)
-    high = min(bounds.high, settings.limits.mem_fraction_static)
+    low = max(bounds.low, limits.floors.mem_fraction_static)
+    high = min(bounds.high, limits.most_fraction)
     if high - low < LEAST_WIDTH:
         return ()
     middle = round((low + high) / 2, 3)

@@ -5,11 +5,12 @@ make it fit, where no setting does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from speclaunch.errors import SpeclaunchError
 from speclaunch.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
 from speclaunch.plan.fit.knobs import FRACTION
+from speclaunch.plan.fit.limits import DEFAULT_LIMITS, FitLimits, Steppable
 from speclaunch.plan.fit.predict import (
     BudgetOf,
     Choice,
@@ -25,12 +26,7 @@ from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import parallel
 from speclaunch.plan.topics.memory import draft_in_pool
-from speclaunch.recipe.sections import plain_class
-from speclaunch.recipe.values import RecoveryPolicy, Steppable
 from speclaunch.record import record
-
-if TYPE_CHECKING:
-    from speclaunch.recipe.schema import Recovery
 
 _GIB = 1 << 30
 _MOST_RANKS = 16
@@ -173,10 +169,6 @@ def _slack(use: MemoryUse, charged: bool) -> bool:
 
 _WORTH_IT = 1.05
 """A fraction that gives so much more of a KV cache is worth a word."""
-SETTINGS = cast(
-    "Recovery", plain_class("Recovery")(policy=RecoveryPolicy.BUDGET, order=tuple(Steppable))
-)
-"""What may be changed where no recipe says."""
 
 
 @record
@@ -219,7 +211,7 @@ def suggest_fit(
     plan_with: PlanWith,
     *,
     budget: BudgetOf = work_out,
-    settings: Recovery = SETTINGS,
+    limits: FitLimits = DEFAULT_LIMITS,
 ) -> Suggestion:
     """The settings that fit with the least loss, by the budget; tight settings where none fit.
 
@@ -230,20 +222,20 @@ def suggest_fit(
     if before.fit is Fit.UNKNOWN:
         return Suggestion(Fit.UNKNOWN, before.why, OBJECTIVE, before)
     if before.fit is Fit.FITS:
-        return _improved(predictor, before, settings)
+        return _improved(predictor, before, limits)
     for fit in (Fit.FITS, Fit.TIGHT):
         if fit is before.fit:
             why = f"no settings are likely to fit; as written it is tight: {before.why}"
             return Suggestion(fit, why, OBJECTIVE, before, margins=margins(predictor.plan({})))
-        found = cheapest(predictor, settings, fit, before.tokens or None)
+        found = cheapest(predictor, limits, fit, before.tokens or None)
         if found is not None:
             return _suggestion(predictor, before, found, fit)
-    return _nothing(predictor, before, settings)
+    return _nothing(predictor, before, limits)
 
 
 def cheapest(
     predictor: Predictor,
-    settings: Recovery,
+    limits: FitLimits,
     fit: Fit = Fit.FITS,
     asked: int | None = None,
     least_tokens: int = 0,
@@ -253,29 +245,29 @@ def cheapest(
     `asked`: the KV tokens of the recipe, if known; `least_tokens`: fewer are of no use.
     """
     bounds_of = predictor.likely if fit is Fit.FITS else predictor.working
-    search = Search(predictor, settings, bounds_of, asked, least_tokens, narrow=0.0)
-    return best(search, levels(predictor, {}, settings))
+    search = Search(predictor, limits, bounds_of, asked, least_tokens, narrow=0.0)
+    return best(search, levels(predictor, {}, limits))
 
 
-def _nothing(predictor: Predictor, before: MemoryBudget, settings: Recovery) -> Suggestion:
-    smallest = levels(predictor, {}, settings).smallest()
+def _nothing(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> Suggestion:
+    smallest = levels(predictor, {}, limits).smallest()
     others = alternatives(predictor, smallest)
     why = binding(predictor, smallest)
     return Suggestion(Fit.FAILS, why, OBJECTIVE, before, alternatives=others)
 
 
-def _improved(predictor: Predictor, before: MemoryBudget, settings: Recovery) -> Suggestion:
+def _improved(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> Suggestion:
     """What fits as it is, and would be of more use at another fraction."""
     plan = predictor.plan({})
     found = margins(plan)
     doubt = _doubt(before)
     best = None if found is None else found.best
-    if doubt is None or best is None or Steppable.FRACTION not in settings.order:
+    if doubt is None or best is None or Steppable.FRACTION not in limits.order:
         text = f"it fits as written: {before.why}{_each(before)}{_more(before, best)}"
         if doubt is not None:
             text = f"it fits as written, but {doubt}"
         return Suggestion(Fit.FITS, text, OBJECTIVE, before, margins=found)
-    high = min(best.fraction, settings.limits.mem_fraction_static)
+    high = min(best.fraction, limits.most_fraction)
     value = int(high * 1000 + 1e-6) / 1000
     after = predictor.budget({FRACTION: value})
     if after.fit is not Fit.FITS or value == before.mem_fraction_static:

@@ -149,11 +149,15 @@ _FORMATS = frozenset({"gguf", "bitsandbytes", "layered", "sharded_state"})
 
 
 def memory_verdict(plan: Plan) -> MemoryBudget:
-    """Return the memory budget with its verdict. Never raises.
+    """Return the memory budget with its verdict, computed once for each plan. Never raises.
 
     Ranks without a GPU do not fit. A defect of the budget gives UNKNOWN: it must neither hide what
-    else a plan shows, nor keep an engine from starting. Verbs read `Plan.memory`, which caches it.
+    else a plan shows, nor keep an engine from starting.
     """
+    return plan.once(_verdict)
+
+
+def _verdict(plan: Plan) -> MemoryBudget:
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
         return MemoryBudget(Fit.FAILS, beyond)

@@ -13,6 +13,7 @@ from speclaunch.engine.catalogue import load
 from speclaunch.engine.command import spell
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import declare
+from speclaunch.importer.requests import from_words
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.start import Attempt
@@ -26,7 +27,6 @@ from speclaunch.plan.budget import (
     RankBudget,
 )
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.resolve import resolve
 from tests.simulator.models import TARGETS, one_layer_draft

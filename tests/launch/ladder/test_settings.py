@@ -8,7 +8,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from speclaunch.recipe.schema import Recovery, RecoveryPolicy, Steppable
+from speclaunch.plan.fit.limits import Steppable
+from speclaunch.recipe.schema import Recovery, RecoveryPolicy
 from speclaunch.resources import conf_dir
 
 

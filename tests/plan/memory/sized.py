@@ -13,8 +13,8 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import declare
 from speclaunch.facts.read_checkpoint import from_config
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.plan import Plan
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 
 MODELS: Mapping[str, Mapping[str, Any]] = json.loads(

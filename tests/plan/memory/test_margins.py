@@ -7,11 +7,11 @@ import pytest
 from speclaunch.engine.catalogue import load
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.fit.predict import SAFE, margins
-from speclaunch.plan.memory.budget import budget
+from speclaunch.plan.memory.budget import budget, memory_verdict
 from speclaunch.plan.memory.phases import EXPECTED
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from tests.plan.memory.sized import NEWEST, llama, plan_of, published
 
@@ -70,4 +70,4 @@ def test_a_small_host_is_not_tight_by_the_rules_of_a_gpu() -> None:
     words = ["--model-path", "m", "--device", "cpu", "--mem-fraction-static", "0.5"]
     request = from_words([*words, "--max-total-tokens", "8192"], {}, load(NEWEST))
     plan = resolve(request, Facts(llama(), None, host))
-    assert plan.memory.fit is Fit.FITS, plan.memory
+    assert memory_verdict(plan).fit is Fit.FITS

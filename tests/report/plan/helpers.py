@@ -23,7 +23,8 @@ from speclaunch.plan.budget import (
 )
 from speclaunch.plan.effective_arguments import effective_arguments
 from speclaunch.plan.resolve import resolve
-from speclaunch.planning.planned_deployment import PlannedDeployment, command_of, coverage
+from speclaunch.planning.planned_command import command_of
+from speclaunch.planning.planned_deployment import PlannedDeployment, coverage
 from speclaunch.recipe.load import load
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import judge

@@ -10,12 +10,12 @@ import pytest
 from speclaunch.errors import InputError
 from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
-from speclaunch.plan.fit import RequestLoad
+from speclaunch.plan.fit.best_for_load import RequestLoad
 from speclaunch.plan.fit.predict import margins
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.resolve import resolve
 from speclaunch.planning.advice import Advice, advice, fitting
-from speclaunch.planning.planned_deployment import PlannedDeployment, Wish
+from speclaunch.planning.planned_deployment import PlannedDeployment
 from speclaunch.recipe.load import load
 from speclaunch.report.plan.document import plan_document
 from speclaunch.report.plan.page import plan_page
@@ -30,7 +30,7 @@ def having(found: Advice) -> PlannedDeployment:
 
 @pytest.mark.thorough
 def test_on_a_terminal_on_a_page_and_as_json() -> None:
-    found = advice(*asked(hardware="h100"), Wish(16, 4096))
+    found = advice(*asked(hardware="h100"), 16, 4096)
     assert found.best.fit is Fit.FITS
     text = shown(show_plan, having(found), width=200, terminal=False)
     for said in (
@@ -55,7 +55,7 @@ def test_on_a_terminal_on_a_page_and_as_json() -> None:
 
 
 def test_a_load_that_nobody_knows_has_no_numbers() -> None:
-    found = advice(*asked(hardware=None), Wish(4))
+    found = advice(*asked(hardware=None), 4)
     nobody = replace(found, best=replace(found.best, load=RequestLoad(0, 0)))
     assert "0 requests" not in shown(show_plan, having(nobody), width=200)
     best = json.loads(plan_document(having(nobody)))["best"]
@@ -69,7 +69,7 @@ def test_a_load_that_nobody_knows_has_no_numbers() -> None:
 def test_following_the_advice_serves_the_load() -> None:
     words = ["args.speculative_num_draft_tokens=8"]
     prepared, plan = asked()
-    found = advice(prepared, plan, Wish(64, 4096))
+    found = advice(prepared, plan, 64, 4096)
     assert found.best.fit is Fit.FAILS and found.head == "a part of the load has room"
     after = prepare(load("ngram_qwen7b", [*words, *found.overrides]), "0.5.12", dry_run=True)
     there = budget(resolve(after.request({}), plan.facts))
@@ -80,12 +80,12 @@ def test_following_the_advice_serves_the_load() -> None:
 @pytest.mark.thorough
 def test_what_cannot_be() -> None:
     with pytest.raises(InputError, match="more than a request of this model can have"):
-        advice(*asked(), Wish(1, 1 << 20))
-    unknown = advice(*asked(hardware=None), Wish(1, 100))
+        advice(*asked(), 1, 1 << 20)
+    unknown = advice(*asked(hardware=None), 1, 100)
     assert unknown.best.fit is Fit.UNKNOWN and unknown.head == "the best settings are not known"
-    assumed = advice(*asked("~speculation", hardware="h100"), Wish())
+    assumed = advice(*asked("~speculation", hardware="h100"))
     assert assumed.best.load == RequestLoad(32, 4096, ("--requests 32", "--context 4096"))
-    beyond = advice(*asked("++args.tp_size=16", hardware="h100:8"), Wish(1, 100))
+    beyond = advice(*asked("++args.tp_size=16", hardware="h100:8"), 1, 100)
     assert beyond.best.fit is Fit.FAILS and "needs 16 GPUs" in beyond.best.why
 
 
@@ -124,7 +124,7 @@ def test_ranks_without_a_gpu_fit_nothing() -> None:
 
 
 def test_an_assumed_load_is_stated_with_the_new_command() -> None:
-    found = advice(*asked(hardware="h100"), Wish())
+    found = advice(*asked(hardware="h100"))
     assert found.best.fit is Fit.FITS and found.command is not None
     text = shown(show_plan, having(found), width=200, terminal=False)
     assert "no load was stated, so this assumes --requests 32 --context 4096" in text
