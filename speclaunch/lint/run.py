@@ -14,7 +14,7 @@ from speclaunch.engine.versions import ResolvedVersion, is_of_its_line
 from speclaunch.errors import Place, SpeclaunchError
 from speclaunch.facts.engines import declared, named, overrides_pin
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.facts.hardware import AUTO, choose_hardware
+from speclaunch.facts.hardware import AUTO
 from speclaunch.importer.images import image_release
 from speclaunch.importer.interface import Invocation, recipe_name
 from speclaunch.lint.cache import installed_engine
@@ -201,8 +201,7 @@ def _check_part(part: FilePart, options: Options) -> None:
     catalogue, refused = load_catalogue(version), 0
     for number in range(len(source.invocations if source.recipe is None else source.recipe.roles)):
         request, hardware = _request(source, number, catalogue)
-        chosen = choose_hardware(options.lookup.hardware, hardware, None).hardware
-        lookup = replace(options.lookup, hardware=chosen)
+        lookup = options.lookup.on(hardware)
         examined = examine(request, lookup, options.rules)
         findings = examined.judgement.findings
         may_be_accepted = bool(part.engine.others and examined.judgement.errors)

@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from speclaunch.deploy.prepare import Prepared
 from speclaunch.engine.canonical import canonical
 from speclaunch.errors import InputError, Problem, SpeclaunchError
 from speclaunch.launch.journal_header import recipe_diff
-from speclaunch.launch.prepare import Prepared
 from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.fit import Best, RequestLoad, best_for, load_of
 from speclaunch.plan.fit.search import OBJECTIVE

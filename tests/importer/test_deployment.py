@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from speclaunch.deploy.prepare import prepare
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
@@ -18,7 +19,6 @@ from speclaunch.fix.round_trip import meaning_of
 from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_file, read_text, read_words
 from speclaunch.importer.interface import recipe_name
-from speclaunch.launch.prepare import prepare
 from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load

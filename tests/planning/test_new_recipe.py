@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from speclaunch.deploy.prepare import prepare
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError
 from speclaunch.facts.hardware import declare
-from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.request import from_words

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch.deploy.prepare import prepare
 from speclaunch.errors import InputError
-from speclaunch.launch.prepare import prepare
 from speclaunch.lint.run import Options
 from speclaunch.recipe.load import load
 from speclaunch.recipe.schema import Engine

@@ -1,4 +1,4 @@
-"""The round-trip check of renderings: read back, a text starts the deployment it was made of."""
+"""Renderings, each proven before it is written: read back, a text starts its deployment."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.deploy.assemble import Assembled, chosen, settings_of
+from speclaunch.deploy.assemble import Assembled, assemble, settings_of
 from speclaunch.deploy.interface import RenderedCommand, Renderer, Rendering, Role
 from speclaunch.deploy.launching import launch_words
+from speclaunch.deploy.prepare import Prepared, prepare
 from speclaunch.deploy.shell import SET_BY_SLIME
 from speclaunch.deploy.words import ALL_ADDRESSES
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.command import is_secret_text, is_written_secret
 from speclaunch.engine.environment import unset_in
-from speclaunch.errors import Place, SpeclaunchError
+from speclaunch.errors import InputError, Place, Problem, SpeclaunchError
 from speclaunch.facts.facts import Facts
 from speclaunch.fix.round_trip import (
     ANYTHING,
@@ -29,20 +30,86 @@ from speclaunch.fix.round_trip import (
     meaning_of,
     require_no_differences,
 )
+from speclaunch.fixing.output_check import OutputCheck, configured
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation, InvocationKind, Reading
-from speclaunch.launch.preflight import here
-from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.lint.recipe_findings import findings_across, unsilenced
 from speclaunch.plan.request import Request, RequestedValue, from_invocation
 from speclaunch.plan.resolve import resolve
-from speclaunch.recipe.load import Recipe, load
+from speclaunch.recipe.load import Recipe, load, select_role
 from speclaunch.redaction import is_secret_variable
-from speclaunch.rules.examine import Lookup, examine
+from speclaunch.rules.examine import Lookup, PreflightError, examine
 from speclaunch.rules.finding import Finding, Judgement, Severity
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import judge
+
+
+def plan_rendering(
+    recipe: Recipe,
+    engine: str | None,
+    lookup: Lookup,
+    *,
+    role: str | None = None,
+    bare: bool = False,
+    carries_speclaunch: bool = True,
+    program: tuple[str, ...] | None = None,
+) -> Assembled:
+    """Prepare and plan every role, or the named one, for one version, on the hardware that it
+    names: this machine's does not count. For the other options see `assemble`.
+
+    Raises InputError, and LaunchError.
+    """
+    prepared = tuple(prepare(one, engine, dry_run=True) for one in _chosen(recipe, role))
+    _require_one_version(prepared)
+    plans = []
+    for one in prepared:
+        request = one.request({})
+        plans.append(resolve(request, _facts_of(one, lookup).facts(request)))
+    return assemble(
+        recipe,
+        prepared,
+        plans,
+        bare=bare,
+        carries_speclaunch=carries_speclaunch,
+        program=program,
+    )
+
+
+def _chosen(recipe: Recipe, role: str | None) -> tuple[Recipe, ...]:
+    """Return the role of that name, or all. Raises InputError if the recipe lacks it."""
+    return recipe.roles if role is None else (select_role(recipe, role),)
+
+
+def _require_one_version(prepared: Sequence[Prepared]) -> None:
+    versions = dict.fromkeys(one.version for one in prepared)
+    if len(versions) > 1:
+        listed = ", ".join(f"{one.recipe.role}: {one.version}" for one in prepared)
+        raise InputError(
+            Problem(
+                f"the roles are for different versions of SGLang ({listed})",
+                help="name the one to render for: --engine VERSION",
+            )
+        )
+
+
+def _facts_of(prepared: Prepared, lookup: Lookup) -> Lookup:
+    name = prepared.recipe.deployment.hardware.name
+    return lookup.on(name, cpu=prepared.cpu is not None)
+
+
+def rendered(renderer: Renderer, assembled: Assembled) -> str:
+    """Return the text, proven. Raises PreflightError if the target cannot carry the deployment."""
+    rendering = assembled.rendering
+    refused = renderer.refuses(rendering)
+    if refused:
+        raise PreflightError(refused)
+    text = renderer.render(rendering)
+    if rendering.runs_speclaunch:
+        require_same_recipe(renderer, text, assembled)
+    else:
+        require_same_commands(renderer, text, rendering, assembled.prepared[0].catalogue)
+    return text
 
 
 def read_back(text: str, suffix: str) -> Reading:
@@ -177,7 +244,7 @@ def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> 
         try:
             recipe = load(str(path))
             for role, prepared in zip(rendering.roles, assembled.prepared, strict=True):
-                (one,) = chosen(recipe, role.name if rendering.has_roles else None)
+                (one,) = _chosen(recipe, role.name if rendering.has_roles else None)
                 found = prepare(one, prepared.version, dry_run=True)
                 for what in _launch_differences(prepared, found):
                     yield f"{role.name}: {what}"
@@ -214,6 +281,22 @@ def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Find
     return tuple(found)
 
 
+def check_rendering(
+    renderer: Renderer, text: str, assembled: Assembled, recipe: Recipe, lookup: Lookup
+) -> OutputCheck:
+    """Return the findings about the recipe, and about the form that the target gives it."""
+    rendering, path = assembled.rendering, recipe.path
+    rules = configured(str(path), (assembled.prepared[0].catalogue.version,)).rules
+    found = findings_of_recipe(assembled, recipe, lookup, rules)
+    errors = [one for one in found if one.severity is Severity.ERROR]
+    if not rendering.runs_speclaunch:
+        of_roles = dict(zip((one.name for one in rendering.roles), assembled.prepared, strict=True))
+        own = [of_roles[one.role.name].request({}) for one in renderer.commands(rendering)]
+        errors += unsilenced(errors_of_form(text, renderer.suffix, own), path)
+    warnings = tuple(one for one in found if one.severity is Severity.WARNING)
+    return OutputCheck(tuple(errors), (), warnings)
+
+
 def findings_of_recipe(
     assembled: Assembled, whole: Recipe, lookup: Lookup, rules: Sequence[Rule]
 ) -> tuple[Finding, ...]:
@@ -221,8 +304,7 @@ def findings_of_recipe(
     the roles of `whole` together; those that a comment silences are left out."""
     found: list[Finding] = []
     for one in assembled.prepared:
-        facts = here(lookup, one.recipe, probe=False, cpu=one.cpu is not None)
-        told = examine(one.request({}), facts, rules).judgement.findings
+        told = examine(one.request({}), _facts_of(one, lookup), rules).judgement.findings
         found += unsilenced(told, one.recipe.path)
     version = assembled.prepared[0].catalogue.version
     found += findings_across(whole, version, lookup, rules)

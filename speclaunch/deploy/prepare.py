@@ -1,18 +1,12 @@
-"""From a recipe to everything needed to start it: interpreter, engine version, command."""
+"""A recipe made ready for one engine: interpreter, version, command, environment."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from speclaunch.cpu.artifacts import ensure_model, has_model
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.cpu.manifest import is_installed
 from speclaunch.engine import forks
@@ -20,14 +14,13 @@ from speclaunch.engine.canonical import canonical, value_of
 from speclaunch.engine.catalogue import Catalogue, UnknownVersion, held_versions, resolve_version
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.check_values import check_values
-from speclaunch.engine.command import MODULE, RenderedArgs, SpelledArgument, is_secret_text, spell
-from speclaunch.engine.entrypoint import config_refuses
+from speclaunch.engine.command import MODULE, RenderedArgs, is_secret_text, spell
 from speclaunch.engine.environment import unset_in
+from speclaunch.engine.hosts import Address, nodes_of
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.facts.engines import at_hand, declared, named, overrides_pin
 from speclaunch.facts.runtime import NoEngineError, find_runtime, trust
-from speclaunch.home import expand_user, make_private, speclaunch_home
-from speclaunch.launch.start import Address
+from speclaunch.home import speclaunch_home
 from speclaunch.plan.request import Request, from_recipe
 from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
@@ -38,8 +31,6 @@ CPU = "cpu"
 
 _UNKNOWN_PYTHON = "python3"
 _DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
-_NOTIFICATION = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
-"""Meant for speclaunch: the engine, and what it starts, must not answer in its place."""
 
 
 @record
@@ -68,6 +59,14 @@ class Prepared:
     def program(self) -> tuple[str, ...]:
         """What is run, without the server arguments."""
         return (self.python, "-m", MODULE)
+
+    @property
+    def is_left_alone(self) -> bool:
+        """True for one of several hosts of a server without `launch.agreement.directory`: hosts
+        with unlike settings are no server, so none may recover. Raises LaunchError."""
+        deployment = self.recipe.deployment
+        shared = deployment.launch.agreement.directory
+        return shared is None and nodes_of(deployment.args)[1] > 1
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -111,40 +110,6 @@ class Prepared:
             recipe=recipe,
             spelling=replace(spelling, notes=(*self.spelling.notes, *spelling.notes)),
         )
-
-    def environment(self) -> dict[str, str]:
-        """The whole environment of the engine."""
-        env = {**os.environ, **{name: v for name, v in self.overlay.items() if v is not None}}
-        for name, value in self.overlay.items():
-            if value is None:
-                env.pop(name, None)
-        without_notification(env)  # systemd is told by us
-        return env
-
-    def command(self, secrets_file: Path | None) -> list[str]:
-        """The command line, its secrets in `secrets_file` when one is given."""
-        argv = list(self.program)
-        if secrets_file is not None:
-            argv += ["--config", str(secrets_file)]
-        for argument in self.spelling.arguments:
-            if secrets_file is None or not self._may_be_in_file(argument):
-                argv += argument.tokens
-        return argv
-
-    def _may_be_in_file(self, argument: SpelledArgument) -> bool:
-        """True if an argument is a secret that the engine reads from the file of `--config`."""
-        key = argument.flag.removeprefix("--")
-        single = len(argument.values) == 1
-        return argument.secret and single and not config_refuses(key, self.catalogue)
-
-    @property
-    def secrets_in_file(self) -> dict[str, str]:
-        """The secret arguments that the engine reads from the file of `--config`."""
-        return {
-            one.flag.removeprefix("--"): str(one.values[0])
-            for one in self.spelling.arguments
-            if self._may_be_in_file(one)
-        }
 
 
 def prepare(
@@ -217,49 +182,6 @@ def prepare(
     )
 
 
-def without_notification(environment: MutableMapping[str, str]) -> None:
-    """Remove the variables of systemd's notification protocol from an environment."""
-    for name in _NOTIFICATION:
-        environment.pop(name, None)
-
-
-def new_run_dir(recipe: Recipe) -> Path:
-    """A fresh directory for the log of one launch, readable by this user only."""
-    base = recipe.deployment.launch.log_dir
-    parent = expand_user(base).absolute() if base else speclaunch_home() / "runs"
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    for attempt in range(100):
-        suffix = f"-{attempt}" if attempt else ""
-        name = recipe.deployment.name.replace("/", "-")  # that of a role: NAME/ROLE
-        path = parent / f"{stamp}-{name}{suffix}"
-        try:
-            if not base:
-                make_private(parent)
-            path.mkdir(parents=True, mode=0o700)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise LaunchError(
-                f"cannot create {path}: {error.strerror}",
-                help="choose a directory: launch.log_dir=…, or SPECLAUNCH_HOME",
-            ) from error
-        return path
-    raise LaunchError(f"cannot create a directory for this launch in {parent}")
-
-
-def secrets_of(prepared: Prepared, directory: Path) -> tuple[Path, str] | None:
-    """The private file for the engine's `--config` with its secret arguments, and its text.
-
-    None when there are no secrets, or the version (before 0.5.3) has no `--config`.
-    """
-    secrets = prepared.secrets_in_file
-    catalogue, _ = _catalogue(prepared.version, None)
-    taken = catalogue.by_name("config") is None or prepared.spelling.value("config")
-    if not secrets or taken:
-        return None
-    return directory / "secrets.yaml", yaml.safe_dump(secrets)
-
-
 def _normal(version: str) -> str:
     """`v0.5.11` is 0.5.11; what is no version is refused."""
     try:
@@ -284,8 +206,6 @@ def _installed(
         newest = next(reversed(list(fitting)), None)
         if not dry_run or wanted is not None or newest is None:
             if isinstance(error, NoEngineError):
-                from speclaunch.cpu.manifest import is_installed  # noqa: PLC0415 - for an error
-
                 raise error.for_user(is_installed(CpuEngine(speclaunch_home()))) from None
             raise
         failed = error.failed if isinstance(error, NoEngineError) else ()
@@ -365,39 +285,3 @@ def _address(recipe: Recipe) -> Address:
         tls=bool(value_of(args, "ssl_certfile")),
         api_key=str(key) if key is not None else None,
     )
-
-
-Busy = Callable[[str], contextlib.AbstractContextManager[None]]
-"""Tells what takes a few seconds."""
-
-
-def _quietly(_what: str) -> contextlib.AbstractContextManager[None]:
-    return contextlib.nullcontext()
-
-
-def tiny_models(prepared: Prepared) -> Iterator[Path]:
-    """Yield the arguments that name a model which speclaunch makes for the CPU engine."""
-    if prepared.cpu is None:
-        return
-    for value in prepared.recipe.deployment.args.values():
-        if isinstance(value, str) and Path(value).parent == prepared.cpu.models:
-            yield Path(value)
-
-
-def ensure_cpu_models(prepared: Prepared, busy: Busy = _quietly) -> None:
-    """Write the models of a deployment of the CPU engine that are not there yet; nothing is done
-    for other deployments. Their facts are known only then.
-
-    Raises LaunchError where the engine is not installed, InstallError where a model cannot be
-    written.
-    """
-    engine = prepared.cpu
-    if engine is None:
-        return
-    if not is_installed(engine):
-        raise LaunchError("the CPU engine is not installed", help="speclaunch engine install cpu")
-    for path in tiny_models(prepared):
-        if has_model(engine, path.name):
-            continue
-        with busy(f"the tiny model {path.name}"):
-            ensure_model(engine, path.name)
