@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from speclaunch.engine.canonical import value_of
 from speclaunch.engine.environment import unset_in
@@ -169,7 +169,8 @@ def _validated(
 ) -> Recipe:
     values = {"name": composition.name, **composition.values}
     known = _knowable(values)
-    deployment = plain_deployment(known) or _judged(known, composition, whole, role)
+    plain = cast("Deployment | None", plain_deployment(known))
+    deployment = plain or _judged(known, composition, whole, role)
     env = restored(deployment.engine.env, _below(values, "engine", "env"))
     deployment = deployment.model_copy(
         update={

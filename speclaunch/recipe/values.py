@@ -7,7 +7,7 @@ imported.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,6 @@ from speclaunch.patterns import lazy
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
-
-    from speclaunch.recipe.schema import Recovery
 
 ENV_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 """A shell's names of variables."""
@@ -155,11 +153,15 @@ class EngineVersions:
         return None
 
 
-def recovery_conflict(recovery: Recovery) -> str | None:
-    """Return what is wrong with settings of `recovery` that exclude each other, else None."""
-    if recovery.policy is not RecoveryPolicy.OFF and not recovery.order:
+def recovery_conflict(
+    policy: RecoveryPolicy, order: Sequence[object], low: float, high: float
+) -> str | None:
+    """Return what is wrong with settings of `recovery` that exclude each other, else None.
+
+    `low` and `high` are the floor and the limit of `mem_fraction_static`.
+    """
+    if policy is not RecoveryPolicy.OFF and not order:
         return "order is empty: name the settings that recovery may change, or set policy: off"
-    low, high = recovery.floors.mem_fraction_static, recovery.limits.mem_fraction_static
     if low >= high:
         return (
             f"floors.mem_fraction_static ({low}) must be below limits.mem_fraction_static ({high})"
