@@ -31,8 +31,8 @@ from speclaunch.rules.finding import Severity
 if TYPE_CHECKING:
     from speclaunch.asking.asker import Asker
     from speclaunch.cli.start_options import LintOptions
+    from speclaunch.lint.checked_file import Options
     from speclaunch.lint.left_out import LeftOut
-    from speclaunch.lint.run import Options
 
 
 _WITH_EDITS = frozenset({LintFormat.SARIF, LintFormat.RDJSON})

@@ -26,9 +26,10 @@ from speclaunch.fix.fixed_text import (
     spelled_recipe,
 )
 from speclaunch.fixing.output_check import CheckedText, findings_of
+from speclaunch.lint.checked_file import Options
 from speclaunch.lint.collect import LintedFile, read_buffer, read_commands
 from speclaunch.lint.paths import STDIN_SHOWN
-from speclaunch.lint.run import Options, check
+from speclaunch.lint.run import check
 from speclaunch.record import record
 from speclaunch.rules.finding import Applicability, Finding, Severity
 

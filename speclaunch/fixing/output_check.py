@@ -12,10 +12,11 @@ from speclaunch import reads
 from speclaunch.engine.catalogue import resolve_version
 from speclaunch.fix.fixed_text import numbers_of
 from speclaunch.lint.cache import installed_engine
+from speclaunch.lint.checked_file import Options
 from speclaunch.lint.collect import LintedFile, read_buffer, read_commands
 from speclaunch.lint.configuration import Configuration, LintSettings, options
 from speclaunch.lint.paths import STDIN_SHOWN
-from speclaunch.lint.run import Options, check, compare, parts_of, result_of
+from speclaunch.lint.run import check, compare, parts_of, result_of
 from speclaunch.record import record
 from speclaunch.rules.finding import Finding, Severity
 

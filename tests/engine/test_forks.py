@@ -22,7 +22,7 @@ from speclaunch.facts.engines import at_hand, declared, named
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.runtime import Runtime
 from speclaunch.launch.inputs import engine_argv
-from speclaunch.lint.run import Options
+from speclaunch.lint.checked_file import Options
 from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.load import load as load_recipe

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from speclaunch.fixing.fix_file import FixedFile, fix_file
+from speclaunch.lint.checked_file import Options
 from speclaunch.lint.collect import read_found
 from speclaunch.lint.paths import FoundFile
-from speclaunch.lint.run import Options
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules, by_code
 

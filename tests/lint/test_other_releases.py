@@ -9,8 +9,8 @@ import pytest
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.importer.interface import Invocation
+from speclaunch.lint.checked_file import Options
 from speclaunch.lint.report import Report
-from speclaunch.lint.run import Options
 from speclaunch.plan.request import Request, from_invocation
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding, Severity

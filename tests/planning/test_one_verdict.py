@@ -20,7 +20,7 @@ from speclaunch.fixing.render_check import findings_of_recipe, plan_rendering
 from speclaunch.launch.journal_header import _budget
 from speclaunch.launch.preflight import preflight
 from speclaunch.launch.session import Session
-from speclaunch.lint.run import Options
+from speclaunch.lint.checked_file import Options
 from speclaunch.lsp.checking import EditorSettings, check_document
 from speclaunch.plan.budget import Fit
 from speclaunch.planning.draft_listing import listing

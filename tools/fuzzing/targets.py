@@ -21,9 +21,9 @@ from speclaunch.fix.import_recipes import import_one
 from speclaunch.fix.migrate_file import migrate_data
 from speclaunch.fixing.fix_file import fix_file
 from speclaunch.importer.files import read_file
+from speclaunch.lint.checked_file import Options
 from speclaunch.lint.collect import read_found
 from speclaunch.lint.paths import FoundFile
-from speclaunch.lint.run import Options
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
 
