@@ -345,6 +345,6 @@ def _write_file(path: Path, text: str) -> None:
         except OSError as error:
             raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
         return
-    from speclaunch.fix.edits import write_atomically
+    from speclaunch.edit.edits import write_atomically
 
     write_atomically(path.resolve() if path.is_symlink() else path, text)

@@ -8,11 +8,11 @@ from speclaunch.cli.writing import require_sound
 from speclaunch.deploy.assemble import Assembled
 from speclaunch.deploy.interface import Renderer
 from speclaunch.deploy.targets import RENDERERS
+from speclaunch.edit.edits import write_atomically
+from speclaunch.edit.migrate import is_outdated
+from speclaunch.edit.render_check import check_rendering, exposed, plan_rendering, rendered
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem
-from speclaunch.fix.edits import write_atomically
-from speclaunch.fix.migrate import is_outdated
-from speclaunch.fixing.render_check import check_rendering, exposed, plan_rendering, rendered
 from speclaunch.importer.images import image_version
 from speclaunch.recipe.find_recipe import split_recipe
 from speclaunch.recipe.load import load, select_role

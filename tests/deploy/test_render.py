@@ -14,10 +14,10 @@ from speclaunch.deploy.interface import Rendering, Role
 from speclaunch.deploy.prepare import Prepared, prepare
 from speclaunch.deploy.shell import SET_BY_SLIME, ShellRenderer, SlimeRenderer
 from speclaunch.deploy.targets import RENDERERS
+from speclaunch.edit.render_check import errors_of_form, plan_rendering, require_same_commands
+from speclaunch.edit.round_trip import RoundTripError
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.fix.round_trip import RoundTripError
-from speclaunch.fixing.render_check import errors_of_form, plan_rendering, require_same_commands
 from speclaunch.importer.files import read_shell
 from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.find_recipe import recipe_names

@@ -16,10 +16,10 @@ import yaml
 
 from speclaunch.deploy.assemble import Assembled
 from speclaunch.deploy.targets import RENDERERS
+from speclaunch.edit.render_check import plan_rendering, rendered
+from speclaunch.edit.round_trip import RoundTripError
 from speclaunch.engine.argv import parse_argv
 from speclaunch.errors import InputError
-from speclaunch.fix.round_trip import RoundTripError
-from speclaunch.fixing.render_check import plan_rendering, rendered
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup, PreflightError

@@ -15,8 +15,8 @@ from speclaunch.cli.bench_sides import memory_warnings
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.checks.machine import check_budget
 from speclaunch.doctor.target import target_of
+from speclaunch.edit.render_check import findings_of_recipe, plan_rendering
 from speclaunch.facts.hardware import declare
-from speclaunch.fixing.render_check import findings_of_recipe, plan_rendering
 from speclaunch.launch.journal_header import _budget
 from speclaunch.launch.preflight import preflight
 from speclaunch.launch.session import Session
