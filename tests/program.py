@@ -132,9 +132,9 @@ def _serve() -> None:
 
 def _read_data() -> None:
     """What nearly every call reads of the package's own data, and keeps."""
+    from speclaunch.edit.round_trip import defaults
     from speclaunch.engine.argv import parse_argv
     from speclaunch.engine.catalogue import held_versions, load
-    from speclaunch.fix.round_trip import defaults
     from speclaunch.plan.architectures import architectures
     from speclaunch.rules.registry import all_rules
 

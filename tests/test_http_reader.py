@@ -11,6 +11,7 @@ import pytest
 from speclaunch import http_reader
 from speclaunch.bench import running
 from speclaunch.engine.command import RenderedArgs
+from speclaunch.engine.hosts import Address
 from speclaunch.errors import LaunchError
 from speclaunch.http_reader import (
     HttpError,
@@ -21,7 +22,6 @@ from speclaunch.http_reader import (
 )
 from speclaunch.launch import client as client_module
 from speclaunch.launch.client import EngineClient, EngineError, verify
-from speclaunch.launch.start import Address
 from speclaunch.launch.watchdog import EngineProbe, ProbeAnswer
 from speclaunch.proving.answers import ProofPrompt, ProofServer
 from speclaunch.recipe.schema import VerificationSection

@@ -21,11 +21,12 @@ from speclaunch.bench.running import (
     unasked_side,
 )
 from speclaunch.bench.workload import Prompts
+from speclaunch.deploy.prepare import Prepared, prepare
 from speclaunch.engine.canonical import canonical
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.launch.inputs import engine_environment, ensure_cpu_models
 from speclaunch.launch.journal_header import command, document
 from speclaunch.launch.preflight import here
-from speclaunch.launch.prepare import Prepared, ensure_cpu_models, prepare
 from speclaunch.plan.memory.terms import context_length
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
@@ -104,7 +105,7 @@ class LaunchedSide:
         """That of what asks the engine: the engine's own, and the key that it asks for, by the name
         that SGLang's generator takes it from (benchmark/serving.py `get_auth_headers`)."""
         key = self.prepared.address.api_key
-        return {**self.prepared.environment(), **({"OPENAI_API_KEY": key} if key else {})}
+        return {**engine_environment(self.prepared), **({"OPENAI_API_KEY": key} if key else {})}
 
     @property
     def tokenizer(self) -> str | None:

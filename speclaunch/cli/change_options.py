@@ -27,7 +27,7 @@ from speclaunch.cli.options import (
 
 
 def _render_help() -> str:
-    from speclaunch.deploy import RENDERERS
+    from speclaunch.deploy.targets import RENDERERS
 
     return f"The format to write: {', '.join(RENDERERS)}."
 

@@ -159,7 +159,7 @@ def _values(option: Option[Any], name: str) -> Iterable[str]:
     if name in ("--engine", "--to", "--from"):
         if "version" in _sentence(option.help).lower():
             return reversed(held_versions())
-        from speclaunch.deploy import RENDERERS
+        from speclaunch.deploy.targets import RENDERERS
 
         return RENDERERS
     if name == "--hardware":

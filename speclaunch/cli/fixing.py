@@ -8,11 +8,9 @@ from dataclasses import field
 from functools import cache
 
 from speclaunch.cli.writing import show_patch
-from speclaunch.errors import ExitCode, InputError, Problem
-from speclaunch.fix.edits import FileEdits, shown_diff
-from speclaunch.fix.fix_target import NotFixableError
-from speclaunch.fixing.fix_file import FixedFile, edits_of
-from speclaunch.fixing.fix_files import (
+from speclaunch.edit.edits import FileEdits, shown_diff
+from speclaunch.edit.fix_file import FixedFile, edits_of
+from speclaunch.edit.fix_files import (
     counted,
     fixable_paths,
     fixed_files,
@@ -20,6 +18,8 @@ from speclaunch.fixing.fix_files import (
     standing_alone,
     written,
 )
+from speclaunch.edit.fix_target import NotFixableError
+from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.lint.lint_files import LintRun
 from speclaunch.lint.paths import STDIN_SHOWN
 from speclaunch.lint.report import Report, ReportedFinding

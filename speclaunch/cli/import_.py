@@ -12,12 +12,12 @@ from speclaunch import reads
 from speclaunch.cli.change_options import ImportOptions
 from speclaunch.cli.standard_input import read_stdin
 from speclaunch.cli.writing import require_free, require_sound
+from speclaunch.edit.edits import write_together
+from speclaunch.edit.import_recipes import chosen, import_all, import_one
+from speclaunch.edit.output_check import against, check_source, check_text, configured
 from speclaunch.engine.versions import is_of_its_line
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.facts.engines import named
-from speclaunch.fix.edits import write_together
-from speclaunch.fix.import_recipes import chosen, import_all, import_one
-from speclaunch.fixing.output_check import against, check_source, check_text, configured
 from speclaunch.importer import vllm
 from speclaunch.importer.deployment import Imported
 from speclaunch.importer.effective_words import followed

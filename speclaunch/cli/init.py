@@ -15,10 +15,10 @@ from speclaunch.cli.change_options import DraftsOptions, InitOptions
 from speclaunch.cli.check_options import engine_version, engine_versions, lookup
 from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.writing import require_free, require_sound
+from speclaunch.edit.output_check import against, check_text, configured
 from speclaunch.engine.versions import ascending
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.facts.hardware import Vendor, declare
-from speclaunch.fixing.output_check import against, check_text, configured
 from speclaunch.plan.budget import Fit
 from speclaunch.planning.draft_listing import DraftListing, find_target, listing
 from speclaunch.planning.new_recipe import (
@@ -129,7 +129,7 @@ def _free(output: Path, *, overwrite: bool) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    from speclaunch.fix.edits import write_atomically
+    from speclaunch.edit.edits import write_atomically
 
     try:
         write_atomically(path.resolve(), text)

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from speclaunch.cli.check_options import asks, chosen_rules, lookup
 from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.own_title import hide_secrets
+from speclaunch.deploy.prepare import prepare
 from speclaunch.engine_check.mode import ask_mode, asker_for
 from speclaunch.errors import ExitCode, InputError, Problem
 from speclaunch.facts.project_settings import Ask
 from speclaunch.launch.apart import Handed, hand_over, is_apart
+from speclaunch.launch.inputs import new_run_dir
 from speclaunch.launch.preflight import (
     PreflightResult,
     absent_paths,
@@ -25,7 +27,6 @@ from speclaunch.launch.preflight import (
     require_hope,
     with_other_roles,
 )
-from speclaunch.launch.prepare import new_run_dir, prepare
 from speclaunch.launch.session import Session
 from speclaunch.recipe.find_recipe import split_recipe
 from speclaunch.recipe.load import load, require_host, select_role
@@ -87,7 +88,7 @@ def launch(options: LaunchOptions) -> ExitCode:
         show_command(session, ladder=options.ladder, as_json=as_json)
         return ExitCode.CLEAN
     if prepared.cpu is not None:
-        from speclaunch.launch.prepare import ensure_cpu_models
+        from speclaunch.launch.inputs import ensure_cpu_models
 
         ensure_cpu_models(prepared, _busy)
     session = replace(session, directory=new_run_dir(recipe), for_good=True)

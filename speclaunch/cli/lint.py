@@ -31,8 +31,8 @@ from speclaunch.rules.finding import Severity
 if TYPE_CHECKING:
     from speclaunch.cli.start_options import LintOptions
     from speclaunch.engine_check.query_plans import Asker
+    from speclaunch.lint.checked_file import Options
     from speclaunch.lint.left_out import LeftOut
-    from speclaunch.lint.run import Options
 
 
 _WITH_EDITS = frozenset({LintFormat.SARIF, LintFormat.RDJSON})
@@ -345,6 +345,6 @@ def _write_file(path: Path, text: str) -> None:
         except OSError as error:
             raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
         return
-    from speclaunch.fix.edits import write_atomically
+    from speclaunch.edit.edits import write_atomically
 
     write_atomically(path.resolve() if path.is_symlink() else path, text)

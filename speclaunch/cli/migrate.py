@@ -11,13 +11,13 @@ from speclaunch.cli.change_options import MigrateOptions
 from speclaunch.cli.import_ import STDIN
 from speclaunch.cli.standard_input import read_stdin
 from speclaunch.cli.writing import require_sound, show_patch
+from speclaunch.edit.edits import shown_diff, write_together
+from speclaunch.edit.migrate import Migration
+from speclaunch.edit.migrate_file import file_bytes, migrate_data
+from speclaunch.edit.output_check import against, check_text, configured
 from speclaunch.engine.catalogue import UnknownVersion
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
 from speclaunch.facts.engines import named
-from speclaunch.fix.edits import shown_diff, write_together
-from speclaunch.fix.migrate import Migration
-from speclaunch.fix.migrate_file import file_bytes, migrate_data
-from speclaunch.fixing.output_check import against, check_text, configured
 from speclaunch.lint.paths import STDIN_SHOWN
 from speclaunch.report.console import err, write_exact
 from speclaunch.report.problems import show_problems

@@ -15,6 +15,7 @@ from speclaunch.bench.workload import RANDOM, shipped, workload
 from speclaunch.cli.bench_sides import numbers, side_options, tell_replaced
 from speclaunch.cli.measure_options import ProveOptions
 from speclaunch.cli.options import OutputFormat
+from speclaunch.engine.hosts import Address
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
 from speclaunch.facts.checkpoint import SHORT_DTYPES
 from speclaunch.heartbeat import beating, duration
@@ -22,7 +23,6 @@ from speclaunch.launch import kept_work
 from speclaunch.launch.client import EngineClient, EngineError
 from speclaunch.launch.free_port import free_port
 from speclaunch.launch.journal_header import command
-from speclaunch.launch.start import Address
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.topics.target import halved
 from speclaunch.proving.answers import ProofPrompt, ProofServer

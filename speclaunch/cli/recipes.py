@@ -52,8 +52,8 @@ def schema(options: SchemaOptions) -> None:
     import json
 
     from speclaunch.cli.check_options import engine_version
+    from speclaunch.edit.edits import write_atomically
     from speclaunch.engine.catalogue import held_versions, load
-    from speclaunch.fix.edits import write_atomically
     from speclaunch.plan.suggestions import suggested_values
     from speclaunch.recipe.json_schema import recipe_schema
 

@@ -30,10 +30,10 @@ from speclaunch.cli.bench_sides import (
 from speclaunch.cli.measure_options import TuneOptions
 from speclaunch.cli.options import OutputFormat
 from speclaunch.cli.writing import OutputRefusedError, require_sound
+from speclaunch.edit.edits import shown_diff, write_atomically
+from speclaunch.edit.output_check import against, check_text, configured
 from speclaunch.engine.command import is_secret_argument
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
-from speclaunch.fix.edits import shown_diff, write_atomically
-from speclaunch.fixing.output_check import against, check_text, configured
 from speclaunch.launch import kept_work
 from speclaunch.launch.free_port import free_port
 from speclaunch.launch.journal_header import command

@@ -10,8 +10,8 @@ from speclaunch.report.console import err, err_lines, write_exact
 from speclaunch.report.findings import show_findings
 
 if TYPE_CHECKING:
-    from speclaunch.fix.edits import ShownDiff
-    from speclaunch.fixing.output_check import OutputCheck
+    from speclaunch.edit.edits import ShownDiff
+    from speclaunch.edit.output_check import OutputCheck
 
 
 class OutputRefusedError(SpeclaunchError):
@@ -49,7 +49,7 @@ def require_free(path: Path, *, overwrite: bool) -> None:
 
 def write_result(path: Path, text: str) -> None:
     """Write a result to a file without its secrets, and report it. Raises InputError."""
-    from speclaunch.fix.edits import write_atomically
+    from speclaunch.edit.edits import write_atomically
     from speclaunch.redaction import redact
 
     write_atomically(path.resolve(), redact(text))

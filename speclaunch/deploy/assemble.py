@@ -1,4 +1,4 @@
-"""From a loaded recipe to the Rendering that every target gets."""
+"""From prepared roles and their plans to the Rendering that every target gets."""
 
 from __future__ import annotations
 
@@ -16,22 +16,18 @@ from speclaunch.deploy.interface import (
     RouterOptions,
     SpeclaunchFrom,
 )
+from speclaunch.deploy.prepare import Prepared
 from speclaunch.engine.command import is_secret_argument, is_written_secret
 from speclaunch.engine.environment import FromEnvironment, Template, from_environment
 from speclaunch.engine.images import official_image
 from speclaunch.errors import InputError, Problem
 from speclaunch.facts.hardware import Hardware, Vendor
-from speclaunch.facts.hardware_choice import choose_hardware
-from speclaunch.launch.agreement.group import is_left_alone
-from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.resolve import resolve
 from speclaunch.plan.start_time import start_time, weight_files
-from speclaunch.recipe.load import Recipe, select_role
+from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
 from speclaunch.redaction import is_secret_variable
-from speclaunch.rules.examine import Lookup
 
 
 def own_recipe(recipe: Recipe, prepared: Sequence[Prepared]) -> str:
@@ -168,27 +164,23 @@ class Assembled:
 
 def assemble(
     recipe: Recipe,
-    engine: str | None,
-    lookup: Lookup,
+    prepared: Sequence[Prepared],
+    plans: Sequence[Plan],
     *,
-    role: str | None = None,
     bare: bool = False,
     carries_speclaunch: bool = True,
     program: tuple[str, ...] | None = None,
 ) -> Assembled:
-    """Spell every role (or the one that is named) for one version, and work out what its nodes
-    need.
+    """Return the rendering of a recipe's roles, all or one, each prepared for the same version,
+    with what its nodes need by its plan.
 
     `bare`: the engine alone, whatever the recipe says; without `carries_speclaunch`, because the
-    target starts nothing else. `program` is the engine's entry point where
-    it is not that of this machine. Raises InputError, and LaunchError.
+    target starts nothing else. `program` is the engine's entry point if it is not that of this
+    machine. Raises InputError, and LaunchError.
     """
-    parts = chosen(recipe, role)
-    prepared = tuple(prepare(one, engine, dry_run=True) for one in parts)
-    _require_one_version(prepared)
-    roles = tuple(_role(one, lookup, program) for one in prepared)
+    roles = tuple(_role(one, plan, program) for one, plan in zip(prepared, plans, strict=True))
     deployment = recipe.deployment
-    asked = deployment.router if len(parts) == len(recipe.roles) else None
+    asked = deployment.router if len(prepared) == len(recipe.roles) else None
     rendering = Rendering(
         deployment.name,
         deployment.description,
@@ -202,30 +194,13 @@ def assemble(
             replace(role, starts=_starts(one)) for role, one in zip(roles, prepared, strict=True)
         )
         rendering = replace(rendering, roles=roles, recipe=own_recipe(recipe, prepared))
-    return Assembled(rendering, prepared)
-
-
-def chosen(recipe: Recipe, role: str | None) -> tuple[Recipe, ...]:
-    """The role of that name, or all. Raises InputError for one that the recipe does not have."""
-    return recipe.roles if role is None else (select_role(recipe, role),)
+    return Assembled(rendering, tuple(prepared))
 
 
 def _starts(prepared: Prepared) -> int:
     deployment = prepared.recipe.deployment
-    off = is_left_alone(deployment) or deployment.recovery.policy == "off"
+    off = prepared.is_left_alone or deployment.recovery.policy == "off"
     return 1 if off else deployment.recovery.max_attempts
-
-
-def _require_one_version(prepared: Sequence[Prepared]) -> None:
-    versions = dict.fromkeys(one.version for one in prepared)
-    if len(versions) > 1:
-        listed = ", ".join(f"{one.recipe.role}: {one.version}" for one in prepared)
-        raise InputError(
-            Problem(
-                f"the roles are for different versions of SGLang ({listed})",
-                help="name the one to render for: --engine VERSION",
-            )
-        )
 
 
 def _options(recipe: Recipe) -> DeployOptions:
@@ -251,10 +226,9 @@ def _options(recipe: Recipe) -> DeployOptions:
     )
 
 
-def _role(prepared: Prepared, lookup: Lookup, program: tuple[str, ...] | None) -> Role:
+def _role(prepared: Prepared, plan: Plan, program: tuple[str, ...] | None) -> Role:
     recipe = prepared.recipe
     deployment = recipe.deployment
-    plan = _plan(prepared, lookup)
     cpu = prepared.cpu is not None or deployment.args.get("device") == "cpu"
     hardware = plan.facts.hardware
     vendor = Vendor.CPU if cpu else hardware.vendor if hardware is not None else Vendor.NVIDIA
@@ -287,14 +261,6 @@ def _official(prepared: Prepared, vendor: Vendor, hardware: Hardware | None) -> 
         return None
     name = hardware.name if hardware is not None else ""
     return official_image(prepared.version, vendor=vendor.value, gpu=name)
-
-
-def _plan(prepared: Prepared, lookup: Lookup) -> Plan:
-    """The plan on the hardware that is named; what this machine has is nobody's business here."""
-    name = prepared.recipe.deployment.hardware.name
-    chosen = choose_hardware(lookup.hardware, name, None, cpu=prepared.cpu is not None)
-    request = prepared.request({})
-    return resolve(request, replace(lookup, hardware=chosen.hardware).facts(request))
 
 
 def _gpus(plan: Plan) -> int:

@@ -383,7 +383,7 @@ def here_manifest(
     if not is_yaml or not isinstance(where, int) or not _MAPPING.search(body.text):
         return None
     text = body.text if given.literal else body.text.replace("\\$", " $")
-    from speclaunch.importer.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
+    from speclaunch.importer.yaml_files import read_yaml_document  # noqa: PLC0415  each may hold the other
 
     try:
         reading = read_yaml_document(body.source.document.excerpt(where + body.start, text))

@@ -27,6 +27,7 @@ from speclaunch.importer.source_text import (
 )
 from speclaunch.importer.wrappers import SERVER, VLLM_IMAGE
 from speclaunch.patterns import lazy
+from speclaunch.record import record
 
 _VARIABLE = lazy(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Z_][A-Z0-9_]*)\b)")
 _COMMENT = lazy(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
@@ -165,6 +166,17 @@ class Collected(ReadingBuilder):
                 place = self.document.place(at, match.end() - at)
                 found.append(Comment(match[0].strip().lstrip("#").strip(), place))
         return tuple(found)
+
+
+@record
+class ServiceSite:
+    """A service that holds servers or routers: their numbers among those of the file."""
+
+    name: str
+    node: yaml.Node
+    key: yaml.Node
+    servers: range
+    routers: range
 
 
 def _filled_in(words: Sequence[Field], env: Env) -> list[Field] | None:

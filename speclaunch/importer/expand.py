@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from speclaunch.importer import expansions
-from speclaunch.importer.expansions import MAX_TEXT, MAX_WORDS, TooMany, expand_braces
+from speclaunch.importer.expansions import MAX_TEXT, MAX_WORDS, Result, TooMany, expand_braces
 from speclaunch.importer.fields import Field, FieldBuilder, marked, starts_home, with_pattern
 from speclaunch.importer.parser import quoted_text
 from speclaunch.importer.scope import ShellScope, Value
@@ -27,9 +26,6 @@ from speclaunch.importer.syntax import (
     Simple,
     Substitution,
 )
-
-Result: TypeAlias = tuple[WordPiece, ...] | list[Field]
-"""What a part stands for: text, or several fields (an array)."""
 
 
 class Expander:

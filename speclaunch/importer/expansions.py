@@ -10,25 +10,49 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeAlias
 
 from speclaunch.importer.fields import Field
 from speclaunch.importer.scope import ShellScope, Value
-from speclaunch.importer.source_text import DefaultOf, SourceSpan, SourceText, WordPiece
-from speclaunch.importer.syntax import Literal, Node, OpaquePart, Parameter, Part
+from speclaunch.importer.source_text import DefaultOf, Document, SourceSpan, SourceText, WordPiece
+from speclaunch.importer.syntax import Literal, Node, OpaquePart, Parameter, Part, ShellWord
 from speclaunch.patterns import lazy
-
-if TYPE_CHECKING:
-    from speclaunch.importer.expand import Expander, Result
 
 _MAX_PATTERN = 200
 MAX_TEXT = 1 << 16
 """The longest value of a variable; a longer one is not evaluated."""
 _SLICE = lazy(r"\s*(-?[0-9]{1,9})?\s*(?::\s*(-?[0-9]{1,9})\s*)?\Z")
 
+Result: TypeAlias = tuple[WordPiece, ...] | list[Field]
+"""What a part stands for: text, or several fields (an array)."""
+
+
+class WordExpander(Protocol):
+    """The expansion of words in a scope that the forms need (`expand.Expander`)."""
+
+    document: Document
+    scope: ShellScope
+
+    def text(self, word: ShellWord) -> tuple[WordPiece, ...]:
+        """Return the text of a word, nothing split."""
+
+    def plain(self, word: ShellWord) -> str | None:
+        """Return the text of a word if all of it is known."""
+
+    def unknown(
+        self, part: Part, source: SourceText, why: str, *, inside: bool = False
+    ) -> tuple[WordPiece, ...]:
+        """Return a part unchanged, with the reason."""
+
+    def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
+        """Return a variable that the file does not set."""
+
+    def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result:
+        """Return a value, or the elements of an array that the index selects."""
+
 
 def expand_parameter(  # noqa: PLR0911
-    expander: Expander, part: Parameter, source: SourceText, value: Value | None
+    expander: WordExpander, part: Parameter, source: SourceText, value: Value | None
 ) -> Result:
     """What the form stands for; `value` is None for a variable that is not set."""
     if part.prefix == "#":
@@ -58,7 +82,9 @@ def expand_parameter(  # noqa: PLR0911
     return (WordPiece(changed, source, part.start, exact=False),)
 
 
-def default_value(expander: Expander, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
+def default_value(
+    expander: WordExpander, part: Parameter, source: SourceText
+) -> tuple[WordPiece, ...]:
     """The word after ``:-``: what holds when the variable is not set."""
     variable = None if part.name.isdigit() or part.name in "@*" else part.name
     filled = part.operator.startswith(":")
@@ -86,7 +112,7 @@ def _within(
 
 
 def _conditional(
-    expander: Expander, part: Parameter, source: SourceText, value: Value | None
+    expander: WordExpander, part: Parameter, source: SourceText, value: Value | None
 ) -> Result:
     colon, sign = part.operator.startswith(":"), part.operator[-1]
     empty = value is None or (colon and _is_empty(expander, part, source, value))
@@ -110,14 +136,14 @@ def _conditional(
     return pieces
 
 
-def _is_empty(expander: Expander, part: Parameter, source: SourceText, value: Value) -> bool:
+def _is_empty(expander: WordExpander, part: Parameter, source: SourceText, value: Value) -> bool:
     chosen = expander.chosen(part, source, value)
     fields: list[Field] = chosen if isinstance(chosen, list) else [Field(chosen)]
     return not any(piece.text for field in fields for piece in field.pieces)
 
 
 def _for_empty(
-    expander: Expander,
+    expander: WordExpander,
     part: Parameter,
     source: SourceText,
     value: Value,
@@ -138,7 +164,9 @@ def _for_empty(
     return _within(found, names[0], part, filled=True) if names else found
 
 
-def _length(expander: Expander, part: Parameter, source: SourceText, value: Value | None) -> Result:
+def _length(
+    expander: WordExpander, part: Parameter, source: SourceText, value: Value | None
+) -> Result:
     if value is None:
         return expander.unset(part, source)
     chosen = expander.chosen(part, source, value)
@@ -150,7 +178,7 @@ def _length(expander: Expander, part: Parameter, source: SourceText, value: Valu
     return (WordPiece(str(size), source, part.start, exact=False),)
 
 
-def _changed(expander: Expander, part: Parameter, text: str) -> str | None:  # noqa: PLR0911
+def _changed(expander: WordExpander, part: Parameter, text: str) -> str | None:  # noqa: PLR0911
     operand = expander.plain(part.operand) if part.operand is not None else ""
     if operand is None:
         return None

@@ -47,22 +47,19 @@ class _CommandLine(Document):
         return replace(found, text=self.text[at : at + length])
 
 
-def read_words(argv: Sequence[str], *, is_vllm: bool = False) -> Reading:
-    """The server in a command that was given as words (after ``--``); `is_vllm`: vLLM's.
+def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> Reading:
+    """Return the server in a command line after ``--``, by its arguments. `marked`: the same
+    arguments with marks of programs for the readers (`vllm.py`).
 
     Places are on the command line: `column` counts in the command as it would be quoted for a
     shell, `text` is the word there.
     """
     quoted = [shlex.quote(word) for word in argv]
-    if is_vllm:
-        from speclaunch.importer import vllm  # noqa: PLC0415  an import alone
-
-        argv = vllm.marked_words(argv)
     document = _CommandLine(" ".join(quoted), COMMAND_LINE)
     whole = document.source()
     fields: list[Field] = []
     at = 0
-    for word, shown in zip(argv, quoted, strict=True):
+    for word, shown in zip(marked or argv, quoted, strict=True):
         where: int | list[int] = at if word == shown else at + 1
         if "'" in word or not word or "\r" in word:
             where = [at] * len(word)

@@ -201,7 +201,7 @@ _SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30
 
 def servers_in_words(argv: Sequence[str]) -> Reading | None:
     """vLLM's server in a command that was given as words, as SGLang's; None if it starts none."""
-    found = translated(read_words(argv, is_vllm=True))
+    found = translated(read_words(argv, marked=marked_words(argv)))
     return found if found.invocations else None
 
 

@@ -16,6 +16,7 @@ from speclaunch.importer import kubernetes, nodes, sglang_yaml, srt_slurm
 from speclaunch.importer.containers import (
     Collected,
     Env,
+    ServiceSite,
     image_in,
     image_of,
     image_program,
@@ -64,17 +65,6 @@ def _is_task(root: yaml.Node) -> bool:
 
 _READ_OF_SERVICES = frozenset({"image", "entrypoint", "command", "environment", "env_file"})
 _ENV_FILE = "the variables in that file are not read"
-
-
-@record
-class ServiceSite:
-    """A service that holds servers or routers: their numbers among those of the file."""
-
-    name: str
-    node: yaml.Node
-    key: yaml.Node
-    servers: range
-    routers: range
 
 
 def read_compose(root: yaml.Node, document: Document) -> Reading:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from speclaunch.engine.hosts import Address
 from speclaunch.http_reader import HttpError, HttpReader, LateError
-from speclaunch.launch.start import Address
 from speclaunch.reads.safe_json import UnreadableFileError, is_shallow, parse_document, size
 from speclaunch.record import record
 

@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from speclaunch.deploy.prepare import Prepared
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument, is_secret_text
 from speclaunch.facts.hardware import Hardware
 from speclaunch.launch.journal import plain
-from speclaunch.launch.prepare import Prepared
 from speclaunch.plan.plan import Plan
 from speclaunch.recipe.find_recipe import shown_overrides
 from speclaunch.redaction import is_secret_variable

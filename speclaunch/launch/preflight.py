@@ -7,18 +7,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from speclaunch.deploy.prepare import Prepared
 from speclaunch.engine_check.mode import interpreter
-from speclaunch.errors import Problem, SpeclaunchError
-from speclaunch.facts.hardware_choice import choose_hardware
+from speclaunch.errors import Problem
 from speclaunch.facts.hardware_probe import probe_hardware
 from speclaunch.facts.missing_paths import missing_paths
 from speclaunch.facts.project_settings import Ask
-from speclaunch.launch.prepare import Prepared
 from speclaunch.launch.session import Session, foresee
 from speclaunch.lint.recipe_findings import unsilenced
 from speclaunch.recipe.load import Recipe
 from speclaunch.record import record
-from speclaunch.rules.examine import Examined, Lookup, examine
+from speclaunch.rules.examine import Examined, Lookup, PreflightError, examine
 from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.interface import Rule
 
@@ -36,12 +35,9 @@ _READ_BYTES_A_SECOND = 2e9
 
 
 def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
-    """The look-up with the hardware that a recipe will run on."""
-    machine = probe_hardware if probe else None
+    """Return the lookup with the hardware that a recipe will run on."""
     named = recipe.deployment.hardware.name
-    return replace(
-        found, hardware=choose_hardware(found.hardware, named, machine, cpu=cpu).hardware
-    )
+    return found.on(named, probe_hardware if probe else None, cpu=cpu)
 
 
 @record
@@ -155,7 +151,3 @@ def require_hope(session: Session, rules: Iterable[Rule]) -> None:
                 "starts the recipe as written",
             )
         )
-
-
-class PreflightError(SpeclaunchError):
-    """The rules say that the deployment will fail or serve wrongly (exit 1)."""

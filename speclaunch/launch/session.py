@@ -10,13 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from speclaunch.deploy.prepare import Prepared
 from speclaunch.engine.canonical import value_of
+from speclaunch.engine.hosts import nodes_of
 from speclaunch.errors import LaunchError, SpeclaunchError
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Vendor
 from speclaunch.launch import journal_header, last_good
-from speclaunch.launch.agreement.group import RankGroup, group_of, is_left_alone, nodes_of
-from speclaunch.launch.prepare import Prepared, secrets_of, tiny_models
+from speclaunch.launch.agreement.group import RankGroup, group_of
+from speclaunch.launch.inputs import (
+    engine_argv,
+    engine_environment,
+    secrets_file_of,
+    tiny_models,
+)
 from speclaunch.launch.start import (
     Attempt,
     EngineCommand,
@@ -34,7 +41,7 @@ from speclaunch.plan.memory.budget import memory_verdict
 from speclaunch.plan.placement import local_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
-from speclaunch.recipe.values import fit_limits
+from speclaunch.recipe.load import fit_limits
 from speclaunch.record import record
 
 if TYPE_CHECKING:
@@ -145,7 +152,7 @@ class Session:
     @property
     def is_alone(self) -> bool:
         """Whether it is one of several hosts that agree on nothing, and so must not recover."""
-        return is_left_alone(self.deployment)
+        return self.prepared.is_left_alone
 
     def forecast(self) -> tuple[tuple[Rung, ...], str]:
         """What would be tried if start after start ran out of memory, and how that would end."""
@@ -257,11 +264,11 @@ class Session:
     def command(self, changes: Mapping[str, Any]) -> EngineCommand:
         """What to run with these changes. Raises LaunchError where the version cannot be told."""
         prepared = self.prepared.changed(changes)
-        secrets_file = secrets_of(prepared, self.directory)
+        secrets_file = secrets_file_of(prepared, self.directory)
         args = prepared.recipe.deployment.args
         return EngineCommand(
-            argv=tuple(prepared.command(secrets_file[0] if secrets_file else None)),
-            env=prepared.environment(),
+            argv=tuple(engine_argv(prepared, secrets_file[0] if secrets_file else None)),
+            env=engine_environment(prepared),
             asked=prepared.spelling,
             secrets=prepared.secrets,
             secrets_file=secrets_file,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from speclaunch.engine.command import RenderedArgs
+    from speclaunch.engine.hosts import Address
     from speclaunch.launch.agreement.group import RankGroup
     from speclaunch.launch.diagnosis.interface import Diagnosis
     from speclaunch.launch.log.phases import PhaseStep
@@ -27,23 +28,6 @@ if TYPE_CHECKING:
     from speclaunch.recipe.schema import Launch
 
     Section = TypeVar("Section", bound=BaseModel)
-
-
-@record
-class Address:
-    """Where an engine listens, and how to be let in."""
-
-    host: str
-    port: int
-    tls: bool = False
-    api_key: str | None = None
-
-    @property
-    def url(self) -> str:
-        """The base address as a client on this machine would use it."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104
-        host = f"[{host}]" if ":" in host else host
-        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
 
 @record

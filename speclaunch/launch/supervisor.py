@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from speclaunch.engine.hosts import Address
 from speclaunch.launch.client import EngineClient, Verification, verify
 from speclaunch.launch.free_port import stranger
 from speclaunch.launch.log.lines import Follower, dead_process, describe_exit, last_error, read_tail
@@ -18,7 +19,6 @@ from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseStep, PhaseTracker
 from speclaunch.launch.observer import LaunchObserver, undisturbed
 from speclaunch.launch.process import EngineProcess, Interrupts
-from speclaunch.launch.start import Address
 from speclaunch.launch.watchdog import EngineProbe, LaunchThread, Watchdog, stopped_process
 from speclaunch.record import record
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from speclaunch.engine.hosts import Address
 from speclaunch.launch.client import EngineClient, EngineError, EngineResponse, EngineSilentError
 from speclaunch.launch.log.marks import BATCH
-from speclaunch.launch.start import Address
 from speclaunch.record import record
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.engine_check.query_plans import Asker
+    from speclaunch.lint.checked_file import Options
     from speclaunch.lint.left_out import Patterns
-    from speclaunch.lint.run import Options
 
 
 @record
@@ -177,8 +177,8 @@ def options(
     """
     from speclaunch.facts.hardware import declare  # noqa: PLC0415  not needed for a known file
     from speclaunch.facts.project_settings import assumption  # noqa: PLC0415
+    from speclaunch.lint.checked_file import Options  # noqa: PLC0415
     from speclaunch.lint.file_codes import FILE_CODES, REFUSES  # noqa: PLC0415
-    from speclaunch.lint.run import Options  # noqa: PLC0415
     from speclaunch.rules.examine import Lookup  # noqa: PLC0415
     from speclaunch.rules.registry import selected  # noqa: PLC0415
 

@@ -18,8 +18,8 @@ from speclaunch.patterns import lazy
 from speclaunch.reads.bounded import read_or_none
 
 if TYPE_CHECKING:
+    from speclaunch.lint.checked_file import CheckedFile
     from speclaunch.lint.left_out import LeftOut
-    from speclaunch.lint.run import CheckedFile
     from speclaunch.rules.finding import Finding
 
 _SUFFIX = ".yaml"

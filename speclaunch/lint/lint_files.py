@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from speclaunch import reads
-from speclaunch.heartbeat import beating, duration
 from speclaunch.lint.cache import Cache
 from speclaunch.lint.configuration import LintSettings
 from speclaunch.lint.paths import STDIN, STDIN_SHOWN, FoundFile, find_files
+from speclaunch.lint.progress import progress
 from speclaunch.lint.report import FileReport, FileResult, Report
 from speclaunch.lint.workers import Answer, WorkerDiedError, spread
 from speclaunch.patterns import lazy
@@ -27,9 +27,9 @@ from speclaunch.record import record
 from speclaunch.redaction import redact
 
 if TYPE_CHECKING:
+    from speclaunch.lint.checked_file import CheckedFile, Options
     from speclaunch.lint.collect import LintedFile
     from speclaunch.lint.left_out import LeftOut
-    from speclaunch.lint.run import CheckedFile, Options
     from speclaunch.rules.finding import Finding
 
 _FIRST = 16
@@ -39,8 +39,6 @@ _FILES_A_PROCESS = 150
 _ASKING_FILES_A_PROCESS = 40
 """The same where each process loads an engine to ask, which takes as long as so many answers."""
 _MOST_PROCESSES = 8
-EVERY_SECONDS = 5.0
-"""Between two lines about the progress."""
 _CREDENTIAL = lazy(r"://[^/\s\"]*@")
 
 
@@ -281,38 +279,3 @@ def _is_safe(text: str, secrets: Sequence[str]) -> bool:
         or _CREDENTIAL.search(text)
         or redact(text) != text
     )
-
-
-_awaited: list[str] = []
-
-
-@contextlib.contextmanager
-def waiting_for(what: str) -> Iterator[None]:
-    """Report that the lint waits for something while the block lasts."""
-    _awaited.append(what)
-    try:
-        yield
-    finally:
-        _awaited.pop()
-
-
-@contextlib.contextmanager
-def progress(
-    say: Callable[[str], None], *, every: float = EVERY_SECONDS
-) -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with each file; while the block lasts, report now and then."""
-    done, now = 0, ""
-
-    def follow(path: str) -> None:
-        nonlocal done, now
-        done += bool(now)
-        now = path
-
-    def text(seconds: float) -> str:
-        files = f"{done} file{'' if done == 1 else 's'} checked in {duration(seconds)}"
-        if _awaited:
-            return f"{files}, waiting for {_awaited[-1]}"
-        return f"{files}, at {now}" if now else f"{files}, checking others"
-
-    with beating(say, text, every=every):
-        yield follow

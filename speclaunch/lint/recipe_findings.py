@@ -15,7 +15,6 @@ from speclaunch import reads
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.errors import COMMAND_LINE, Place, SpeclaunchError, from_here
-from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.importer.requests import from_recipe
 from speclaunch.lint.ignores import kept, read_elsewhere, read_ignores
 from speclaunch.plan.resolve import resolve
@@ -41,8 +40,8 @@ def findings_across(
         deployment = role.deployment
         spelling = spell(deployment.args, deployment.engine.env, catalogue)
         request = from_recipe(role, spelling, catalogue)
-        hardware = choose_hardware(lookup.hardware, deployment.hardware.name, None).hardware
-        plans.append(resolve(request, replace(lookup, hardware=hardware).facts(request)))
+        facts = lookup.on(deployment.hardware.name).facts(request)
+        plans.append(resolve(request, facts))
     found = [finding for _, finding in examine_together(plans, rules)]
     return tuple(unsilenced(found, recipe.path))
 

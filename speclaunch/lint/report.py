@@ -18,7 +18,7 @@ from speclaunch.record import record
 from speclaunch.rules.finding import Finding, Severity, Unjudged
 
 if TYPE_CHECKING:
-    from speclaunch.lint.run import CheckedFile
+    from speclaunch.lint.checked_file import CheckedFile
 
 
 @record

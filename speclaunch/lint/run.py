@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from speclaunch import reads
@@ -15,104 +15,26 @@ from speclaunch.errors import Place, SpeclaunchError
 from speclaunch.facts.engines import declared, named, overrides_pin
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import AUTO
-from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.importer.images import image_release
 from speclaunch.importer.interface import Invocation, recipe_name
 from speclaunch.importer.requests import from_invocation, from_recipe
-from speclaunch.lint.cache import installed_engine
+from speclaunch.lint.checked_file import CheckedFile, EngineChoice, FilePart, Options
 from speclaunch.lint.collect import LintedFile
 from speclaunch.lint.file_codes import NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE
 from speclaunch.lint.ignores import Ignore, complaints, kept, read_elsewhere, read_ignores
-from speclaunch.lint.lint_files import waiting_for
+from speclaunch.lint.progress import waiting_for
 from speclaunch.lint.report import FileReport, FileResult, KnownCheckpoint
-from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request
-from speclaunch.record import record
-from speclaunch.redaction import literals
-from speclaunch.rules.examine import Lookup, examine, examine_together, is_compared
-from speclaunch.rules.finding import Finding, Severity, Unjudged, in_order
+from speclaunch.rules.examine import examine, examine_together, is_compared
+from speclaunch.rules.finding import Finding, Severity, in_order
 from speclaunch.rules.interface import Rule
-from speclaunch.rules.runner import secrets_of
 
 if TYPE_CHECKING:
-    from speclaunch.engine_check.query_plans import Asker
     from speclaunch.recipe.load import Recipe
 
 
 MOST_COMPARED = 200
 """Deployments with errors that are compared with other releases, of a part of a file."""
-
-
-@record
-class Options:
-    """How to check a file: `configuration.LintSettings` with rules and facts looked up."""
-
-    lookup: Lookup
-    rules: tuple[Rule, ...]
-    versions: tuple[str, ...] = ()
-    """Empty: each file's own, see `parts_of`."""
-    selected_codes: frozenset[str] | None = None
-    """None for all. Needed to detect unused ignore comments."""
-    installed: Callable[[], str | None] = installed_engine
-    """Returns the catalogue of the installed engine."""
-    asker: Asker | None = None
-    """Queries the engines themselves; None: without the engine check."""
-    overrides_pins: bool = False
-    """True if `versions` were requested on the command line, and override a recipe's pin."""
-
-    def selects(self, code: str) -> bool:
-        """True if findings of a code are reported."""
-        return self.selected_codes is None or code in self.selected_codes
-
-
-@record
-class EngineChoice:
-    """The version that a part of a file is checked for."""
-
-    version: str
-    others: tuple[str, ...] = ()
-    """The releases that it may as well be; empty if the version is named."""
-    note: str | None = None
-    """Why it is another version than the named one."""
-
-
-@record(frozen=False)
-class FilePart:
-    """The part of a file that is checked for one engine version, and what was found in it."""
-
-    source: LintedFile
-    engine: EngineChoice
-    plans: list[Plan] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    unjudged: list[Unjudged] = field(default_factory=list)
-    unknown: list[UnknownFact] = field(default_factory=list)
-    skipped: str | None = None
-
-
-@record(frozen=False)
-class CheckedFile:
-    """A file that was checked by itself, and may have to be compared with others."""
-
-    path: str
-    parts: list[FilePart]
-    ignores: list[Ignore]
-    options: Options
-    is_compared: bool = False
-    """True if its findings depend on other files."""
-
-    @property
-    def plans(self) -> list[Plan]:
-        """The plans of all its deployments, each version counted."""
-        return [plan for part in self.parts for plan in part.plans]
-
-    @property
-    def secrets(self) -> list[str]:
-        """The secret values in it, as far as they are recognized."""
-        found = [secret for plan in self.plans for secret in secrets_of(plan.request)]
-        for part in self.parts[:1]:
-            for line in part.source.text.splitlines():
-                found += literals(line)
-        return found
 
 
 def check(given: LintedFile, options: Options) -> CheckedFile:
@@ -203,8 +125,7 @@ def _check_part(part: FilePart, options: Options) -> None:
     catalogue, refused = load_catalogue(version), 0
     for number in range(len(source.invocations if source.recipe is None else source.recipe.roles)):
         request, hardware = _request(source, number, catalogue)
-        chosen = choose_hardware(options.lookup.hardware, hardware, None).hardware
-        lookup = replace(options.lookup, hardware=chosen)
+        lookup = options.lookup.on(hardware)
         examined = examine(request, lookup, options.rules)
         findings = examined.judgement.findings
         may_be_accepted = bool(part.engine.others and examined.judgement.errors)

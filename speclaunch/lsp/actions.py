@@ -23,10 +23,10 @@ from lsprotocol.types import (
 )
 
 from speclaunch import reads
-from speclaunch.fix.edits import TextEdit as OurEdit
-from speclaunch.fix.edits import text_edits_between
-from speclaunch.fix.fix_target import NotFixableError
-from speclaunch.fixing.fix_file import edits_of, fix_file
+from speclaunch.edit.edits import TextEdit as OurEdit
+from speclaunch.edit.edits import text_edits_between
+from speclaunch.edit.fix_file import edits_of, fix_file
+from speclaunch.edit.fix_target import NotFixableError
 from speclaunch.importer.file_kinds import DOCUMENT_SUFFIXES, YAML_SUFFIXES
 from speclaunch.lint.report import ReportedFinding
 from speclaunch.lsp.checking import CheckedDocument, is_same_file

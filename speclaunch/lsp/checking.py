@@ -21,6 +21,7 @@ from speclaunch.home import expand_user
 from speclaunch.importer.file_kinds import MAX_BYTES
 from speclaunch.lint.baseline import Covered, without_known
 from speclaunch.lint.cache import installed_engine
+from speclaunch.lint.checked_file import Options
 from speclaunch.lint.collect import LintedFile, read_buffer
 from speclaunch.lint.configuration import Configuration, LintSettings, options
 from speclaunch.lint.file_codes import UNREADABLE, codes
@@ -29,7 +30,7 @@ from speclaunch.lint.ignores import Extent
 from speclaunch.lint.left_out import LeftOut
 from speclaunch.lint.paths import mentions_a_server
 from speclaunch.lint.report import FileReport, FileResult, Report, ReportedFinding, deduplicate
-from speclaunch.lint.run import Options, check, compare, result_of
+from speclaunch.lint.run import check, compare, result_of
 from speclaunch.lsp.cursor import CursorKind, kind
 from speclaunch.record import record
 

@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from speclaunch.deploy.prepare import Prepared
 from speclaunch.engine.canonical import canonical
 from speclaunch.errors import InputError, Problem, SpeclaunchError
 from speclaunch.launch.journal_header import recipe_diff
-from speclaunch.launch.prepare import Prepared
 from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.fit.best_for_load import Best, RequestLoad, best_for, load_of
 from speclaunch.plan.fit.search import OBJECTIVE
@@ -19,7 +19,7 @@ from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
 from speclaunch.planning.planned_command import command_of
-from speclaunch.recipe.values import fit_limits
+from speclaunch.recipe.load import fit_limits
 from speclaunch.record import record
 
 

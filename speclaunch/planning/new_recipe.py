@@ -14,6 +14,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from speclaunch.deploy.prepare import prepare
 from speclaunch.engine.canonical import current_name
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
@@ -23,7 +24,6 @@ from speclaunch.facts.engines import at_hand, named
 from speclaunch.facts.hardware import declare
 from speclaunch.facts.runtime import find_runtime
 from speclaunch.importer.recipe_text import RecipeLine, options_with, recipe_text
-from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import UnknownValueError

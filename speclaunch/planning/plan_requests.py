@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from speclaunch.deploy.prepare import Prepared, prepare
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem, SpeclaunchError
 from speclaunch.facts.engines import names
 from speclaunch.facts.hardware_choice import choose_hardware
 from speclaunch.facts.hardware_probe import probe_hardware
-from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.lint.recipe_findings import findings_across
 from speclaunch.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
 from speclaunch.plan.placement import gpus_needed

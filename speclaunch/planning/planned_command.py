@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from speclaunch.deploy.prepare import Prepared
 from speclaunch.engine.command import is_secret_text
 from speclaunch.engine.shell import shell_command
-from speclaunch.launch.prepare import Prepared
 from speclaunch.record import record
 from speclaunch.redaction import HIDDEN
 

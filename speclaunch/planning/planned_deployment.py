@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from speclaunch.deploy.prepare import Prepared
 from speclaunch.facts.hardware import Hardware, Vendor
-from speclaunch.launch.prepare import Prepared
 from speclaunch.lint.recipe_findings import unsilenced
 from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.effective_arguments import EffectiveArgument, effective_arguments

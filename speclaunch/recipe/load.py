@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from speclaunch.engine.canonical import value_of
 from speclaunch.engine.environment import unset_in
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.plan.fit.limits import DEFAULT_LIMITS, FitFloors, FitLimits
 from speclaunch.recipe.compose import compose
 from speclaunch.recipe.resolve_values import restored, unset_places, without_unset
 from speclaunch.recipe.roles import ROLES, invented, of_role, role_names, shared, surroundings
 from speclaunch.recipe.sections import plain_deployment
 from speclaunch.recipe.source import Composition, KeyPath, RecipeProvenance, exists
+from speclaunch.recipe.values import RecoveryPolicy
 from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.plan.surroundings import Surroundings
-    from speclaunch.recipe.schema import Deployment
+    from speclaunch.recipe.schema import Deployment, Recovery
 
 
 @record
@@ -169,7 +171,8 @@ def _validated(
 ) -> Recipe:
     values = {"name": composition.name, **composition.values}
     known = _knowable(values)
-    deployment = plain_deployment(known) or _judged(known, composition, whole, role)
+    plain = cast("Deployment | None", plain_deployment(known))
+    deployment = plain or _judged(known, composition, whole, role)
     env = restored(deployment.engine.env, _below(values, "engine", "env"))
     deployment = deployment.model_copy(
         update={
@@ -282,3 +285,16 @@ def require_host(recipe: Recipe) -> None:
                 f"(rank 0 to {nodes - 1}; the address is that of rank 0)",
             )
         )
+
+
+def fit_limits(recovery: Recovery) -> FitLimits:
+    """Return what `recovery` lets a search for settings change; all of it if recovery is off."""
+    if recovery.policy is RecoveryPolicy.OFF:
+        return DEFAULT_LIMITS
+    floors = {one.name: getattr(recovery.floors, one.name) for one in fields(FitFloors)}
+    return FitLimits(
+        recovery.order,
+        FitFloors(**floors),
+        recovery.limits.mem_fraction_static,
+        recovery.objective.tokens_within,
+    )

@@ -323,7 +323,8 @@ class Recovery(Section):
 
     @model_validator(mode="after")
     def _conflict(self) -> Self:
-        if (conflict := recovery_conflict(self)) is not None:
+        low, high = self.floors.mem_fraction_static, self.limits.mem_fraction_static
+        if (conflict := recovery_conflict(self.policy, self.order, low, high)) is not None:
             raise ValueError(conflict)
         return self
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
+from typing import Any, ClassVar, NoReturn, cast
 
 from speclaunch.errors import InputError
 from speclaunch.facts.hardware import AUTO, declare
@@ -20,9 +20,6 @@ from speclaunch.recipe import values
 from speclaunch.recipe.section_table import SECTIONS
 from speclaunch.record import record
 from speclaunch.resources import conf_dir
-
-if TYPE_CHECKING:
-    from speclaunch.recipe.schema import Deployment
 
 _LARGEST = 1e15
 
@@ -111,10 +108,10 @@ def plain_class(name: str) -> type[PlainSection]:
     return type(name, bases, {"model_fields": keys, "__module__": __name__})
 
 
-def plain_deployment(written: object) -> Deployment | None:
+def plain_deployment(written: object) -> PlainSection | None:
     """Return the deployment of plain values; None if the schema has to decide."""
     try:
-        return cast("Deployment", _section(written, "Deployment"))
+        return _section(written, "Deployment")
     except _NotPlainError:
         return None
 
@@ -145,9 +142,14 @@ def _section(value: object, name: str) -> PlainSection:
     if written.keys() - keys.keys():
         raise _NotPlainError
     found = plain_class(name)(**{key: keys[key].read(one) for key, one in written.items()})
-    if name == "Recovery" and values.recovery_conflict(cast("Any", found)) is not None:
+    if name == "Recovery" and _conflicts(found):
         raise _NotPlainError
     return found
+
+
+def _conflicts(recovery: Any) -> bool:
+    low, high = recovery.floors.mem_fraction_static, recovery.limits.mem_fraction_static
+    return values.recovery_conflict(recovery.policy, recovery.order, low, high) is not None
 
 
 def _named_sections(value: object, name: str) -> dict[str, PlainSection]:

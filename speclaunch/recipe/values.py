@@ -7,18 +7,14 @@ imported.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import fields
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from speclaunch.patterns import lazy
-from speclaunch.plan.fit.limits import DEFAULT_LIMITS, FitFloors, FitLimits
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
-
-    from speclaunch.recipe.schema import Recovery
 
 ENV_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 """A shell's names of variables."""
@@ -144,26 +140,17 @@ class EngineVersions:
         return None
 
 
-def recovery_conflict(recovery: Recovery) -> str | None:
-    """Return what is wrong with settings of `recovery` that exclude each other, else None."""
-    if recovery.policy is not RecoveryPolicy.OFF and not recovery.order:
+def recovery_conflict(
+    policy: RecoveryPolicy, order: Sequence[object], low: float, high: float
+) -> str | None:
+    """Return what is wrong with settings of `recovery` that exclude each other, else None.
+
+    `low` and `high` are the floor and the limit of `mem_fraction_static`.
+    """
+    if policy is not RecoveryPolicy.OFF and not order:
         return "order is empty: name the settings that recovery may change, or set policy: off"
-    low, high = recovery.floors.mem_fraction_static, recovery.limits.mem_fraction_static
     if low >= high:
         return (
             f"floors.mem_fraction_static ({low}) must be below limits.mem_fraction_static ({high})"
         )
     return None
-
-
-def fit_limits(recovery: Recovery) -> FitLimits:
-    """Return what `recovery` lets a search for settings change; all of it if recovery is off."""
-    if recovery.policy is RecoveryPolicy.OFF:
-        return DEFAULT_LIMITS
-    floors = {one.name: getattr(recovery.floors, one.name) for one in fields(FitFloors)}
-    return FitLimits(
-        recovery.order,
-        FitFloors(**floors),
-        recovery.limits.mem_fraction_static,
-        recovery.objective.tokens_within,
-    )

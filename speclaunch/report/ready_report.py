@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from speclaunch.engine.hosts import Address
 from speclaunch.launch.client import Verification
-from speclaunch.launch.start import Address
 from speclaunch.report.tables import label_line
 
 _SHOWN_CHARACTERS = 200

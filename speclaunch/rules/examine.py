@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch import reads
+from speclaunch.errors import SpeclaunchError
 from speclaunch.facts.facts import Facts, UnknownFact
 from speclaunch.facts.find_checkpoint import Sources, gather
 from speclaunch.facts.hardware import Hardware
+from speclaunch.facts.hardware_choice import Machine, choose_hardware
 from speclaunch.facts.project_settings import Assumptions, SettingsFrom
 from speclaunch.facts.repository_facts import models_folders
 from speclaunch.plan.architectures import architectures
@@ -62,6 +64,11 @@ class Lookup:
             unknown.append(UnknownFact("the other arguments", request.unseen))
         return replace(found, unknown=tuple(unknown))
 
+    def on(self, named: str, machine: Machine | None = None, *, cpu: bool = False) -> Lookup:
+        """Return the lookup with the hardware of a recipe: see `choose_hardware`."""
+        chosen = choose_hardware(self.hardware, named, machine, cpu=cpu)
+        return replace(self, hardware=chosen.hardware)
+
     def _sources(self, request: Request) -> Sources:
         """With what the repository of the file says, the option first."""
         folder = _folder(request.place.path)
@@ -104,6 +111,10 @@ class Examined:
 
     plan: Plan
     judgement: Judgement
+
+
+class PreflightError(SpeclaunchError):
+    """A deployment that will fail or serve wrongly: it is neither started nor rendered (exit 1)."""
 
 
 def examine(request: Request, lookup: Lookup, rules: Iterable[Rule]) -> Examined:

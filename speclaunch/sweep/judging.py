@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from speclaunch.deploy.prepare import prepare
 from speclaunch.engine.command import is_secret_key
 from speclaunch.errors import InputError, Problem, SpeclaunchError
 from speclaunch.launch.preflight import absent_paths, here, preflight
-from speclaunch.launch.prepare import prepare
 from speclaunch.recipe.hydra_sweeps import SweepJob
 from speclaunch.recipe.load import load
 from speclaunch.redaction import holds_secret

@@ -13,11 +13,11 @@ from pathlib import Path
 import yaml
 
 from speclaunch import reads
+from speclaunch.edit.edits import Edit, Insertion, apply, lines_of
+from speclaunch.edit.fix_target import NotFixableError
+from speclaunch.edit.fixed_text import composed, data_of, fixed_recipe
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError, Problem
-from speclaunch.fix.edits import Edit, Insertion, apply, lines_of
-from speclaunch.fix.fix_target import NotFixableError
-from speclaunch.fix.fixed_text import composed, data_of, fixed_recipe
 from speclaunch.recipe.find_recipe import split_recipe
 from speclaunch.record import record
 from speclaunch.resources import recipes_dir

@@ -13,8 +13,9 @@ import pytest
 import speclaunch
 from speclaunch.cli.completing import options_of
 from speclaunch.cli.verbs import GROUPS, SHOWN, VERBS
+from speclaunch.deploy.prepare import prepare
 from speclaunch.files import replace_file
-from speclaunch.launch.prepare import new_run_dir, prepare, secrets_of
+from speclaunch.launch.inputs import engine_argv, new_run_dir, secrets_file_of
 from speclaunch.recipe.load import load
 from tests import program
 
@@ -202,17 +203,17 @@ def test_secrets_go_into_a_private_file_and_not_into_the_command(
     directory = new_run_dir(recipe)
     assert directory.stat().st_mode & 0o777 == 0o700
     assert new_run_dir(recipe) != directory
-    secrets = secrets_of(prepared, directory)
+    secrets = secrets_file_of(prepared, directory)
     assert secrets is not None
     replace_file(*secrets)
     file = secrets[0]
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.read_text() == "api-key: sk-secret\n"
-    command = prepared.command(file)
+    command = engine_argv(prepared, file)
     assert command[3:5] == ["--config", str(file)]
     assert not any("secret" in word for word in command if word != str(file))
     old = prepare(recipe, "0.5.3", dry_run=True)
-    assert secrets_of(old, new_run_dir(recipe)) is not None
+    assert secrets_file_of(old, new_run_dir(recipe)) is not None
     for words in (["--dry-run"], ["--dry-run", "--output-format", "json"]):
         done = run("recipe=ngram_qwen7b", "args.api_key=sk-secret", "--engine=0.5.23", *words)
         assert "sk-secret" not in done.stdout

@@ -12,7 +12,7 @@ import pytest
 from speclaunch.cli.completing import candidates
 from speclaunch.cli.completion_scripts import SCRIPTS
 from speclaunch.cli.verbs import VERBS
-from speclaunch.deploy import RENDERERS
+from speclaunch.deploy.targets import RENDERERS
 from speclaunch.engine.catalogue import held_versions, load
 from speclaunch.recipe.find_recipe import group_options, recipe_names
 from tests.cli.shells import Shell, is_there

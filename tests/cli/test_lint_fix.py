@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.cli.fixing import Fixes, code_of
-from speclaunch.fixing.fix_file import FixedFile, LeftFix
+from speclaunch.edit.fix_file import FixedFile, LeftFix
 from speclaunch.rules.finding import Severity
 from tests import program
 from tests.report.formats.made import finding

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from speclaunch.cli.options import LintFormat
-from speclaunch.deploy import RENDERERS
+from speclaunch.deploy.targets import RENDERERS
 from speclaunch.launch.guard import Log
 from speclaunch.redaction import VALUE_PATTERNS
 from tests import program

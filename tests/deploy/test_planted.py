@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.deploy import RENDERERS
+from speclaunch.deploy.targets import RENDERERS
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load

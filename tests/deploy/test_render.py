@@ -10,17 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.deploy import RENDERERS
-from speclaunch.deploy.assemble import assemble
 from speclaunch.deploy.interface import Rendering, Role
-from speclaunch.deploy.round_trip import errors_of_form, require_same_commands
+from speclaunch.deploy.prepare import Prepared, prepare
 from speclaunch.deploy.shell import SET_BY_SLIME, ShellRenderer, SlimeRenderer
+from speclaunch.deploy.targets import RENDERERS
+from speclaunch.edit.render_check import errors_of_form, plan_rendering, require_same_commands
+from speclaunch.edit.round_trip import RoundTripError
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.fix.round_trip import RoundTripError
 from speclaunch.importer.files import read_shell
 from speclaunch.importer.requests import from_invocation
-from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup
@@ -231,7 +230,7 @@ def test_a_new_error_of_a_known_rule_is_noticed(own: str, form: str, news: list[
 def test_no_recipe_is_refused_in_any_form(name: str, target: str) -> None:
     renderer, recipe = RENDERERS[target](), load(name)
     for role in [one.role for one in recipe.roles] if renderer.one_server else [None]:
-        assembled = assemble(recipe, None, Lookup(), role=role, carries_speclaunch=False)
+        assembled = plan_rendering(recipe, None, Lookup(), role=role, carries_speclaunch=False)
         wanted = assembled.rendering
         if renderer.refuses(wanted):
             assert name.startswith("cpu_") or wanted.roles[0].nodes > 1

@@ -14,16 +14,15 @@ from typing import Any
 import pytest
 import yaml
 
-from speclaunch.cli.render import rendered
-from speclaunch.deploy import RENDERERS
-from speclaunch.deploy.assemble import Assembled, assemble
+from speclaunch.deploy.assemble import Assembled
+from speclaunch.deploy.targets import RENDERERS
+from speclaunch.edit.render_check import plan_rendering, rendered
+from speclaunch.edit.round_trip import RoundTripError
 from speclaunch.engine.argv import parse_argv
 from speclaunch.errors import InputError
-from speclaunch.fix.round_trip import RoundTripError
-from speclaunch.launch.preflight import PreflightError
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
-from speclaunch.rules.examine import Lookup
+from speclaunch.rules.examine import Lookup, PreflightError
 from tests import program
 
 TARGETS = ("slurm", "srt-slurm", "ray")
@@ -53,7 +52,7 @@ def _no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def assembled(target: str, recipe: str, *overrides: str, **how: Any) -> Assembled:
     carries = RENDERERS[target].carries_speclaunch
     how.setdefault("carries_speclaunch", carries)
-    return assemble(load(recipe, overrides), None, Lookup(), **how)
+    return plan_rendering(load(recipe, overrides), None, Lookup(), **how)
 
 
 def text_of(target: str, recipe: str, *overrides: str, **how: Any) -> str:

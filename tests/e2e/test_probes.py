@@ -19,9 +19,10 @@ import pytest
 import yaml
 
 from speclaunch.cpu.artifacts import ensure_model
+from speclaunch.deploy.prepare import prepare
 from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.launch.free_port import free_port
-from speclaunch.launch.prepare import prepare
+from speclaunch.launch.inputs import engine_argv, engine_environment
 from speclaunch.recipe.load import load
 
 from .conftest import speclaunch
@@ -52,7 +53,7 @@ def test_what_loads_or_is_saturated_lives_and_what_hangs_is_restarted(
     (deployment,) = (one for one in yaml.safe_load_all(done.stdout) if one["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     prepared = prepare(load("cpu_ngram", words[1:]))
-    command, env = prepared.command(None), prepared.environment()
+    command, env = engine_argv(prepared, None), engine_environment(prepared)
 
     def started(number: int) -> tuple[Sequence[str], Mapping[str, str]]:
         delay = DELAY if number == 0 else 0

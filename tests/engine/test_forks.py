@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch.deploy.prepare import prepare
 from speclaunch.engine import forks
 from speclaunch.engine.catalogue import (
     ResolvedVersion,
@@ -21,8 +22,8 @@ from speclaunch.facts.engines import at_hand, declared, named
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.runtime import Runtime
 from speclaunch.importer.requests import from_words
-from speclaunch.launch.prepare import prepare
-from speclaunch.lint.run import Options
+from speclaunch.launch.inputs import engine_argv
+from speclaunch.lint.checked_file import Options
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.load import load as load_recipe
 from speclaunch.rules.examine import Lookup
@@ -124,7 +125,7 @@ def test_a_recipe_declares_it(relative: bool, fork: Path, tmp_path: Path) -> Non
     assert codes(path, "0.5.21") == ["SPL003", "SPL001"]  # asked for a release, judged for it
     prepared = prepare(load_recipe(str(path)), dry_run=True)
     assert prepared.version.startswith("0.5.21+fork.")
-    assert prepared.command(None)[3:] == [
+    assert engine_argv(prepared, None)[3:] == [
         *("--model-path", "m", "--attention-backend", "b12x", "--ours", "4")
     ]
 

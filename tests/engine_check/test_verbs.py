@@ -11,15 +11,15 @@ from typer.testing import CliRunner
 from speclaunch.cli.commands import app, register
 from speclaunch.cli.launch import launch
 from speclaunch.cli.start_options import LaunchOptions
+from speclaunch.deploy.prepare import prepare
 from speclaunch.engine_check.interface import EngineAnswer, EngineQuestion
 from speclaunch.engine_check.query_plans import Verdicts
 from speclaunch.errors import ExitCode, SpeclaunchError
 from speclaunch.facts.hardware import declare
 from speclaunch.facts.project_settings import Ask
-from speclaunch.launch.preflight import PreflightError, preflight
-from speclaunch.launch.prepare import prepare
+from speclaunch.launch.preflight import preflight
 from speclaunch.recipe.load import load
-from speclaunch.rules.examine import Lookup
+from speclaunch.rules.examine import Lookup, PreflightError
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
 from tests.engine_check.scripted_judge import MODEL, RELEASE, ScriptedJudge, asker, at_hand, refuses

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from speclaunch.importer.files import read_shell
 from speclaunch.importer.interface import Invocation, Reading, Word
-from speclaunch.lint.run import Options
+from speclaunch.lint.checked_file import Options
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding
 from speclaunch.rules.registry import all_rules

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from speclaunch.fix.migrate import migrate_commands
+from speclaunch.edit.migrate import migrate_commands
 from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation

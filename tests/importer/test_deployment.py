@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from speclaunch.deploy.prepare import prepare
+from speclaunch.edit.import_recipes import require_same_command
+from speclaunch.edit.round_trip import meaning_of
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.engine.shell import shell_command
-from speclaunch.fix.import_recipes import require_same_command
-from speclaunch.fix.round_trip import meaning_of
 from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_file, read_text, read_words
 from speclaunch.importer.interface import recipe_name
 from speclaunch.importer.requests import from_invocation
-from speclaunch.launch.prepare import prepare
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 

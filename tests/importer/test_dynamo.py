@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.fix.migrate_file import migrate_data
+from speclaunch.edit.migrate_file import migrate_data
 from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.effective_words import followed
 from speclaunch.importer.files import read_shell, read_text, read_words, read_yaml

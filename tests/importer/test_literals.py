@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speclaunch.fix.import_recipes import require_same_command
-from speclaunch.fix.round_trip import RoundTripError
+from speclaunch.edit.import_recipes import require_same_command
+from speclaunch.edit.round_trip import RoundTripError
 from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_text
 from tests import program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speclaunch.fix.import_recipes import import_one
+from speclaunch.edit.import_recipes import import_one
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Reading
 from tests.importer.helpers import SERVER, lint_text, only, texts

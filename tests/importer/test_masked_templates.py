@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.fix.migrate_file import migrate_data
+from speclaunch.edit.migrate_file import migrate_data
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation
 from speclaunch.importer.templates import Masks

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from speclaunch.edit.migrate_file import migrate_data
 from speclaunch.errors import SpeclaunchError
-from speclaunch.fix.migrate_file import migrate_data
 from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation, InvocationKind

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.cli.import_ import read
-from speclaunch.fix.import_recipes import import_one
+from speclaunch.edit.import_recipes import import_one
 from speclaunch.importer import vllm
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.command import RenderedArgs, SpelledArgument
+from speclaunch.engine.hosts import Address
 from speclaunch.launch.client import Verification
 from speclaunch.launch.log.phases import PhaseTracker
-from speclaunch.launch.start import Address
 from speclaunch.launch.supervisor import EngineSpec
 from speclaunch.recipe.schema import Launch
 

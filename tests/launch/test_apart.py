@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 from speclaunch.cli.verbs import stays
+from speclaunch.deploy.prepare import prepare
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import LaunchError
 from speclaunch.facts.hardware import declare
 from speclaunch.launch.apart import ReopenedPlanner
 from speclaunch.launch.diagnosis.diagnose import diagnose
-from speclaunch.launch.prepare import prepare
 from speclaunch.launch.session import Session
 from speclaunch.launch.start import Attempt, LadderEnd
 from speclaunch.recipe.find_recipe import recipe_names

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from speclaunch.deploy.prepare import prepare
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import declare
 from speclaunch.launch.launch_run import LaunchRun
-from speclaunch.launch.preflight import PreflightError, require_hope
-from speclaunch.launch.prepare import prepare
+from speclaunch.launch.preflight import require_hope
 from speclaunch.launch.session import Session, foresee
 from speclaunch.plan.budget import Fit, MemoryBudget, MemoryPhase
 from speclaunch.plan.memory.budget import budget
@@ -24,6 +24,7 @@ from speclaunch.plan.plan import Plan
 from speclaunch.recipe.load import load
 from speclaunch.recipe.schema import Recovery, RecoveryPolicy
 from speclaunch.report.launching import PlainObserver
+from speclaunch.rules.examine import PreflightError
 from speclaunch.rules.registry import all_rules
 from tests.plan.memory.sized import plan_of, published
 

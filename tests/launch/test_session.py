@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch.deploy.prepare import Prepared, prepare
 from speclaunch.errors import LaunchError
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.files import replace_file
 from speclaunch.launch import journal_header
-from speclaunch.launch.prepare import Prepared, prepare, secrets_of
+from speclaunch.launch.inputs import engine_argv, engine_environment, secrets_file_of
 from speclaunch.launch.session import Session
 from speclaunch.recipe.load import load
 
@@ -42,17 +43,17 @@ def test_changes_are_spelled_for_the_version_whatever_the_recipe_called_them(
     for given in ("cuda_graph_max_bs", "cuda_graph_max_bs_decode"):
         before = prepared("~args.cuda_graph_max_bs_decode", f"+args.{given}=64", version=version)
         after = before.changed({"cuda_graph_max_bs_decode": 8})
-        words = after.command(None)
+        words = engine_argv(after, None)
         assert words[words.index(flag) + 1] == "8"
         assert sum("cuda-graph-max-bs" in word for word in words) == 1
-        assert "64" in before.command(None)
+        assert "64" in engine_argv(before, None)
 
 
 def test_none_leaves_the_engines_default() -> None:
     before = prepared("args.mem_fraction_static=0.7")
-    assert "--mem-fraction-static" in before.command(None)
-    assert "--mem-fraction-static" not in before.changed({"mem_fraction_static": None}).command(
-        None
+    assert "--mem-fraction-static" in engine_argv(before, None)
+    assert "--mem-fraction-static" not in engine_argv(
+        before.changed({"mem_fraction_static": None}), None
     )
 
 
@@ -74,7 +75,7 @@ def test_a_recipe_diff_gives_the_same_start() -> None:
     words = journal_header.recipe_diff(changes, ready.recipe.deployment)
     assert "~args.cuda_graph_max_bs" in words
     replayed = prepared(*base, *words)
-    assert sorted(replayed.command(None)) == sorted(ready.changed(changes).command(None))
+    assert sorted(engine_argv(replayed, None)) == sorted(engine_argv(ready.changed(changes), None))
 
 
 @pytest.mark.thorough
@@ -133,7 +134,7 @@ def test_a_visible_subset_keeps_its_own_numbers() -> None:
 def test_the_engine_does_not_hear_the_service_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", "/run/x")
     monkeypatch.setenv("WATCHDOG_USEC", "1")
-    assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC"} & prepared().environment().keys()
+    assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC"} & engine_environment(prepared()).keys()
 
 
 def test_what_a_journal_begins_with_has_no_secret(
@@ -152,7 +153,7 @@ def test_what_a_journal_begins_with_has_no_secret(
     )
     assert "sk-" not in text
     assert '"args.api_key=***"' not in text and "+args.api_key=***" in text
-    secrets = secrets_of(ready, tmp_path)
+    secrets = secrets_file_of(ready, tmp_path)
     assert secrets is not None
     for _ in range(2):  # each attempt writes them anew
         replace_file(*secrets)

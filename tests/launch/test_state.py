@@ -18,9 +18,9 @@ from speclaunch.errors import InputError, LaunchError
 from speclaunch.facts.hardware import declare
 from speclaunch.files import write_json
 from speclaunch.launch import last_good
+from speclaunch.launch.inputs import without_notification
 from speclaunch.launch.journal import FILE, LaunchState
 from speclaunch.launch.observer import Notifier
-from speclaunch.launch.prepare import without_notification
 from speclaunch.launch.runs import (
     Held,
     Holder,

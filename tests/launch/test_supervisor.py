@@ -273,7 +273,7 @@ _LAUNCHER = textwrap.dedent(
     sys.path.insert(0, {tests!r})
     from launch.conftest import Recorder
     from speclaunch.engine.command import RenderedArgs
-    from speclaunch.launch.start import Address
+    from speclaunch.engine.hosts import Address
     from speclaunch.launch.supervisor import EngineSpec, supervise
     from speclaunch.recipe.schema import Launch
     port = {port}

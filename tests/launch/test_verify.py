@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from speclaunch.engine.command import RenderedArgs, SpelledArgument
+from speclaunch.engine.hosts import Address
 from speclaunch.launch.client import Generation, judge
-from speclaunch.launch.start import Address
 
 
 def asked(**args: str) -> RenderedArgs:

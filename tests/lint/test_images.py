@@ -8,7 +8,7 @@ import pytest
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.importer.images import image_version
-from speclaunch.lint.run import Options
+from speclaunch.lint.checked_file import Options
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
 from tests.lint_report import collect, lint

@@ -10,8 +10,8 @@ import pytest
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.importer.interface import Invocation
 from speclaunch.importer.requests import from_invocation
+from speclaunch.lint.checked_file import Options
 from speclaunch.lint.report import Report
-from speclaunch.lint.run import Options
 from speclaunch.plan.request import Request
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding, Severity

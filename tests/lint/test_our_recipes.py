@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.catalogue import held_versions
-from speclaunch.lint.run import Options
+from speclaunch.lint.checked_file import Options
 from speclaunch.resources import recipes_dir
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.lint.lint_files import progress, waiting_for
+from speclaunch.lint.progress import progress, waiting_for
 from tests import program
 
 

@@ -14,9 +14,10 @@ import pytest
 from speclaunch import reads, resources
 from speclaunch.facts import find_checkpoint, project_settings
 from speclaunch.lint import ignores
+from speclaunch.lint.checked_file import Options
 from speclaunch.lint.collect import read_found
 from speclaunch.lint.paths import find_files
-from speclaunch.lint.run import Options, check, result_of
+from speclaunch.lint.run import check, result_of
 from speclaunch.reads import Reads
 from speclaunch.reads.now import Now
 from speclaunch.rules.examine import Lookup

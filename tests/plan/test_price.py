@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from speclaunch.deploy.prepare import prepare
 from speclaunch.facts.hardware import declare
 from speclaunch.launch.ladder.ladder import forecast
-from speclaunch.launch.prepare import prepare
 from speclaunch.launch.session import Session
 from speclaunch.plan.budget import Fit, MemoryBudget
 from speclaunch.plan.fit.price import Prices, pool_price

@@ -14,7 +14,7 @@ from typing import Any
 
 from speclaunch.errors import SpeclaunchError
 from speclaunch.facts.hardware import declare
-from speclaunch.lint.run import Options
+from speclaunch.lint.checked_file import Options
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import memory_verdict
 from speclaunch.plan.plan import Plan

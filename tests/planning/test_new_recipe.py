@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from speclaunch.deploy.prepare import prepare
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError
 from speclaunch.facts.hardware import declare
 from speclaunch.importer.requests import from_words
-from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import budget
 from speclaunch.planning.new_recipe import NewRecipe, NotWrittenError, new_recipe

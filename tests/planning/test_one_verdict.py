@@ -12,16 +12,15 @@ import yaml
 
 from speclaunch.bench.sides import SideOptions, candidate
 from speclaunch.cli.bench_sides import memory_warnings
-from speclaunch.deploy.assemble import assemble
-from speclaunch.deploy.round_trip import findings_of_recipe
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.checks.machine import check_budget
 from speclaunch.doctor.target import target_of
+from speclaunch.edit.render_check import findings_of_recipe, plan_rendering
 from speclaunch.facts.hardware import declare
 from speclaunch.launch.journal_header import _budget
 from speclaunch.launch.preflight import preflight
 from speclaunch.launch.session import Session
-from speclaunch.lint.run import Options
+from speclaunch.lint.checked_file import Options
 from speclaunch.lsp.checking import EditorSettings, check_document
 from speclaunch.plan.budget import Fit
 from speclaunch.planning.draft_listing import listing
@@ -169,7 +168,7 @@ def by_bench(path: Path) -> Fit | None:
 
 def by_render(path: Path) -> Fit | None:
     recipe, lookup = load(str(path)), Lookup()
-    found = findings_of_recipe(assemble(recipe, None, lookup), recipe, lookup, all_rules())
+    found = findings_of_recipe(plan_rendering(recipe, None, lookup), recipe, lookup, all_rules())
     return by_codes(one.code for one in found)
 
 

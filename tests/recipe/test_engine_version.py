@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch.deploy.prepare import prepare
 from speclaunch.errors import InputError
-from speclaunch.launch.prepare import prepare
-from speclaunch.lint.run import Options
+from speclaunch.lint.checked_file import Options
 from speclaunch.recipe.load import load
 from speclaunch.recipe.schema import Engine
 from speclaunch.recipe.sections import plain_class

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
+from speclaunch.deploy.prepare import Prepared, prepare
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.engine.environment import FromEnvironment
 from speclaunch.engine.shell import shell_command
 from speclaunch.errors import InputError
 from speclaunch.importer.requests import from_recipe
+from speclaunch.launch.inputs import secrets_file_of
 from speclaunch.launch.journal_header import command
-from speclaunch.launch.prepare import Prepared, prepare, secrets_of
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.recipe.resolve_values import register_resolvers, resolve
 from speclaunch.recipe.resolve_values import resolved as resolved_by
@@ -155,7 +156,7 @@ def test_a_secret_is_never_shown(
     assert "s3cret" not in pasted(found) and "fallback" not in pasted(found)
     assert "s3cret" not in " ".join(command(prepared))
     assert {"s3cret", "a-s3cret"} <= set(prepared.secrets)
-    secrets = secrets_of(prepared, tmp_path)
+    secrets = secrets_file_of(prepared, tmp_path)
     assert secrets is not None and secrets[1] == "api-key: s3cret\n"
 
 

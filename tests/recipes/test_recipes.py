@@ -16,7 +16,7 @@ from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.command import spell
 from speclaunch.engine.renames import other_names
-from speclaunch.lint.run import Options
+from speclaunch.lint.checked_file import Options
 from speclaunch.recipe.compose import compose
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import Recipe, load

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from speclaunch.launch.start import Address
+from speclaunch.engine.hosts import Address
 from speclaunch.report.ready_report import show_passed, show_ready
 
 

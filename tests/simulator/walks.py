@@ -13,8 +13,8 @@ from speclaunch.plan.budget import MemoryBudget
 from speclaunch.plan.fit.knobs import steps_down
 from speclaunch.plan.fit.limits import Steppable
 from speclaunch.plan.plan import Plan
+from speclaunch.recipe.load import fit_limits
 from speclaunch.recipe.schema import Recovery
-from speclaunch.recipe.values import fit_limits
 from tests.simulator.cases import Case
 from tests.simulator.engine import Start, start, with_fraction
 

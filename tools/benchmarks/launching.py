@@ -16,8 +16,9 @@ import psutil
 
 from benchmarks.ground import PYTHON, SPECLAUNCH, Ground
 from benchmarks.rows import Goal, Row
+from speclaunch.deploy.prepare import prepare
 from speclaunch.launch.free_port import free_port
-from speclaunch.launch.prepare import prepare
+from speclaunch.launch.inputs import engine_argv, engine_environment
 from speclaunch.recipe.load import load
 
 GROUP = "launch"
@@ -147,8 +148,8 @@ def _by_hand() -> float:
     with tempfile.TemporaryFile() as log:
         began = time.perf_counter()
         engine = subprocess.Popen(
-            prepared.command(None),
-            env=prepared.environment(),
+            engine_argv(prepared, None),
+            env=engine_environment(prepared),
             stdout=log,
             stderr=log,
             start_new_session=True,

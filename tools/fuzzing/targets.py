@@ -14,16 +14,16 @@ from typing import Any
 from speclaunch.cli.lint import lint as lint_verb
 from speclaunch.cli.quick import plain_options
 from speclaunch.cli.start_options import LintOptions
+from speclaunch.edit.edits import applied, text_edits_between
+from speclaunch.edit.fix_file import fix_file
+from speclaunch.edit.import_recipes import import_one
+from speclaunch.edit.migrate_file import migrate_data
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import ExitCode, SpeclaunchError
-from speclaunch.fix.edits import applied, text_edits_between
-from speclaunch.fix.import_recipes import import_one
-from speclaunch.fix.migrate_file import migrate_data
-from speclaunch.fixing.fix_file import fix_file
 from speclaunch.importer.files import read_file
+from speclaunch.lint.checked_file import Options
 from speclaunch.lint.collect import read_found
 from speclaunch.lint.paths import FoundFile
-from speclaunch.lint.run import Options
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
 

@@ -8,13 +8,12 @@ from dataclasses import replace
 import yaml
 
 from speclaunch.importer import nodes
-from speclaunch.importer.containers import image_in, image_of
+from speclaunch.importer.containers import ServiceSite, image_in, image_of
 from speclaunch.importer.interface import Reading
 from speclaunch.importer.nodes import Entries
 from speclaunch.importer.server_context import pods
 from speclaunch.importer.server_context.groups import Member, Owner, read_router, with_surroundings
 from speclaunch.importer.source_text import Document
-from speclaunch.importer.yaml_files import ServiceSite
 from speclaunch.patterns import lazy
 from speclaunch.plan.surroundings import Pod, Setting, Volume
 

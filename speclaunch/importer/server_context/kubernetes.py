@@ -28,7 +28,7 @@ from speclaunch.errors import Place
 from speclaunch.importer import nodes
 from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import Invocation, InvocationKind, Reading
-from speclaunch.importer.kubernetes import ConfigMaps, Site, objects
+from speclaunch.importer.kubernetes_objects import ConfigMaps, Site, objects
 from speclaunch.importer.nodes import Entries
 from speclaunch.importer.server_context import pods
 from speclaunch.importer.server_context.groups import (

@@ -14,7 +14,7 @@ import yaml
 
 from speclaunch.errors import Place
 from speclaunch.importer import nodes
-from speclaunch.importer.kubernetes import ConfigMaps
+from speclaunch.importer.kubernetes_objects import ConfigMaps
 from speclaunch.importer.nodes import Entries
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.engine.canonical import value_of
+from speclaunch.engine.hosts import nodes_of
 from speclaunch.errors import LaunchError
 from speclaunch.home import expand_user
 from speclaunch.record import record
 
 if TYPE_CHECKING:
-    from speclaunch.recipe.schema import Agreement, Deployment
+    from speclaunch.recipe.schema import Agreement
 
 SERVER = "server"
 """The part of a deployment that is one server."""
@@ -41,26 +42,6 @@ class RankGroup:
     """The changes that this rank would begin with."""
     fresh: bool = False
     """Whether what served before must not be used."""
-
-
-def nodes_of(args: Mapping[str, Any]) -> tuple[int, int]:
-    """The rank of this host and the number of hosts of its server. Raises LaunchError."""
-    rank, nodes = (
-        _count(args, name, default) for name, default in (("node_rank", 0), ("nnodes", 1))
-    )
-    if nodes < 1 or not 0 <= rank < nodes:
-        raise LaunchError(
-            f"node_rank={rank} is not a rank of nnodes={nodes}",
-            help="ranks count from 0; the platform gives each host its own: args.node_rank=…",
-        )
-    return rank, nodes
-
-
-def is_left_alone(deployment: Deployment) -> bool:
-    """Whether it is one of several hosts of a server that agree on nothing: one with other settings
-    than the rest would be another server, so none may recover. Raises LaunchError."""
-    settings = deployment.launch.agreement
-    return settings.directory is None and nodes_of(deployment.args)[1] > 1
 
 
 def group_of(
@@ -121,16 +102,6 @@ def job_of(environment: Mapping[str, str], *, alone: bool) -> str | None:
 def _role(args: Mapping[str, Any]) -> str:
     mode = value_of(args, "disaggregation_mode")
     return mode if mode in ("prefill", "decode") else SERVER
-
-
-def _count(args: Mapping[str, Any], name: str, default: int) -> int:
-    value = value_of(args, name)
-    if value is None:
-        return default
-    try:
-        return int(str(value))
-    except ValueError:
-        raise LaunchError(f"{name}: {value!r} is not a whole number") from None
 
 
 def _file_name(job: str) -> str:

@@ -35,7 +35,8 @@ from speclaunch.plan.fit.suggestion import Alternative, alternatives, binding
 from speclaunch.plan.memory.budget import budget as work_out
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.graphs import MOST, SIZES
-from speclaunch.recipe.values import RecoveryPolicy, fit_limits
+from speclaunch.recipe.load import fit_limits
+from speclaunch.recipe.values import RecoveryPolicy
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Recovery

@@ -17,7 +17,7 @@ from speclaunch.report.styled import Printer
 from speclaunch.rules.finding import Finding, Severity
 
 if TYPE_CHECKING:
-    from speclaunch.fix.edits import FileEdits
+    from speclaunch.edit.edits import FileEdits
 
 Edits = Callable[[ReportedFinding], "FileEdits | None"]
 """What the fix of a finding makes of its file; None where a person has to make it."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from speclaunch.edit.edits import lines_of
 from speclaunch.errors import Place
-from speclaunch.fix.edits import lines_of
 from speclaunch.report.findings_json import report_json
 from speclaunch.report.formats.fingerprints import fingerprints
 from speclaunch.report.formats.interface import Format, FormatInput, from_root, readable
@@ -21,7 +21,7 @@ from speclaunch.report.problems import whole_line
 from speclaunch.rules.finding import Finding, Severity
 
 if TYPE_CHECKING:
-    from speclaunch.fix.edits import FileEdits
+    from speclaunch.edit.edits import FileEdits
 
 
 class JsonFormat(Format):

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from speclaunch.engine.hosts import nodes_of
 from speclaunch.errors import LaunchError
-from speclaunch.launch.agreement.group import group_of, job_of, nodes_of
+from speclaunch.launch.agreement.group import group_of, job_of
 from speclaunch.recipe.schema import Agreement
 
 

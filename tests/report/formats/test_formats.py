@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 
 from speclaunch.cli.options import LintFormat
+from speclaunch.edit.edits import FileEdits, text_edits_between
 from speclaunch.errors import Place
-from speclaunch.fix.edits import FileEdits, text_edits_between
 from speclaunch.lint.report import FileReport, Report
 from speclaunch.report.formats import FORMATS, ci_commands, format_named
 from speclaunch.report.formats.interface import FormatInput

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 from sarif_pydantic import Sarif
 
+from speclaunch.edit.edits import FileEdits, text_edits_between
 from speclaunch.errors import Place
-from speclaunch.fix.edits import FileEdits, text_edits_between
 from speclaunch.lint.report import ReportedFinding
 from speclaunch.report.formats import sarif
 from speclaunch.report.formats.interface import FormatInput

@@ -8,10 +8,10 @@ from typing import Any
 
 from rich.console import Console
 
+from speclaunch.deploy.prepare import prepare
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import declare
-from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import (
     Fit,
     MemoryBudget,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from speclaunch.deploy.prepare import prepare
 from speclaunch.errors import InputError
-from speclaunch.launch.prepare import prepare
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.fit.best_for_load import RequestLoad
 from speclaunch.plan.fit.predict import margins

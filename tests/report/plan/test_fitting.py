@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from speclaunch.deploy.prepare import Prepared, prepare
 from speclaunch.facts.facts import Facts
 from speclaunch.facts.hardware import declare
-from speclaunch.launch.prepare import Prepared, prepare
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.fit.suggestion import Alternative, Suggested, Suggestion
 from speclaunch.plan.memory.budget import budget

@@ -1,0 +1,1 @@
+"""Changes to a user's file, proven before they are written: fixes, migration, import, render."""

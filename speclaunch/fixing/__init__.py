@@ -1,1 +1,0 @@
-"""`lint --fix`: the fixes of findings applied to their files."""
