@@ -17,7 +17,7 @@ from speclaunch.cpu.manifest import require_own
 from speclaunch.entry_files import EntryFiles
 from speclaunch.errors import InputError
 from speclaunch.home import _distrust_of, distrust, expand_user, make_private, speclaunch_home
-from tests.program import run
+from tests.support.program import run
 
 
 @pytest.mark.parametrize(

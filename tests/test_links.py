@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loops import over
+from tests.support.loops import over
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

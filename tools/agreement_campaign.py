@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from speclaunch.launch.free_port import free_port  # noqa: E402
-from tests.launch import fake_sglang  # noqa: E402
+from tests.support.launch import fake_sglang  # noqa: E402
 
 RANK = ROOT / "tools" / "agreement_rank.py"
 RESULTS = ROOT / "tests" / "launch" / "agreement" / "campaign.jsonl"

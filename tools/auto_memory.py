@@ -31,7 +31,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
 from verdicts.models import write  # noqa: E402
 
-from tests.plan import auto_memory  # noqa: E402
+from tests.support.plan import auto_memory  # noqa: E402
 
 GPUS: dict[str, tuple[int, int]] = {
     "T4": (15360, 75),

@@ -41,8 +41,8 @@ from speclaunch.bench.running import SIMULATED  # noqa: E402
 from speclaunch.bench.statistics import SpeedClaim  # noqa: E402
 from speclaunch.bench.workload import workload  # noqa: E402
 from speclaunch.launch.atomic_files import write_json  # noqa: E402
-from tests.bench.live.proxy import Through  # noqa: E402
-from tests.bench.live.sides import OURS, REQUESTS, THEIRS, Pair  # noqa: E402
+from tests.support.bench.live.proxy import Through  # noqa: E402
+from tests.support.bench.live.sides import OURS, REQUESTS, THEIRS, Pair  # noqa: E402
 
 RESULTS = ROOT / "tests" / "bench" / "campaign.json"
 RECIPE = "cpu_ngram"

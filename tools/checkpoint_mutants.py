@@ -29,11 +29,11 @@ sys.path[:0] = [str(REPOSITORY)]
 from speclaunch.cpu.artifacts import MAKE_MODELS, engine_environment  # noqa: E402
 from speclaunch.cpu.environment import CpuEngine  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
-from tests.checkpoints import safetensors_bytes, stand_ins  # noqa: E402
-from tests.checkpoints.harmless import harmless  # noqa: E402
-from tests.checkpoints.judging import findings, is_harmed  # noqa: E402
-from tests.checkpoints.mutants import BASES, Mutant, mutants  # noqa: E402
-from tests.checkpoints.safetensors_bytes import Model  # noqa: E402
+from tests.support.checkpoints import safetensors_bytes, stand_ins  # noqa: E402
+from tests.support.checkpoints.harmless import harmless  # noqa: E402
+from tests.support.checkpoints.judging import findings, is_harmed  # noqa: E402
+from tests.support.checkpoints.mutants import BASES, Mutant, mutants  # noqa: E402
+from tests.support.checkpoints.safetensors_bytes import Model  # noqa: E402
 
 RUNS = REPOSITORY / "tests" / "checkpoints" / "runs.json"
 MEASURE = REPOSITORY / "tests" / "checkpoints" / "measure_acceptance.py"

@@ -44,8 +44,8 @@ from speclaunch.engine.catalogue import held_versions, load, name_of  # noqa: E4
 from speclaunch.engine.command import spell  # noqa: E402
 from speclaunch.judge.engine_judge import LOADING_S, MEMORY, command_of, environment_of  # noqa: E402
 from speclaunch.judge.process import JsonWorker, WorkerError  # noqa: E402
-from tests.conformance import data  # noqa: E402
-from tests.conformance.report import main as print_report  # noqa: E402
+from tests.support.conformance import data  # noqa: E402
+from tests.support.conformance.report import main as print_report  # noqa: E402
 
 PACKAGES = {
     "0.5.3.post3": [

@@ -41,7 +41,7 @@ sys.path.insert(0, str(ROOT))
 
 from speclaunch.launch import guard  # noqa: E402
 from speclaunch.launch.free_port import free_port  # noqa: E402
-from tests.launch import fake_sglang  # noqa: E402
+from tests.support.launch import fake_sglang  # noqa: E402
 
 KILL, TERM, INT, STOP = signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP
 LEFT_SECONDS = 10.0

@@ -48,7 +48,7 @@ from speclaunch.engine.catalogue import load  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
 from speclaunch.judge.environments import cpu_judge, find_judge  # noqa: E402
 from speclaunch.judge.interface import EngineQuestion  # noqa: E402
-from tests.evidence.engine import DIED, READY, read  # noqa: E402
+from tests.support.evidence.engine import DIED, READY, read  # noqa: E402
 
 STORED = REPOSITORY / "tests" / "judge" / "launches.jsonl.xz"
 SECONDS = 150

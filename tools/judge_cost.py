@@ -44,7 +44,7 @@ from speclaunch.judge.environments import (  # noqa: E402
     all_judges,
     kept,
 )
-from tests.conformance import data  # noqa: E402
+from tests.support.conformance import data  # noqa: E402
 
 BARE = """
 import json, sys, time, os

@@ -25,7 +25,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 from engine_verdicts import ask, cases_for  # noqa: E402
 
 from speclaunch.judge.environments import kept  # noqa: E402
-from tests.conformance import data  # noqa: E402
+from tests.support.conformance import data  # noqa: E402
 
 COMPARED = ("verdict", "stage", "error", "message", "where", "values")
 

@@ -3,9 +3,9 @@
     python tools/mutants.py run            all modules of rules; stores what survives
     python tools/mutants.py show [WORD …]  survivors without a reason, of groups with a WORD
 
-One process, half a minute. `tests/rules/mutating.py` says what is changed. The survivors are in
-tests/rules/mutants.json, by rule (by module, if several rules depend on them), each with why no
-case can tell; an empty reason is work to do. `run` keeps the reasons and names the new ones.
+One process, half a minute. `tests/support/rules/mutating.py` says what is changed. The survivors
+are in tests/rules/mutants.json, by rule (by module, if several rules depend on them), each with why
+no case can tell; an empty reason is work to do. `run` keeps the reasons and names the new ones.
 tests/rules/test_mutations.py holds the file to be true.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
-from tests.rules import mutating  # noqa: E402
+from tests.support.rules import mutating  # noqa: E402
 
 
 def run() -> int:

@@ -3,7 +3,7 @@
     python tools/simulate.py [CASES] [--first N]
 
 Prints restarts until serving and the KV tokens that are kept, over random deployments that fail at
-first. The model of the engine's memory is in tests/simulator.
+first. The model of the engine's memory is in tests/support/simulator.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from speclaunch.recipe.schema import Recovery  # noqa: E402
-from tests.simulator.compare import Result, Summary, compare, explained, summary  # noqa: E402
-from tests.simulator.quick import kept_weights  # noqa: E402
+from tests.support.simulator.compare import Result, Summary, compare, explained, summary  # noqa: E402
+from tests.support.simulator.quick import kept_weights  # noqa: E402
 
 LADDERS = {
     "recovery=default": lambda result: result.ours,

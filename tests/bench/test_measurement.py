@@ -10,7 +10,7 @@ from speclaunch.bench.measurement import Round, accepted_by_position, request_fr
 from speclaunch.bench.schema import MeasuredRecord
 from speclaunch.bench.statistics import SpeedClaim
 from speclaunch.bench.stored import FILE, begin
-from tests.bench.making import PLAIN, a_round
+from tests.support.bench.making import PLAIN, a_round
 
 SAID = {
     "success": True,

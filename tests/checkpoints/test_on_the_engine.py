@@ -10,9 +10,8 @@ import pytest
 
 from speclaunch.cpu.artifacts import ensure_model
 from speclaunch.cpu.environment import CpuEngine
-
-from . import safetensors_bytes
-from .mutants import BASES, MTP_LAYER
+from tests.support.checkpoints import safetensors_bytes
+from tests.support.checkpoints.mutants import BASES, MTP_LAYER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 HERE = Path(__file__).parent

@@ -16,7 +16,7 @@ from speclaunch.cli.verbs import GROUPS, SHOWN, VERBS
 from speclaunch.launch.atomic_files import write_private
 from speclaunch.launch.prepare import new_run_dir, prepare, secrets_of
 from speclaunch.recipe.load import load
-from tests import program
+from tests.support import program
 
 
 def run(*words: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:

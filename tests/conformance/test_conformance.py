@@ -1,7 +1,7 @@
 """What the engine refuses we refuse, what it accepts we accept, with the values that it uses.
 
 The verdicts are those of the released engines' own validation (tools/engine_verdicts.py). A
-failure prints the disagreements; `python -m tests.conformance.report` looks closer.
+failure prints the disagreements; `python -m tests.support.conformance.report` looks closer.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import agreement, data
-from tests.conformance.compare import EXPLAINED, Comparison, compared, exceptions, fits
-from tests.conformance.report import (
+from tests.support.conformance import agreement, data
+from tests.support.conformance.compare import EXPLAINED, Comparison, compared, exceptions, fits
+from tests.support.conformance.report import (
     comparisons,
     confusion,
     confusion_text,
@@ -126,7 +126,7 @@ def test_every_explanation_is_needed(found: Found) -> None:
 def test_the_table_of_agreement_is_the_generated_one(found: Found) -> None:
     everything = [c for version in VERSIONS for c in found(version)]
     assert agreement.DOCUMENT.read_text() == agreement.document(everything), (
-        "run python -m tests.conformance.report --agreement"
+        "run python -m tests.support.conformance.report --agreement"
     )
 
 

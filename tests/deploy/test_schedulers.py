@@ -24,7 +24,7 @@ from speclaunch.launch.preflight import PreflightError
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup
-from tests import program
+from tests.support import program
 
 TARGETS = ("slurm", "srt-slurm", "ray")
 STUB = (

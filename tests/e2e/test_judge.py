@@ -16,7 +16,7 @@ from speclaunch.judge.add import add
 from speclaunch.judge.engine_judge import EngineJudge
 from speclaunch.judge.environments import all_judges, cpu_judge, find_judge, kept, remove
 from speclaunch.judge.interface import EngineAnswer, EngineQuestion
-from tests.conformance import data
+from tests.support.conformance import data
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 

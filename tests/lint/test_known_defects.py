@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import run
+from tests.support.program import run
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "tools"))
 from corpora.known_meaning import as_texts, asked

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.lint.lint_files import progress, waiting_for
-from tests import program
+from tests.support import program
 
 
 @pytest.mark.thorough

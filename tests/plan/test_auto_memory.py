@@ -19,8 +19,8 @@ from speclaunch.facts.hardware import Hardware, Vendor
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import RequestedValue, from_words
 from speclaunch.plan.resolve import resolve
-from tests.plan import auto_memory
 from tests.plan.resolving import LLAMA
+from tests.support.plan import auto_memory
 
 RECORDS = auto_memory.records()
 GPUS: dict[str, tuple[int, int]] = auto_memory.document()["gpus"]

@@ -10,7 +10,7 @@ from speclaunch.plan.fit.knobs import halves, steps_down
 from speclaunch.plan.fit.predict import Bounds
 from speclaunch.plan.fit.search import fractions
 from speclaunch.recipe.schema import Floors, Recovery, RecoveryLimits, Steppable
-from tests.launch.ladder.deployments import CHAIN, TREE, Arithmetic, planner
+from tests.support.launch.ladder.deployments import CHAIN, TREE, Arithmetic, planner
 
 FLOORS = Floors()
 TIGHT = {**CHAIN, "chunked_prefill_size": 8192, "mem_fraction_static": 0.97}

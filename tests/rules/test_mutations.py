@@ -1,6 +1,6 @@
 """A rule whose decisions are changed fails one of its cases; so does a rule that says nothing.
 
-`tests/rules/mutating.py` says what is changed; tests/rules/mutants.json holds what survives.
+`tests/support/rules/mutating.py` says what is changed; tests/rules/mutants.json holds what survives.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pytest
 
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
-from tests.rules import mutating
-from tests.rules.edits import edits
-from tests.rules.mutating import EXEMPT, first_complaint, modules, stored, unnoticed
+from tests.support.rules import mutating
+from tests.support.rules.edits import edits
+from tests.support.rules.mutating import EXEMPT, first_complaint, modules, stored, unnoticed
 
 pytestmark = pytest.mark.slow
 _REMEDY = "add a case that notices, or see tools/mutants.py"

@@ -57,7 +57,7 @@ def write_everything(folder: Path, size: Size, seed: int, checkout: Path = ROOT)
 
 
 def _write_models(folder: Path) -> None:
-    from tests.conformance import data  # noqa: PLC0415 - the path is set above
+    from tests.support.conformance import data  # noqa: PLC0415 - the path is set above
 
     for path, config in data.models().items():
         (folder / path).mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def _wild(home: Path, _number: int, _seed: int, dice: random.Random) -> None:
 
 def _configuration(home: Path, _number: int, _seed: int, dice: random.Random) -> None:
     """One of the configurations that the engines were asked about, whose checkpoints are known."""
-    from tests.conformance import data  # noqa: PLC0415 - the path is set above
+    from tests.support.conformance import data  # noqa: PLC0415 - the path is set above
 
     said = dice.choice(data.configurations())
     if "words" in said:

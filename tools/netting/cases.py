@@ -316,7 +316,7 @@ def _choices(verbs: Verbs, verb: str, option: str) -> list[str]:
 
 def version_cases(_scenes: Path, _verbs: Verbs) -> Iterator[Case]:
     """Every recipe, planned and checked for every other release with stored verdicts."""
-    from tests.conformance import data  # noqa: PLC0415 - the path is set above
+    from tests.support.conformance import data  # noqa: PLC0415 - the path is set above
 
     for name in _recipes():
         for version in data.versions()[::2]:
@@ -569,7 +569,7 @@ def translation_cases(scenes: Path, _verbs: Verbs) -> Iterator[Case]:
 
 def configuration_scenes(folder: Path, quick: bool) -> None:
     """Commands that the engines were asked about, whose checkpoints are known."""
-    from tests.conformance import data  # noqa: PLC0415 - the path is set above
+    from tests.support.conformance import data  # noqa: PLC0415 - the path is set above
 
     dice = random.Random(20261122)  # noqa: S311 - not a secret
     home = folder / "configurations"

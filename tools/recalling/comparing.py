@@ -14,8 +14,8 @@ from speclaunch.record import record
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
-from tests.conformance.compare import NOT_OURS, exceptions
-from tests.conformance.data import Said
+from tests.support.conformance.compare import NOT_OURS, exceptions
+from tests.support.conformance.data import Said
 
 NOT_JUDGED = (
     *NOT_OURS,

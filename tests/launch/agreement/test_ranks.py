@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from speclaunch.launch.free_port import free_port
-from tests.launch import fake_sglang
+from tests.support.launch import fake_sglang
 from tools import agreement_campaign as campaign
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(500)]

@@ -15,7 +15,7 @@ from speclaunch.launch.diagnosis.causes import CATALOGUE
 from speclaunch.launch.diagnosis.diagnose import diagnose
 from speclaunch.launch.diagnosis.interface import Diagnosis
 from tests.launch.diagnosis.healthy import others, starts, texts
-from tests.loops import over
+from tests.support.loops import over
 
 CORPUS = Path(__file__).parent / "corpus"
 LABELS: dict[str, dict[str, Any]] = yaml.safe_load((CORPUS / "labels.yaml").read_text())

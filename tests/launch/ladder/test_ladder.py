@@ -15,7 +15,7 @@ from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.start import Attempt, LadderEnd, Rung
 from speclaunch.plan.budget import MemoryUse
 from speclaunch.recipe.schema import Floors, Recovery, RecoveryLimits, Steppable
-from tests.launch.ladder.deployments import (
+from tests.support.launch.ladder.deployments import (
     CAPTURE,
     CHAIN,
     DTYPE,
