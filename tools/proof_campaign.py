@@ -1,8 +1,8 @@
 """Prove the CPU recipes lossless, and engines that are broken on purpose not: `run`, `show`.
 
 * good: each CPU recipe as it is, at three concurrencies; no answer may be wrong.
-* verify: the same engine while its verification is broken (tools/proof_faults.py), and forced
-  acceptance; `prove` must find wrong answers.
+* verify: the same engine while its verification is broken (tests/support/proof_faults.py), and
+  forced acceptance; `prove` must find wrong answers.
 * unseen: the same where the tiny target's tokens stay as they are; what `prove` does not see.
 * draft: the same while its draft is broken; every answer stays, and the acceptance length falls.
 * refused: forced acceptance that the recipe says; nothing is started.
@@ -49,7 +49,7 @@ from speclaunch.home import speclaunch_home  # noqa: E402
 from speclaunch.launch.client import EngineClient  # noqa: E402
 from speclaunch.proving.answers import ProofPrompt  # noqa: E402
 from speclaunch.proving.proof import Proof, Reference, prove_answers, reference  # noqa: E402
-from tools.proof_faults import FAULTS, Fault, activate, breakable_shim  # noqa: E402
+from tests.support.proof_faults import FAULTS, Fault, activate, breakable_shim  # noqa: E402
 
 RESULTS = ROOT / "tests" / "proving" / "campaign.json"
 RECIPES = ("cpu_ngram", "cpu_standalone", "cpu_eagle3", "cpu_mtp_glm")

@@ -32,19 +32,19 @@ RESULTS = REPOSITORY / "tests/translations/results.json"
 PAGE = REPOSITORY / "docs/reference/translations.md"
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
-from translating.arguments import draw  # noqa: E402
-from translating.bash import sandbox  # noqa: E402
 from translating.campaign import Campaign, Defect, Outcome, shown  # noqa: E402
 from translating.meaning import Reader  # noqa: E402
 from translating.page import page  # noqa: E402
 from translating.releases import Installed, Verdict, releases  # noqa: E402
 from translating.sources import published, recipes  # noqa: E402
-from translating.texts import COUNT, SEED, digest, generate  # noqa: E402
 from translating.verbs import load_verbs  # noqa: E402
 
 from speclaunch.cpu.environment import CpuEngine  # noqa: E402
 from speclaunch.engine.catalogue import held_versions  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
+from tests.support.bash import sandbox  # noqa: E402
+from tests.support.corpora.arguments import draw  # noqa: E402
+from tests.support.corpora.texts import COUNT, SEED, digest, generate  # noqa: E402
 
 
 def texts(args: argparse.Namespace) -> int:

@@ -18,12 +18,13 @@ from speclaunch.cpu.environment import CpuEngine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
-from translating.bash import sandbox
 from translating.campaign import Campaign, shown
 from translating.meaning import Reader
 from translating.releases import Catalogued, Installed, Releases
-from translating.texts import generate
 from translating.verbs import load_verbs
+
+from tests.support.bash import sandbox
+from tests.support.corpora.texts import generate
 
 pytestmark = [
     pytest.mark.e2e,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.proof_faults import FAULTS, breakable_shim
 from tools.proof_campaign import LEAST_REQUESTS, RECIPES, count, objections, stored
-from tools.proof_faults import FAULTS, breakable_shim
 
 
 def of_kind(kind: str) -> list[dict[str, Any]]:

@@ -13,14 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from translating.bash import Sandbox, parses, sandbox
 from translating.campaign import Campaign, Outcome, shown
 from translating.manifests import processes
 from translating.meaning import Announced, Meaning, Reader, differences
 from translating.page import page
 from translating.releases import Catalogued
-from translating.texts import COUNT, KINDS, SEED, Text, digest, generate
 from translating.verbs import load_verbs
+
+from tests.support.bash import Sandbox, parses, sandbox
+from tests.support.corpora.texts import COUNT, KINDS, SEED, Text, digest, generate
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from corpora.known_repository import repository
-from corpora.recipes import recipe
-from corpora.scripts import manifest, script
-from corpora.spoiling import spoil_recipe, spoil_script
 from hypothesis import strategies as st
+
+from tests.support.corpora.known_repository import repository
+from tests.support.corpora.recipes import recipe
+from tests.support.corpora.scripts import manifest, script
+from tests.support.corpora.spoiling import spoil_recipe, spoil_script
 
 PIECES = (
     *("'", '"', "\\", "\\\n", "$(", "${", "}", ")", "`", "<<EOF\n", "EOF\n", "|", "||", "&&"),

@@ -21,10 +21,10 @@ from pathlib import Path
 import yaml
 
 from speclaunch.deploy.shell import SET_BY_SLIME
-from translating.bash import parses
+from tests.support.bash import parses
+from tests.support.corpora.texts import Text
 from translating.meaning import Announced, Meaning, Reader, Server, defaults, differences
 from translating.oracle import SLIMES_OWN
-from translating.texts import Text
 from translating.verbs import Said, load_version, speclaunch
 
 OWN = frozenset(flag.lstrip("-").replace("-", "_") for flag in SLIMES_OWN)

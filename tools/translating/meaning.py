@@ -11,7 +11,7 @@ from typing import Any
 
 from speclaunch.engine.argument import Argument, ArgumentKind
 from speclaunch.engine.catalogue import load
-from translating.bash import Command, Recording, Sandbox
+from tests.support.bash import Command, Recording, Sandbox
 from translating.manifests import processes, shell_blocks
 from translating.releases import Releases, Verdict, same_flags
 

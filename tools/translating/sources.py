@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from speclaunch.engine.catalogue import held_versions
-from translating.texts import Text
+from tests.support.corpora.texts import Text
 
 _STARTS = ("sglang.launch_server", "sglang serve")
 RECIPE_VERSIONS = 6

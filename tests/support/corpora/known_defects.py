@@ -211,5 +211,5 @@ DEFECTS = (
         ("0.5.18", "0.5.23"),
     ),
     Defect("SPL803", "error", "port", {"port": 99999}, {"port": None}),
-    Defect("SPL801", "info", "host", {"host": "0.0.0.0"}),  # noqa: S104 - what it finds
+    Defect("SPL801", "info", "host", {"host": "0.0.0.0"}),
 )

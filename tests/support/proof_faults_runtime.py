@@ -1,4 +1,3 @@
-# ruff: noqa: PLC0415 (nothing heavy is imported before the package that needs it is)
 """What a breakable copy of the CPU shim runs in the engine's processes: see proof_faults.py.
 
 It becomes `planted_faults/__init__.py` there, and is not imported here.

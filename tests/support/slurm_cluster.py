@@ -1,7 +1,7 @@
 """A Slurm cluster on this machine, for tests: its own daemons, configuration and key in one folder.
 
-    python tools/slurm_cluster.py up FOLDER     # then: export SLURM_CONF=FOLDER/slurm.conf
-    python tools/slurm_cluster.py down FOLDER
+    python tests/support/slurm_cluster.py up FOLDER     # then: export SLURM_CONF=FOLDER/slurm.conf
+    python tests/support/slurm_cluster.py down FOLDER
 
 Two nodes, `n1` and `n2`, are two `slurmd` of this machine; their CPUs, memory and GPUs are
 declared, not looked for. Needs root and Debian's or Ubuntu's packages:

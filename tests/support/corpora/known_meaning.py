@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import yaml
-from translating.bash import Sandbox
 
-from corpora.known_repository import Args
+from tests.support.bash import Sandbox
+from tests.support.corpora.known_repository import Args
 
 _FENCED = re.compile(r"^```bash\n(.*?)^```$", re.M | re.S)
 _SERVER = "sglang.launch_server"

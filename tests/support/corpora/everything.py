@@ -7,18 +7,20 @@ import os
 import random
 import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.cases import literals, write_cases
-from corpora.recipes import recipe
-from corpora.scripts import manifest, script
-from corpora.spoiling import spoil_recipe, spoil_script
+from tests.support import TESTS
+from tests.support.conformance import data
+from tests.support.corpora.cases import literals, write_cases
+from tests.support.corpora.recipes import recipe
+from tests.support.corpora.scripts import manifest, script
+from tests.support.corpora.spoiling import spoil_recipe, spoil_script
+from tests.support.corpora.texts import generate
+from tests.support.corpora.wild_recipes import generated
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [path for path in (str(ROOT), str(ROOT / "tools")) if path not in sys.path]
+ROOT = TESTS.parent
 
 READ = frozenset({".yaml", ".yml", ".sh", ".md", ".json", ".txt", ".toml", ".py"})
 LARGEST_BYTES = 300_000
@@ -49,7 +51,7 @@ def write_everything(folder: Path, size: Size, seed: int, checkout: Path = ROOT)
     count = write_cases(checkout / "tests/rules/cases", folder, every=size.every_case)
     count += _copy_repository(checkout, folder / "repository", size.every_page)
     for number in range(size.generated):
-        dice = random.Random(f"{seed}/{number}")  # noqa: S311 - not a secret
+        dice = random.Random(f"{seed}/{number}")
         home = folder / "generated" / f"{number // 50:03}" / f"{number:05}"
         home.mkdir(parents=True)
         dice.choices(list(KINDS), weights=list(KINDS.values()))[0](home, number, seed, dice)
@@ -57,8 +59,6 @@ def write_everything(folder: Path, size: Size, seed: int, checkout: Path = ROOT)
 
 
 def _write_models(folder: Path) -> None:
-    from tests.support.conformance import data  # noqa: PLC0415 - the path is set above
-
     for path, config in data.models().items():
         (folder / path).mkdir(parents=True, exist_ok=True)
         (folder / path / "config.json").write_text(json.dumps(config))
@@ -120,24 +120,18 @@ def _manifest(home: Path, number: int, seed: int, dice: random.Random) -> None:
 
 def _translation(home: Path, number: int, seed: int, _dice: random.Random) -> None:
     """One of the texts that `migrate`, `import` and `render` are judged with."""
-    from translating.texts import generate  # noqa: PLC0415 - the path is set above
-
     (text,) = generate(number + 1, seed, begin=number)
     for name, content in {text.name: text.text, **text.files}.items():
         (home / name).write_text(content)
 
 
 def _wild(home: Path, _number: int, _seed: int, dice: random.Random) -> None:
-    """A recipe with every feature of a defaults list, as tests/recipe/test_quick_compose.py has."""
-    from tests.recipe.test_quick_compose import generated  # noqa: PLC0415 - the path is set above
-
+    """A recipe with every feature of a defaults list, valid or not."""
     (home / "mine.yaml").write_text(generated(dice, home))
 
 
 def _configuration(home: Path, _number: int, _seed: int, dice: random.Random) -> None:
     """One of the configurations that the engines were asked about, whose checkpoints are known."""
-    from tests.support.conformance import data  # noqa: PLC0415 - the path is set above
-
     said = dice.choice(data.configurations())
     if "words" in said:
         command = f"sglang serve {shlex.join(said['words'])}"
@@ -164,7 +158,7 @@ def change(folder: Path, seed: int) -> int:
 
     Some keep their size and their time of change, some go, and some come that were looked for.
     """
-    dice = random.Random(f"{seed}/change")  # noqa: S311 - not a secret
+    dice = random.Random(f"{seed}/change")
     count = 0
     for path in sorted(folder.rglob("*")):
         if not path.is_file() or path.suffix not in {".yaml", ".json", ".sh"}:

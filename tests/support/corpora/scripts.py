@@ -39,7 +39,7 @@ EXPORTS = (
 
 def script(number: int, seed: int = 13) -> str:
     """The text of the script of this number."""
-    dice = random.Random(f"{seed}/script/{number}")  # noqa: S311 - not a secret
+    dice = random.Random(f"{seed}/script/{number}")
     model, options = _settings(number, dice)
     lines = ["#!/usr/bin/env bash", f"# Serves {model} (deployment {number:04})."]
     lines += _notes(dice, dice.randint(2, 4))
@@ -66,7 +66,7 @@ def script(number: int, seed: int = 13) -> str:
 
 def manifest(number: int, size: int, seed: int = 13) -> str:
     """A Kubernetes Deployment of the same settings and of about `size` bytes."""
-    dice = random.Random(f"{seed}/script/{number}")  # noqa: S311 - not a secret
+    dice = random.Random(f"{seed}/script/{number}")
     model, options = _settings(number, dice)
     words = ["--model-path", model, *(word for option in options for word in option.split())]
     lines = [

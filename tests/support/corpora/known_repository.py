@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from corpora.known_defects import DEFECTS, EXTRAS, SOUND, Defect, Sound
+from tests.support.corpora.known_defects import DEFECTS, EXTRAS, SOUND, Defect, Sound
 
 Args = dict[str, Any]
 Places = dict[str, tuple[str, int, int]]
@@ -148,7 +148,7 @@ def _recipe(
     seed: int,
     wrong: Mapping[str, tuple[Defect, Places]],
 ) -> KnownFile:
-    dice = random.Random(f"{seed}/known/recipe/{number}")  # noqa: S311 - not a secret
+    dice = random.Random(f"{seed}/known/recipe/{number}")
     sound, version, args, defect = _picked(dice)
     path = f"recipes/team_{number // 100}_{number:04}.yaml"
     lines = [f"# Deployment {number} of the search team.", "defaults:"]
@@ -206,7 +206,7 @@ def _options(args: Mapping[str, Any]) -> list[Option]:
 
 
 def _other(number: int, seed: int) -> KnownFile:
-    dice = random.Random(f"{seed}/known/other/{number}")  # noqa: S311 - not a secret
+    dice = random.Random(f"{seed}/known/other/{number}")
     form, (write, ending) = dice.choice(list(FORMS.items()))
     _sound, version, args, defect = _picked(dice)
     path = f"deploy/{form}/{number:04}{ending}"

@@ -1,6 +1,6 @@
 """A Ray cluster of two nodes on this machine, for tests.
 
-    python tools/ray_cluster.py FOLDER [--ray PATH/TO/bin/ray]     # until Ctrl-C
+    python tests/support/ray_cluster.py FOLDER [--ray PATH/TO/bin/ray]     # until Ctrl-C
 
 Both nodes are of this machine: 127.0.0.1 and 127.0.0.2; their CPUs are declared, not looked for.
 Needs `pip install 'ray[default]'`, in an environment of its own.
@@ -89,7 +89,7 @@ def _killed(node: subprocess.Popen[bytes]) -> None:
 
 def _alive(address: str) -> int:
     url = f"{address}/api/v0/nodes?detail=false"
-    with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own
+    with urllib.request.urlopen(url, timeout=5) as answer:
         return int(answer.read().count(b'"ALIVE"'))
 
 

@@ -34,7 +34,7 @@ def write_cases(cases: Path, folder: Path, *, every: int = 1) -> int:
     """Write every n-th case of the files in `cases` below `folder`; how many that were."""
     number = count = 0
     for path in sorted(cases.glob("*.yaml")):
-        text = yaml.load(path.read_text(), LOADER)  # noqa: S506 - a safe one
+        text = yaml.load(path.read_text(), LOADER)
         for name, said in text["cases"].items():
             number += 1
             if number % every == 0:
@@ -153,7 +153,7 @@ def _tensors(names: Mapping[str, str]) -> Iterator[tuple[str, str, list[int]]]:
 
 def literals(sources: Iterable[Path]) -> Iterator[tuple[str, str]]:
     """Texts in test modules that look as if lint read them: a name for the file, and the text."""
-    import ast  # noqa: PLC0415 - asked for here alone
+    import ast
 
     marks = ("sglang.launch_server", "sglang serve", "--sglang-", "args:\n", "defaults:\n")
     for source in sources:

@@ -70,7 +70,7 @@ REASONS = (
 
 def recipe(number: int, seed: int = 13) -> str:
     """The text of the recipe of this number (0.8 to 1.8 KB)."""
-    dice = random.Random(f"{seed}/recipe/{number}")  # noqa: S311 - not a secret
+    dice = random.Random(f"{seed}/recipe/{number}")
     pair = dice.choice(PAIRS)
     speculation = dice.choice(pair.speculations)
     team, (purpose, because) = dice.choice(TEAMS), dice.choice(PURPOSES)
