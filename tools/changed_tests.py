@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = Path("tests", "tested.txt")
-SOURCES = ("speclaunch", "tests", "tools")
+SOURCES = ("speclaunch", "tests", "tools", "campaigns")
 DATA = {"conf": "speclaunch.resources", "recipes": "speclaunch.resources"}
 DATA |= {"models": "speclaunch.resources", "docs/rules": "speclaunch.rules.pages"}
 """Folders outside the packages, and the module that reads them."""

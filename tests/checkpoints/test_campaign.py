@@ -1,7 +1,7 @@
 """Broken drafts: what each costs on the real engine (runs.json), and whether a rule says so.
 
 The drafts are stand-ins: names, shapes, configs and token maps of the tiny models, other numbers.
-`tools/checkpoint_mutants.py run` measures, `judge` asks about the real ones.
+`python -m campaigns checkpoint_mutants run` measures, `judge` asks about the real ones.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import pickle
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.support.conformance.report import (
     grouped,
     value_text,
 )
+from tools.engine_verdicts import generated
 
 pytestmark = pytest.mark.slow
 VERSIONS = data.versions()
@@ -151,7 +151,4 @@ def test_the_data_is_large_enough_to_mean_something() -> None:
 
 
 def test_the_configurations_are_those_that_the_tool_writes() -> None:
-    sys.path.insert(0, str(data.HERE.parent.parent / "tools"))
-    from engine_verdicts import generated
-
     assert generated() == data.CONFIGURATIONS.read_text()

@@ -1,4 +1,4 @@
-"""`prove` and engines that are broken on purpose; the whole table is in tools/proof_campaign.py."""
+"""`prove` and engines that are broken on purpose; the whole table is in campaigns/proof.py."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.support.rules.edits import edits
 from tests.support.rules.mutating import EXEMPT, first_complaint, modules, stored, unnoticed
 
 pytestmark = pytest.mark.slow
-_REMEDY = "add a case that notices, or see tools/mutants.py"
+_REMEDY = "add a case that notices, or see campaigns/rule_mutants.py"
 
 
 @pytest.mark.parametrize("module", modules(), ids=lambda name: name.rpartition(".")[2])
@@ -30,7 +30,7 @@ def test_no_further_mutant_survives(module: str) -> None:
     assert not new, f"{module}: {_REMEDY}:\n{new}"
     own = {(m.group, m.key) for m in mutating.source(module).mutants}
     dead = [one for one in known if one in own and one not in found]
-    assert not dead, f"run tools/mutants.py: a case notices:\n{dead}"
+    assert not dead, f"run python -m campaigns rule_mutants: a case notices:\n{dead}"
 
 
 @pytest.mark.parametrize("module", modules(), ids=lambda name: name.rpartition(".")[2])
@@ -49,7 +49,7 @@ def test_the_stored_mutants_are_there() -> None:
     there = {(m.group, m.key) for module in modules() for m in mutating.source(module).mutants}
     known = {(group, key) for group, keys in stored().items() for key in keys}
     assert known
-    assert not known - there, "run tools/mutants.py: their lines are others"
+    assert not known - there, "run python -m campaigns rule_mutants: their lines are others"
 
 
 def test_every_survivor_has_a_reason() -> None:

@@ -1,7 +1,7 @@
 """Ways to break the tiny drafts, and changes that break nothing.
 
 Each is a function of a checkpoint in memory. They are made for what happens to checkpoints, not
-for what rules look at: tools/checkpoint_mutants.py runs each on the real engine.
+for what rules look at: campaigns/checkpoint_mutants.py runs each on the real engine.
 """
 
 from __future__ import annotations
