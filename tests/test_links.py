@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCES = sorted(
     path
-    for folder in ("speclaunch", "tools", "conf", "recipes")
+    for folder in ("speclaunch", "tools", "campaigns", "conf", "recipes")
     for path in (ROOT / folder).rglob("*")
     if path.suffix in (".py", ".yaml")
 )
