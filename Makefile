@@ -66,7 +66,7 @@ net: $(BIN)/.ready ## Compare all outputs with those of BASE=COMMIT (QUICK=1: a 
 	$(BIN)/python tools/net.py $(BASE) $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 verdicts: $(BIN)/.ready ## How rules and plan agree with the verdicts of the released engines.
-	@$(BIN)/python -m tests.conformance.report
+	@$(BIN)/python -m tests.support.conformance.report
 
 docs: $(BIN)/.ready ## The documentation as a site, in build/docs/ (SPECLAUNCH_DOCS_URL: where it will be published).
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -16,8 +16,8 @@ from hypothesis import settings
 from speclaunch.cpu.install import install
 from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.home import speclaunch_home
-from tests import sampling
-from tests.hub_server import HubServer, serving
+from tests.support import sampling
+from tests.support.hub_server import HubServer, serving
 
 gc.disable()  # collecting makes objects that stay: the collector would go through all of them
 

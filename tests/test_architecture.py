@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loops import over
+from tests.support.loops import over
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "speclaunch"
@@ -107,6 +107,78 @@ def test_the_documentation_has_these_floors() -> None:
     told = {name.rstrip("/"): int(n) for n, some in rows for name in re.findall(r"`(\w+/?)`", some)}
     ours = {name: floor for name, floor in FLOORS.items() if not name.startswith("__")}
     assert told == ours
+
+
+AROUND = {
+    "tests/support": ("tests.support",),
+    "tools": ("tools", "tests.support"),
+    "campaigns": ("campaigns", "tools", "tests.support"),
+}
+"""Folders around the package, and what they import of them."""
+TESTS_OF_TOOLS = {
+    "asking/test_places.py": {"campaigns.minimal_places"},
+    "conformance/test_conformance.py": {"tools.engine_verdicts"},
+    "deployments/test_mutations.py": {
+        "campaigns.deployment_mutating",
+        "campaigns.deployment_mutations",
+    },
+    "e2e/test_translations.py": {"campaigns.translating"},
+    "engine/test_release_tool.py": {"tools.release", "tools.releasing"},
+    "fuzz/test_kept.py": {"campaigns.fuzz", "campaigns.fuzzing"},
+    "judge/test_launches.py": {"campaigns.judge_against_launch"},
+    "launch/agreement/test_ranks.py": {"campaigns.agreement"},
+    "launch/diagnosis/test_corpus.py": {"tools.failure_texts"},
+    "launch/test_faults.py": {"campaigns.fault_injection"},
+    "proving/test_campaign.py": {"campaigns.proof"},
+    "recall/test_drawing.py": {"campaigns.recalling"},
+    "recall/test_sample.py": {"campaigns.recalling"},
+    "test_sampling.py": {"tools.changed_tests", "tools.run_tests"},
+    "tools/test_model_index.py": {"tools.model_index", "tools.model_indexing"},
+    "tools/test_net.py": {"tools.net", "tools.netting"},
+    "tools/test_published.py": {"campaigns.published"},
+    "tools/test_refusals.py": {"tools.refusal_reading", "tools.refusals"},
+    "tools/test_shell_oracle.py": {"campaigns.shell_oracle"},
+    "translations/test_translations.py": {"campaigns.translating"},
+    "tuning/test_campaign.py": {"campaigns.tuning"},
+}
+"""Tests that import tools and campaigns, and which: those that they test."""
+
+
+def _imported_around(path: Path) -> set[str]:
+    """Return the modules of tests, tools and campaigns that a file imports, by two names."""
+    siblings = {tool.stem for tool in (ROOT / "tools").glob("[!_.]*") if tool.suffix != ".md"}
+    names = {f"tools.{n}" if n.partition(".")[0] in siblings else n for n in imported(path)}
+    return {
+        ".".join(name.split(".")[:2])
+        for name in names
+        if name.startswith(("tests.", "tools.", "campaigns."))
+    }
+
+
+@pytest.mark.thorough
+def test_tools_and_campaigns_import_what_is_below_them() -> None:
+    for folder, allowed in AROUND.items():
+        for path in (ROOT / folder).rglob("*.py"):
+            for name in _imported_around(path):
+                assert name.startswith(allowed), f"{path} imports {name}"
+
+
+@pytest.mark.thorough
+def test_tests_import_the_tools_that_they_test() -> None:
+    tests = ROOT / "tests"
+    found = {
+        path.relative_to(tests).as_posix(): names
+        for path in tests.rglob("*.py")
+        if (names := {n for n in _imported_around(path) if not n.startswith("tests.")})
+    }
+    assert found == TESTS_OF_TOOLS, "move what they share to tests/support"
+
+
+@pytest.mark.parametrize("folder", ["tools", "campaigns"])
+def test_the_readme_has_each_of_them(folder: str) -> None:
+    text = (ROOT / folder / "README.md").read_text()
+    named = {a or b for a, b in re.findall(r"`(\w+)\.py`|\]\((\w+)\.py\)", text)}
+    assert {path.stem for path in (ROOT / folder).glob("[!_]*.py")} <= named
 
 
 def test_hydra_is_imported_where_it_composes_and_sweeps_alone() -> None:

@@ -25,8 +25,7 @@ from speclaunch.launch.client import EngineClient, EngineError, verify
 from speclaunch.launch.watchdog import EngineProbe, ProbeAnswer
 from speclaunch.proving.answers import ProofPrompt, ProofServer
 from speclaunch.recipe.schema import VerificationSection
-
-from .scripted_server import HOSTILE, OK, body, redirect, scripted, sends
+from tests.support.scripted_server import HOSTILE, OK, body, redirect, scripted, sends
 
 SECONDS = 0.3
 MOST = 1 << 20

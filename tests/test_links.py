@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.loops import over
+from tests.support.loops import over
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCES = sorted(
     path
-    for folder in ("speclaunch", "tools", "conf", "recipes")
+    for folder in ("speclaunch", "tools", "campaigns", "conf", "recipes")
     for path in (ROOT / folder).rglob("*")
     if path.suffix in (".py", ".yaml")
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.loops import over
+from tests.support.loops import over
 
 
 def test_all_failures_are_reported_by_name() -> None:

@@ -23,7 +23,7 @@ import pytest
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.resources import models_dir
 from speclaunch.rules.registry import all_rules
-from tests.launch import fake_engine, fake_sglang
+from tests.support.launch import fake_engine, fake_sglang
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests import sampling
+from tests.support import sampling
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 import changed_tests
@@ -33,6 +33,10 @@ FILES = {
     "tests/__init__.py": "",
     "tests/test_size.py": "from speclaunch.plan.size import size\n",
     "tests/test_start.py": "from speclaunch.launch import start\n",
+    "tests/test_sized.py": "from tests.support.plan.sized import SIZES\n",
+    "tests/plan/test_plan.py": "def test_it(): ...\n",
+    "tests/plan/sizes.json": "[3]",
+    "tests/support/plan/sized.py": "SIZES = [2]\n",
     "tests/test_program.py": 'COMMAND = ("python", "-m", "speclaunch")\n',
     "tests/e2e/__init__.py": "",
     "tests/e2e/conftest.py": 'COMMAND = ("python", "-m", "speclaunch")\n',
@@ -61,7 +65,8 @@ def test_a_tree_that_passed_has_no_change(tree: Path) -> None:
         ("speclaunch/plan/data/table.json", "[]", {"test_size": 1, "test_program": 4}),
         ("speclaunch/cli/lint.py", "x = 1\n", {"test_program": 3}),
         ("speclaunch/launch/start.py", "x = 1\n", {"test_start": 1, "e2e/test_engine": 2}),
-        ("tests/test_size.py", "def test_it(): ...\n", {"test_size": 0}),
+        ("tests/test_size.py", "def test_that(): ...\n", {"test_size": 0}),
+        ("tests/plan/sizes.json", "[1]", {"test_sized": 2, "plan/test_plan": 1}),
         # no change: comments, docstrings, lines
         ("speclaunch/plan/size.py", "def size():\n\n    '''New.'''\n    return 2\n", {}),
     ],
@@ -85,7 +90,14 @@ def test_without_a_record_everything_is_new(tree: Path) -> None:
     (tree / changed_tests.RECORD).unlink()
     assert changed_tests.touched(tree).keys() == {
         f"tests/{name}.py"
-        for name in ("test_size", "test_start", "test_program", "e2e/test_engine")
+        for name in (
+            "test_size",
+            "test_start",
+            "test_program",
+            "e2e/test_engine",
+            "test_sized",
+            "plan/test_plan",
+        )
     }
 
 
@@ -139,7 +151,7 @@ def test_core(): pass
 
 def pytest_on(folder: Path, suite: str, **env: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_some.py").write_text(suite)
-    (folder / "conftest.py").write_text("from tests.sampling import pytest_configure\n")
+    (folder / "conftest.py").write_text("from tests.support.sampling import pytest_configure\n")
     names = "\\n".join(f"{name}: x" for name in ("campaign", "core", "e2e", "thorough"))
     (folder / "pytest.ini").write_text(f"[pytest]\nmarkers =\n  {names}\n".replace("\\n", "\n  "))
     inherited = {name: v for name, v in os.environ.items() if not name.startswith("TESTS_")}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import program
-from tests.tutorial import Step, steps
+from tests.support import program
+from tests.support.tutorial import Step, steps
 
 FAILS = "0.5.10.post1"
 """The release of the command that is shown to fail."""

@@ -16,12 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.corpora.recipes import recipe
+from tests.support.corpora.scripts import script
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
-
-from corpora.recipes import recipe  # noqa: E402
-from corpora.scripts import script  # noqa: E402
-
 RECIPES = 100
 
 FRAMEWORKS = ("hydra", "omegaconf", "antlr4", "rich", "httpx", "huggingface_hub", "asyncio")

@@ -29,9 +29,8 @@ from packaging.version import Version
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
-from verdicts.models import write  # noqa: E402
-
-from tests.plan import auto_memory  # noqa: E402
+from tests.support.plan import auto_memory  # noqa: E402
+from tools.verdicts.models import write  # noqa: E402
 
 GPUS: dict[str, tuple[int, int]] = {
     "T4": (15360, 75),

@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = Path("tests", "tested.txt")
-SOURCES = ("speclaunch", "tests", "tools")
+SOURCES = ("speclaunch", "tests", "tools", "campaigns")
 DATA = {"conf": "speclaunch.resources", "recipes": "speclaunch.resources"}
 DATA |= {"models": "speclaunch.resources", "docs/rules": "speclaunch.rules.pages"}
 """Folders outside the packages, and the module that reads them."""
@@ -99,6 +99,8 @@ def named(module: str, tree: ast.Module, modules: set[str]) -> set[str]:
     for package in STARTS_ENGINES.get(module, ()):
         found |= {name for name in modules if name.startswith(f"{package}.")}
     found.add(package)  # the data next to it
+    if package.startswith("tests.support"):
+        found.add(package.replace(".support", "", 1))  # the data that it reads
     if module.startswith("tests.") and (own := f"{package}.conftest") in modules:
         found |= {own} - {"tests.conftest", module}  # that of all tests says nothing of one
     return found

@@ -25,7 +25,7 @@ sys.path[:0] = [str(REPOSITORY)]
 from speclaunch.facts.cpu_engine import CpuEngine  # noqa: E402
 from speclaunch.facts.weights import read_weights  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
-from tests.plan.memory.cpu_engine import arguments, extract, start  # noqa: E402
+from tests.support.plan.memory.cpu_engine import arguments, extract, start  # noqa: E402
 
 OUTPUT = REPOSITORY / "tests" / "plan" / "memory" / "cpu_measurements.json"
 ENGINE = "0.5.23"

@@ -26,10 +26,10 @@ from speclaunch.cpu.artifacts import ensure_model  # noqa: E402
 from speclaunch.facts.cpu_engine import CpuEngine  # noqa: E402
 from speclaunch.files import replace_file  # noqa: E402
 from speclaunch.home import speclaunch_home  # noqa: E402
-from tests.evidence import judging, models, pages, stored  # noqa: E402
-from tests.evidence.case import Case  # noqa: E402
-from tests.evidence.cases import CASES  # noqa: E402
-from tests.evidence.engine import LOG, Forks, Processes, serve, words  # noqa: E402
+from tests.support.evidence import judging, models, pages, stored  # noqa: E402
+from tests.support.evidence.case import Case  # noqa: E402
+from tests.support.evidence.cases import CASES  # noqa: E402
+from tests.support.evidence.engine import LOG, Forks, Processes, serve, words  # noqa: E402
 
 
 def chosen(asked: Sequence[str]) -> list[Case]:

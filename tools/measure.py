@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-FOLDERS = ("speclaunch", "tools", "tests")
+FOLDERS = ("speclaunch", "tools", "campaigns", "tests")
 RECORDS = frozenset({"record", "dataclass", "define", "frozen"})
 BASES = frozenset({"BaseModel", "Struct", "NamedTuple", "TypedDict"})
 

@@ -53,8 +53,8 @@ speclaunch/plan/, speclaunch/rules/: what is cited above and changed; new versio
 speclaunch/launch/diagnosis/causes/, speclaunch/launch/log/marks.py: messages that are gone; \
 tools/failure_texts.py for new ones
 tests/conformance/exceptions.yaml: what `make verdicts` shows, where the engine is at fault
-python tools/translations.py run --python PY --wheels DIR: the translations from and to it
-speclaunch/facts/cpu_engine.py SGLANG_VERSION: when the CPU engine moves to it; then \
+python -m campaigns translations run --python PY --wheels DIR: the translations from and to it
+speclaunch/cpu/environment.py SGLANG_VERSION: when the CPU engine moves to it; then \
 tools/cpu_measurements.py run, make test-e2e
 CHANGELOG.md"""
 

@@ -3,9 +3,9 @@
     python tools/run_tests.py -q -m e2e
     python tools/run_tests.py --sample --beside 'lint=make lint' -q
 
-`--sample` selects what `make test` runs (tests/sampling.py). `--beside NAME=COMMAND` runs a command
-at the same time: its output is shown if it fails, and then the run fails. The report ends with the
-seconds of each stage.
+`--sample` selects what `make test` runs (tests/support/sampling.py). `--beside NAME=COMMAND` runs a
+command at the same time: its output is shown if it fails, and then the run fails. The report ends
+with the seconds of each stage.
 
 A test that starts processes, or the real engine, can fail by its machine: a host that pauses its
 guests, a port that another program takes. What fails is shown either way; up to `AT_MOST` failed
@@ -153,7 +153,7 @@ def part(root: Path) -> int:
 
 
 def sample(folder: Path) -> dict[str, str]:
-    """Return the variables by which tests/sampling.py selects."""
+    """Return the variables by which tests/support/sampling.py selects."""
     touched = folder / "touched.json"
     touched.write_text(json.dumps(changed_tests.touched(changed_tests.ROOT)))
     chosen = os.environ.get("TESTS_PART") or str(part(changed_tests.ROOT))

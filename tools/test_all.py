@@ -1,4 +1,4 @@
-"""Run all tests and the campaigns of tools/, and record that this tree passed: `make test-all`.
+"""Run all tests and two campaigns, and record that this tree passed: `make test-all`.
 
     python tools/test_all.py -q -n 2 --dist loadgroup
 
@@ -20,7 +20,7 @@ import changed_tests
 import pytest
 import run_tests
 
-CAMPAIGNS = ("tools/fault_injection.py --rounds 300", "tools/proof_campaign.py run")
+CAMPAIGNS = ("fault_injection --rounds 300", "proof run")
 """What no test runs. Campaigns on a cluster, a GPU or the network are tests that are skipped there.
 """
 START_SECONDS = 25.0
@@ -78,7 +78,9 @@ def main(argv: list[str]) -> int:
     for campaign in CAMPAIGNS:
         if campaign not in passed.read_text().splitlines():
             print(campaign, flush=True)
-            done = subprocess.run([sys.executable, *shlex.split(campaign)], check=False)
+            done = subprocess.run(
+                [sys.executable, "-m", "campaigns", *shlex.split(campaign)], check=False
+            )
             if done.returncode != 0:
                 return done.returncode
             with passed.open("a") as stream:

@@ -11,7 +11,7 @@ import pytest
 from speclaunch.bench.between import ERROR_RATE, difference, ratio_between
 from speclaunch.bench.schema import CertificateDocument, DifferenceDocument, SideRecord
 from speclaunch.bench.statistics import of_starts
-from tests.report.bench.made import OURS, SIDES, made
+from tests.support.report.bench.made import OURS, SIDES, made
 
 SLEEP = (
     (0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0),

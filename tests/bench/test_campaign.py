@@ -1,4 +1,4 @@
-"""What the stored campaign on the real engine shows (`tools/bench_campaign.py`)."""
+"""What the stored campaign on the real engine shows (`campaigns/bench.py`)."""
 
 from __future__ import annotations
 

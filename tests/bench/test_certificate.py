@@ -12,7 +12,7 @@ from speclaunch.bench.measurement import Round
 from speclaunch.bench.schema import CertificateDocument, SideMemory
 from speclaunch.bench.statistics import SpeedClaim
 from speclaunch.report.bench_markdown import certificate_markdown, single_markdown
-from tests.bench.making import PLAIN, a_round
+from tests.support.bench.making import PLAIN, a_round
 
 PAYS, LOSES, UNCLEAR = 2.0, 0.5, 1.0
 VARIABLE = "SGLANG_SIMULATE_ACC_LEN"

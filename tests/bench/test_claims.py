@@ -12,7 +12,7 @@ from speclaunch.bench.certificate import certificate
 from speclaunch.bench.measurement import Round
 from speclaunch.bench.schema import CertificateDocument
 from speclaunch.bench.statistics import SpeedClaim
-from tests.bench.making import PLAIN, a_round
+from tests.support.bench.making import PLAIN, a_round
 
 ROUNDS = 6
 

@@ -14,7 +14,7 @@ from speclaunch.bench.measurement import Round
 from speclaunch.bench.stored import key_of
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import LaunchError
-from tests.bench.making import a_round
+from tests.support.bench.making import a_round
 
 SCHEDULE = Schedule(
     (EngineOrder("R", ("recipe=R",), 1), EngineOrder("plain", ("recipe=R",), 2)),

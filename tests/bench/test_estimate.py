@@ -17,7 +17,7 @@ from speclaunch.facts.facts import Facts
 from speclaunch.plan.resolve import resolve
 from speclaunch.report.bench_progress import lines, time_line
 from speclaunch.rules.examine import Lookup
-from tests.bench.making import a_round
+from tests.support.bench.making import a_round
 
 SCHEDULE = Schedule(
     (EngineOrder("R", (), 1), EngineOrder("plain", (), 2)),

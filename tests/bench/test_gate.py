@@ -10,7 +10,7 @@ import pytest
 
 from speclaunch.bench.gate import ExpectedSide, objections
 from speclaunch.bench.measurement import Round
-from tests.bench.making import PLAIN, a_round
+from tests.support.bench.making import PLAIN, a_round
 
 SIDES = (ExpectedSide("R", speculates=True, drafts=4), ExpectedSide("plain", speculates=False))
 

@@ -8,7 +8,7 @@ import pytest
 
 from speclaunch.bench.goodput import Bound, bounds, good, goodput
 from speclaunch.errors import InputError
-from tests.bench.making import a_round, request
+from tests.support.bench.making import a_round, request
 
 FAST = request(latency=0.4, first_token=0.1, tokens=31)  # a TPOT of 10 ms
 SLOW = request(latency=1.0, first_token=0.1, tokens=31)  # a TPOT of 30 ms

@@ -18,8 +18,8 @@ from speclaunch.bench.stored import (
     require_cells,
 )
 from speclaunch.errors import InputError
-from tests.bench.making import a_round
-from tests.report.bench.made import OURS, THEIRS, keep, made
+from tests.support.bench.making import a_round
+from tests.support.report.bench.made import OURS, THEIRS, keep, made
 
 STAMPS = ("20261101-100000", "20261102-100000", "20261103-100000")
 

@@ -1,7 +1,7 @@
 """Broken drafts: what each costs on the real engine (runs.json), and whether a rule says so.
 
 The drafts are stand-ins: names, shapes, configs and token maps of the tiny models, other numbers.
-`tools/checkpoint_mutants.py run` measures, `judge` asks about the real ones.
+`python -m campaigns checkpoint_mutants run` measures, `judge` asks about the real ones.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from . import stand_ins
-from .harmless import harmless
-from .judging import findings, is_harmed
-from .mutants import BASES, Mutant, mutants
-from .safetensors_bytes import Model, read
+from tests.support.checkpoints import stand_ins
+from tests.support.checkpoints.harmless import harmless
+from tests.support.checkpoints.judging import findings, is_harmed
+from tests.support.checkpoints.mutants import BASES, Mutant, mutants
+from tests.support.checkpoints.safetensors_bytes import Model, read
 
 RUNS = json.loads(Path(__file__).with_name("runs.json").read_text())
 SAMPLE = 9

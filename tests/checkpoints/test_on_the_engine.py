@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from speclaunch.cpu.artifacts import ensure_model
-from speclaunch.facts.cpu_engine import CpuEngine
-
-from . import safetensors_bytes
-from .mutants import BASES, MTP_LAYER
+from speclaunch.cpu.environment import CpuEngine
+from tests.support.checkpoints import safetensors_bytes
+from tests.support.checkpoints.mutants import BASES, MTP_LAYER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 HERE = Path(__file__).parent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.program import run
+from tests.support.program import run
 
 URL = ("--url", "http://127.0.0.1:1")
 SHORT = ("recipe=cpu_ngram", "+args.context_length=4096")

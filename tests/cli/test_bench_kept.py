@@ -13,10 +13,10 @@ from speclaunch.bench.certificate import single
 from speclaunch.bench.gate import Objection
 from speclaunch.bench.schema import CertificateDocument
 from speclaunch.cli.completing import candidates
-from tests.program import run
-from tests.report.bench.made import OURS, keep, made, measured
 from tests.report.bench.test_schema import SCHEMA
 from tests.report.plan.test_page import read
+from tests.support.program import run
+from tests.support.report.bench.made import OURS, keep, made, measured
 
 OLD, NEW = "20261101-100000-eagle3", "20261102-100000-eagle3"
 

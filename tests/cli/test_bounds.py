@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import run
+from tests.support.program import run
 
 DEEP = 50_000
 SERVER = "python -m sglang.launch_server --model-path a/b\n"

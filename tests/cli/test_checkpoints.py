@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests import program
+from tests.support import program
 
 SCRIPT = """python3 -m sglang.launch_server --model-path {target} {more} \\
   --speculative-algorithm NGRAM --tp-size 3

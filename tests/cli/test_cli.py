@@ -17,7 +17,7 @@ from speclaunch.deploy.prepare import prepare
 from speclaunch.files import replace_file
 from speclaunch.launch.inputs import engine_argv, new_run_dir, secrets_file_of
 from speclaunch.recipe.load import load
-from tests import program
+from tests.support import program
 
 
 def run(*words: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:

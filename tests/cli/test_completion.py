@@ -16,7 +16,7 @@ from speclaunch.deploy.targets import RENDERERS
 from speclaunch.engine.catalogue import held_versions, load
 from speclaunch.recipe.find_recipe import group_options, recipe_names
 from tests.cli.shells import Shell, is_there
-from tests.program import run
+from tests.support.program import run
 
 NEWEST = load(held_versions()[-1])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import program
+from tests.support import program
 
 CORPUS = Path(__file__).resolve().parents[1] / "launch" / "diagnosis" / "corpus"
 

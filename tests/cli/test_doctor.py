@@ -20,7 +20,7 @@ from speclaunch.cpu.install import is_installed
 from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.home import speclaunch_home
 from speclaunch.launch import guard
-from tests import program
+from tests.support import program
 
 _HOME = speclaunch_home()
 PYNVML = """

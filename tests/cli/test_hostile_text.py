@@ -13,7 +13,7 @@ import pytest
 
 from speclaunch.cli.options import LintFormat
 from speclaunch.printable import CommandGuard, obeys_commands, printable
-from tests import program
+from tests.support import program
 
 STEERING = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"

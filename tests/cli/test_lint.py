@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests import program
 from tests.cli.test_cli import run
+from tests.support import program
 
 GOOD = "#!/bin/bash\npython3 -m sglang.launch_server \\\n  --model-path m \\\n  --port 31000\n"
 BAD = """#!/bin/bash

@@ -11,8 +11,8 @@ import pytest
 from speclaunch.cli.fixing import Fixes, code_of
 from speclaunch.edit.fix_file import FixedFile, LeftFix
 from speclaunch.rules.finding import Severity
-from tests import program
-from tests.report.formats.made import finding
+from tests.support import program
+from tests.support.report.formats.made import finding
 
 VARIABLE = "export SGLANG_ENABLE_SPEC_V2=1\n"
 SERVER = """python3 -m sglang.launch_server --model-path m --port 31000 \\

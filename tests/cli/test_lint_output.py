@@ -13,9 +13,9 @@ import pytest
 from junitparser import JUnitXml
 
 from speclaunch.cli.options import LintFormat
-from tests import program
 from tests.cli.test_lint import BAD, GOOD
-from tests.report.formats.made import github_commands
+from tests.support import program
+from tests.support.report.formats.made import github_commands
 
 ENGINE = ("--engine", "0.5.23")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoints import stand_ins
-from tests.checkpoints.safetensors_bytes import read
 from tests.facts.test_safetensors_header import packed
-from tests.hub_server import HubServer
-from tests.program import run
+from tests.support.checkpoints import stand_ins
+from tests.support.checkpoints.safetensors_bytes import read
+from tests.support.hub_server import HubServer
+from tests.support.program import run
 
 
 @pytest.fixture(scope="module")

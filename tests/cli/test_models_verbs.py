@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from speclaunch.facts.checkpoint_file import read_file
-from tests.hub_server import COMMIT, Answer, Handler, HubServer, serving
-from tests.program import run
+from tests.support.hub_server import COMMIT, Answer, Handler, HubServer, serving
+from tests.support.program import run
 
 CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 8, "num_hidden_layers": 2}
 TARGET, DRAFT = "my-org/target", "my-org/draft"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import run
+from tests.support.program import run
 
 RECIPE = """\
 engine: {{python: {python}{more}}}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import program
+from tests.support import program
 
 
 def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

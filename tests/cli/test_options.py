@@ -12,7 +12,7 @@ import pytest
 from speclaunch.cli.options import VerbOptions
 from speclaunch.cli.start_options import LintOptions
 from speclaunch.cli.verbs import VERBS, Verb, _load
-from tests.loops import over
+from tests.support.loops import over
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES = {

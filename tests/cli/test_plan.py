@@ -20,7 +20,7 @@ from speclaunch.errors import InputError
 from speclaunch.planning.plan_requests import exit_code
 from speclaunch.rules.finding import Severity
 from tests.cli.test_cli import run
-from tests.report.plan.helpers import FAILS, UNKNOWN, planned
+from tests.support.report.plan.helpers import FAILS, UNKNOWN, planned
 
 RECIPE = "recipe=eagle3_llama8b"
 BROKEN = """name: broken

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import run
+from tests.support.program import run
 
 SECRET = "root-hash-7f3a9"
 SERVER = "python -m sglang.launch_server --model-path a/b\n"

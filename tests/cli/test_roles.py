@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from speclaunch.cli.completing import overrides
-from tests.program import run
+from tests.support.program import run
 
 Done = subprocess.CompletedProcess[str]
 

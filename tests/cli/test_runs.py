@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch import fake_sglang
+from tests.support.launch import fake_sglang
 
 pytestmark = pytest.mark.thorough
 

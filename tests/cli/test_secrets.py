@@ -16,7 +16,7 @@ from speclaunch.cli.options import LintFormat
 from speclaunch.deploy.targets import RENDERERS
 from speclaunch.launch.guard import Log
 from speclaunch.redaction import VALUE_PATTERNS
-from tests import program
+from tests.support import program
 
 HEX = "9f2c1e7ab04d58c36fe1a2b3"
 SECRETS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.importer.slime_own import misspelt
-from tests import program
+from tests.support import program
 
 SCRIPT = """\
 SGLANG_ARGS=(

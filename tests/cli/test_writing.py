@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import program
+from tests.support import program
 
 SERVER = "python3 -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct "
 DRAFT = "jamesliu1/sglang-EAGLE3-LLaMA3.1-Instruct-8B"

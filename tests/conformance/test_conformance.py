@@ -1,7 +1,7 @@
 """What the engine refuses we refuse, what it accepts we accept, with the values that it uses.
 
 The verdicts are those of the released engines' own validation (tools/engine_verdicts.py). A
-failure prints the disagreements; `python -m tests.conformance.report` looks closer.
+failure prints the disagreements; `python -m tests.support.conformance.report` looks closer.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 import fcntl
 import os
 import pickle
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
-from tests.conformance import agreement, data
-from tests.conformance.compare import EXPLAINED, Comparison, compared, exceptions, fits
-from tests.conformance.report import (
+from tests.support.conformance import agreement, data
+from tests.support.conformance.compare import EXPLAINED, Comparison, compared, exceptions, fits
+from tests.support.conformance.report import (
     comparisons,
     confusion,
     confusion_text,
     grouped,
     value_text,
 )
+from tools.engine_verdicts import generated
 
 pytestmark = pytest.mark.slow
 VERSIONS = data.versions()
@@ -126,7 +126,7 @@ def test_every_explanation_is_needed(found: Found) -> None:
 def test_the_table_of_agreement_is_the_generated_one(found: Found) -> None:
     everything = [c for version in VERSIONS for c in found(version)]
     assert agreement.DOCUMENT.read_text() == agreement.document(everything), (
-        "run python -m tests.conformance.report --agreement"
+        "run python -m tests.support.conformance.report --agreement"
     )
 
 
@@ -151,7 +151,4 @@ def test_the_data_is_large_enough_to_mean_something() -> None:
 
 
 def test_the_configurations_are_those_that_the_tool_writes() -> None:
-    sys.path.insert(0, str(data.HERE.parent.parent / "tools"))
-    from engine_verdicts import generated
-
     assert generated() == data.CONFIGURATIONS.read_text()

@@ -12,8 +12,8 @@ from speclaunch.deploy.interface import Needs, Role
 from speclaunch.deploy.launching import UNKNOWN_START, probes_of
 from speclaunch.engine.command import RenderedArgs, SpelledArgument
 from speclaunch.engine.images import official_image
-from tests import program
 from tests.deploy import deployments
+from tests.support import program
 
 PODS = ("kubernetes", "leaderworkerset", "rolebasedgroup")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from speclaunch.recipe.find_recipe import recipe_names
-from tests import program
 from tests.deploy import deployments
+from tests.support import program
 
 TARGETS = ("docker-compose", "kubernetes", "leaderworkerset", "rolebasedgroup")
 VERSIONS = ("0.5.9", "0.5.18", "0.5.23")

@@ -15,7 +15,7 @@ from speclaunch.deploy.targets import RENDERERS
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
-from tests import program
+from tests.support import program
 
 PLANTED: Mapping[str, str] = {
     "nothing": "",

@@ -23,7 +23,7 @@ from speclaunch.importer.requests import from_invocation
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup
-from tests import program
+from tests.support import program
 
 STUB = "#!/bin/sh\npython3 -c 'import json,os,sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))' \"$@\"\n"
 

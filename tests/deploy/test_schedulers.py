@@ -22,8 +22,8 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.errors import InputError
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
-from speclaunch.rules.examine import Lookup, PreflightError
-from tests import program
+from speclaunch.rules.examine import Lookup
+from tests.support import program
 
 TARGETS = ("slurm", "srt-slurm", "ray")
 STUB = (

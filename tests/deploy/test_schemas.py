@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from speclaunch.recipe.find_recipe import recipe_names
-from tests import program
 from tests.deploy import deployments
 from tests.deploy.validators import MINORS, objects, validate_compose, validate_kubernetes
+from tests.support import program
 
 PODS = ("kubernetes", "leaderworkerset", "rolebasedgroup")
 ALL = ("docker-compose", *PODS)

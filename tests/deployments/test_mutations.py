@@ -1,4 +1,4 @@
-"""A sample of the campaign of tools/deployment_mutations.py, and what is stored of the whole."""
+"""A sample of the campaign of campaigns/deployment_mutations.py, and what is stored of the whole."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 import pytest
 import yaml
 
-from tools.deployment_mutating.deployed import Lines
-from tools.deployment_mutating.judge import findings
-from tools.deployment_mutating.kinds import KINDS
-from tools.deployment_mutating.shapes import SHAPES, deployment
-from tools.deployment_mutations import STORED, WANTED, campaign
+from campaigns.deployment_mutating.deployed import Lines
+from campaigns.deployment_mutating.judge import findings
+from campaigns.deployment_mutating.kinds import KINDS
+from campaigns.deployment_mutating.shapes import SHAPES, deployment
+from campaigns.deployment_mutations import STORED, WANTED, campaign
 
 LEAST_KINDS = 25
 LEAST_DEPLOYMENTS = 200

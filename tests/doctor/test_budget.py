@@ -9,7 +9,7 @@ import pytest
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.checks.machine import check_budget
 from speclaunch.plan.budget import Fit, MemoryBudget
-from tests.doctor.helpers import HEALTHY, TARGET
+from tests.support.doctor.helpers import HEALTHY, TARGET
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from speclaunch.doctor.checks.engine import (
 from speclaunch.doctor.machine_facts import CpuEngineState, MachineFacts, Tools
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.packages import Packages, Torch
-from tests.doctor.helpers import HEALTHY, NO_GPU, machine, only, runtime, said, target
+from tests.support.doctor.helpers import HEALTHY, NO_GPU, machine, only, runtime, said, target
 
 NO_ENGINE = UnknownFact("engine", "no Python with sglang was found", "name it: engine.python=…")
 

@@ -13,7 +13,7 @@ from speclaunch.doctor.machine_facts import Process, Tools
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hardware import OtherProcess
 from speclaunch.facts.packages import Packages, Torch
-from tests.doctor.helpers import (
+from tests.support.doctor.helpers import (
     GIB,
     HEALTHY,
     NO_GPU,

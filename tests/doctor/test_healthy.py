@@ -11,7 +11,7 @@ from speclaunch.doctor.check_line import CheckLine, CheckSection, CheckState, co
 from speclaunch.doctor.examine import FAMILIES, examine_machine
 from speclaunch.doctor.machine_facts import MachineFacts
 from speclaunch.facts.facts import UnknownFact
-from tests.doctor.helpers import HEALTHY, machine, target, worse
+from tests.support.doctor.helpers import HEALTHY, machine, target, worse
 
 _FACTS = [
     field.name

@@ -16,7 +16,7 @@ from speclaunch.doctor.machine import read_processes
 from speclaunch.doctor.machine_facts import LocalModel, MachineMemory, ProcessLimits, VolumeUse
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
-from tests.doctor.helpers import GB, GIB, machine, only, said, target, volume
+from tests.support.doctor.helpers import GB, GIB, machine, only, said, target, volume
 
 
 def line_of(check: str, **changes: Any) -> CheckLine:

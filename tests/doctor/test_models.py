@@ -16,8 +16,8 @@ from speclaunch.doctor.machine_facts import Hub, LocalModel, VolumeUse
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hub import fetch_checkpoint
-from tests.doctor.helpers import GB, machine, said, target, volume
-from tests.hub_server import Answer, HubServer
+from tests.support.doctor.helpers import GB, machine, said, target, volume
+from tests.support.hub_server import Answer, HubServer
 
 HUB = Hub(Path("/hub"), "HF_TOKEN")
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"

@@ -8,7 +8,7 @@ from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.checks.models import check_paths
 from speclaunch.doctor.machine_facts import LocalModel
 from speclaunch.facts.missing_paths import MissingPath
-from tests.doctor.helpers import HEALTHY
+from tests.support.doctor.helpers import HEALTHY
 
 
 def missing(name: str, path: str) -> MissingPath:

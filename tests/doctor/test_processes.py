@@ -10,7 +10,7 @@ from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.checks.environment import check_engines, check_port
 from speclaunch.doctor.machine import Custody, engines, is_engine
 from speclaunch.doctor.machine_facts import Port, Process
-from tests.doctor.helpers import machine, only, target
+from tests.support.doctor.helpers import machine, only, target
 
 SERVER = ("python", "-m", "sglang.launch_server", "--model-path", "m", "--api-key", "hunter2")
 INIT = Process(1, 0, "systemd", ("/sbin/init",), "root", session=1)

@@ -18,7 +18,7 @@ from speclaunch.recipe.load import load
 from speclaunch.report.doctor import DoctorReport, diagnosis_json, render, show_diagnosis
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
-from tests.doctor.helpers import HEALTHY, machine, target
+from tests.support.doctor.helpers import HEALTHY, machine, target
 
 COMMAND = "uv pip install --python /a/very/long/path/to/an/environment/bin/python torch==2.13.0"
 SECTIONS = (

@@ -21,7 +21,7 @@ from speclaunch.facts.hardware import declare
 from speclaunch.recipe.load import Recipe, load
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
-from tests.doctor.helpers import gpu, h100s
+from tests.support.doctor.helpers import gpu, h100s
 
 
 def recipe(tmp_path: Path, engine: str = "", args: str = "", more: str = "") -> Recipe:

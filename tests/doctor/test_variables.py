@@ -10,7 +10,7 @@ from speclaunch.doctor.check_line import CheckLine, CheckState
 from speclaunch.doctor.checks.environment import check_proxy, check_variables
 from speclaunch.doctor.machine_facts import Port
 from speclaunch.facts.facts import UnknownFact
-from tests.doctor.helpers import machine, only, runtime, said, target
+from tests.support.doctor.helpers import machine, only, runtime, said, target
 
 
 def lines(version: str = "0.5.23", **env: str) -> list[CheckLine]:

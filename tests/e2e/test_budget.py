@@ -18,8 +18,8 @@ from speclaunch.plan.budget import Fit, MemoryBudget, MemoryPhase, MemorySize, M
 from speclaunch.plan.memory import terms
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.resolve import resolve
-from tests.plan.memory.cpu_engine import arguments, extract, start
-from tests.rules.harness import request_of
+from tests.support.plan.memory.cpu_engine import arguments, extract, start
+from tests.support.rules.harness import request_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -8,10 +8,9 @@ import pytest
 
 from speclaunch.bench.gate import Objection
 from speclaunch.errors import LaunchError
-from speclaunch.facts.cpu_engine import CpuEngine
-from tests.bench.live.broken import BROKEN, Dying, Failing
-from tests.bench.live.proxy import Through
-from tests.bench.live.sides import OURS, THEIRS, Make, Pair
+from tests.support.bench.live.broken import BROKEN, Dying, Failing
+from tests.support.bench.live.proxy import Through
+from tests.support.bench.live.sides import OURS, THEIRS, Make, Pair
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

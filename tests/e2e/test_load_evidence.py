@@ -9,9 +9,9 @@ import pytest
 from speclaunch.cpu.artifacts import ensure_model
 from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.home import speclaunch_home
-from tests.evidence import judging, models, stored
-from tests.evidence.cases import BY_KEY
-from tests.evidence.engine import Processes, serve, words
+from tests.support.evidence import judging, models, stored
+from tests.support.evidence.cases import BY_KEY
+from tests.support.evidence.engine import Processes, serve, words
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

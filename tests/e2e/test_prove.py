@@ -1,4 +1,4 @@
-"""`prove` and engines that are broken on purpose; the whole table is in tools/proof_campaign.py."""
+"""`prove` and engines that are broken on purpose; the whole table is in campaigns/proof.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from speclaunch.proving.stored import FILE
 from tests.e2e.conftest import Marked
-from tools.proof_faults import FAULTS, activate, breakable_shim
+from tests.support.proof_faults import FAULTS, activate, breakable_shim
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

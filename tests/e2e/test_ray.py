@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +15,7 @@ import pytest
 from speclaunch.launch.free_port import free_port
 from tests.e2e.conftest import speclaunch, survivors
 from tests.e2e.test_slurm import engines, generated, serves
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-import ray_cluster
+from tests.support import ray_cluster
 
 RAY = ray_cluster.program()
 pytestmark = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,9 +14,7 @@ import pytest
 
 from speclaunch.launch.free_port import free_port
 from tests.e2e.conftest import speclaunch, survivors
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-import slurm_cluster
+from tests.support import slurm_cluster
 
 WHY = slurm_cluster.missing()
 pytestmark = [

@@ -1,6 +1,6 @@
 """Translations to and from the engine that is installed, judged by its own argparse.
 
-tools/translations.py runs the whole: every release's own parser, two thousand texts. Here the words
+campaigns/translations.py runs the whole: every release's own parser, two thousand texts. Here the words
 of another release are read by a parser that is built from the catalogue.
 """
 
@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from speclaunch.facts.cpu_engine import CpuEngine
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-
-from translating.bash import sandbox
-from translating.campaign import Campaign, shown
-from translating.meaning import Reader
-from translating.releases import Catalogued, Installed, Releases
-from translating.texts import generate
-from translating.verbs import load_verbs
+from campaigns.translating.campaign import Campaign, shown
+from campaigns.translating.meaning import Reader
+from campaigns.translating.releases import Catalogued, Installed, Releases
+from campaigns.translating.verbs import load_verbs
+from speclaunch.cpu.environment import CpuEngine
+from tests.support.bash import sandbox
+from tests.support.corpora.texts import generate
 
 pytestmark = [
     pytest.mark.e2e,

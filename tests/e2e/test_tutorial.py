@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.launch.free_port import free_port
-from tests.tutorial import steps
+from tests.support.tutorial import steps
 
 from .conftest import Marked, command
 

@@ -12,7 +12,7 @@ import yaml
 from speclaunch.edit.migrate import Migration, migrate_commands
 from speclaunch.edit.migrate_file import following, migrate_config
 from speclaunch.importer.files import read_text
-from tests import program
+from tests.support import program
 
 CONFIG = """\
 # keep this

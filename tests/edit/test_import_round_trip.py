@@ -14,7 +14,7 @@ from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation
 from speclaunch.importer.recipe_text import RecipeLine
 from speclaunch.recipe.load import load
-from tests.loops import over
+from tests.support.loops import over
 
 SCRIPT = """\
 export SGLANG_X=1 HF_TOKEN=$HF_TOKEN

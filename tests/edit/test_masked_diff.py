@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import program
+from tests.support import program
 
 KEY, TOKEN = "sk-9f2c1e7ab04d77", "hf_qWmZkTbYcRdLsVpNuXoJ"
 START = "python3 -m sglang.launch_server --model-path m"

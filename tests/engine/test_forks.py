@@ -29,9 +29,9 @@ from speclaunch.recipe.load import load as load_recipe
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import by_code
 from speclaunch.rules.runner import judge
-from tests import program
 from tests.cli.test_cli import run
-from tests.lint_report import collect, lint
+from tests.support import program
+from tests.support.lint_report import collect, lint
 
 SOURCE = """import argparse
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from speclaunch.facts.cpu_engine import CpuEngine
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-import judge_against_launch as tool  # noqa: E402
+from campaigns import judge_against_launch as tool
+from speclaunch.cpu.environment import CpuEngine
 
 HEAD, *ROWS = tool.rows(tool.STORED)
 

@@ -1,20 +1,16 @@
 """What 200 refusals are blamed on, against what the engine's source names; stored by
-tools/minimal_places.py."""
+campaigns/minimal_places.py."""
 
 from __future__ import annotations
 
 import ast
-import sys
 from collections import Counter
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-import minimal_places as tool  # noqa: E402
+from campaigns import minimal_places as tool
 
 ROWS = list(tool.rows(tool.STORED))
 OWN = "the model's own quantisation, or that of its draft: what is given says the same"

@@ -9,11 +9,10 @@ import yaml
 
 from speclaunch.resources import rule_pages_dir
 from speclaunch.rules.registry import all_rules
-from tests.loops import over
-
-from . import engine, judging, pages, stored
-from .case import Case
-from .cases import BY_KEY, CASES
+from tests.support.evidence import engine, judging, pages, stored
+from tests.support.evidence.case import Case
+from tests.support.evidence.cases import BY_KEY, CASES
+from tests.support.loops import over
 
 RUNS = stored.load()
 RAN = [case for case in CASES if case.key in RUNS]

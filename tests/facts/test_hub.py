@@ -24,7 +24,7 @@ from speclaunch.facts.checkpoint_file import CheckpointFile
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.hub import fetch_checkpoint, fetch_facts, hub_source, revision_of
 from speclaunch.facts.hub_client import HubRefusedError
-from tests.hub_server import COMMIT, Answer, Handler, HubServer, serving
+from tests.support.hub_server import COMMIT, Answer, Handler, HubServer, serving
 
 CONFIG = {"hidden_size": 8, "num_hidden_layers": 2}
 VOCABULARY = {"model": {"vocab": {"a": 0, "b": 1}}}

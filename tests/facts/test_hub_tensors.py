@@ -11,7 +11,7 @@ from speclaunch.facts.hub import fetch_tensors
 from speclaunch.facts.hub_client import HubRefusedError
 from tests.facts.test_hub import drip, pour
 from tests.facts.test_safetensors_header import ONE, packed
-from tests.hub_server import HubServer
+from tests.support.hub_server import HubServer
 
 
 def sized(**sizes: int) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from speclaunch.plan.resolve import resolve
 from speclaunch.resources import models_dir
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import BUG, judge
-from tests.rules.harness import request_of
-from tests.work import calls
+from tests.support.rules.harness import request_of
+from tests.support.work import calls
 
 INDEX = Sources(index=models_dir())
 NOWHERE = {"HF_HUB_CACHE": "/nonexistent"}

@@ -22,7 +22,7 @@ from speclaunch.facts.runtime import (
     pyenv_choice,
     pyenv_environment,
 )
-from tests.program import run
+from tests.support.program import run
 
 
 def test_our_own_interpreter_says_the_same_about_itself() -> None:

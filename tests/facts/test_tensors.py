@@ -11,7 +11,7 @@ import pytest
 
 from speclaunch.facts import tensors as module
 from speclaunch.facts.tensors import TensorsOnDisk, read_tensors
-from tests.checkpoints.safetensors_bytes import Model, Tensor
+from tests.support.checkpoints.safetensors_bytes import Model, Tensor
 
 
 def on_disk(tmp_path: Path, **tensors: Tensor) -> TensorsOnDisk:

@@ -1,20 +1,17 @@
-"""Texts that failed once (tools/fuzz.py), and a sample of new ones."""
+"""Texts that failed once (campaigns/fuzz.py), and a sample of new ones."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 
+from campaigns.fuzz import ask, bounded
+from campaigns.fuzzing.targets import TARGETS, Target
+from campaigns.fuzzing.texts import texts
+
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent.parent / "tools"))
-
-from fuzz import ask, bounded  # noqa: E402
-from fuzzing.targets import TARGETS, Target  # noqa: E402
-from fuzzing.texts import texts  # noqa: E402
-
 BY_NAME = {one.name: one for one in TARGETS}
 KEPT = sorted(path for path in HERE.glob("*/*.txt"))
 

@@ -8,8 +8,8 @@ import pytest
 
 from speclaunch.importer.files import read_yaml
 from speclaunch.importer.interface import Invocation
-from tests.importer.helpers import texts
 from tests.importer.test_around import of, value
+from tests.support.importer.helpers import texts
 
 ADDRESS = "--dist-init-addr, $(LWS_LEADER_ADDRESS):5000"
 RANKS = "--nnodes, $(LWS_GROUP_SIZE), --node-rank, $(LWS_WORKER_INDEX)"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from speclaunch.importer.files import read_shell
 from speclaunch.importer.interface import Word
-from tests.importer.helpers import SERVER, at, dropped, shell, texts
+from tests.support.importer.helpers import SERVER, at, dropped, shell, texts
 
 
 def certain(words: tuple[Word, ...]) -> list[str]:

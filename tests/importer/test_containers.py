@@ -9,7 +9,7 @@ import pytest
 from speclaunch.importer.file_kinds import TemplateError
 from speclaunch.importer.files import read_text, read_yaml
 from speclaunch.importer.interface import InvocationKind
-from tests.importer.helpers import at, dropped, env, lint_text, only, texts
+from tests.support.importer.helpers import at, dropped, env, lint_text, only, texts
 
 COMPOSE = """\
 x-env: &env

@@ -13,7 +13,7 @@ from speclaunch.errors import InputError
 from speclaunch.importer.file_kinds import is_dockerfile
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation, Reading
-from tests.importer.helpers import SERVER, at, env, only, slices, texts
+from tests.support.importer.helpers import SERVER, at, env, only, slices, texts
 
 FROM = "FROM lmsysorg/sglang:v0.5.9\n"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from speclaunch.errors import InputError
 from speclaunch.importer.files import read_markdown, read_text
 from speclaunch.importer.interface import Invocation
-from tests.importer.helpers import SERVER, at, only, slices, texts
+from tests.support.importer.helpers import SERVER, at, only, slices, texts
 
 COMMAND = f"{SERVER} --model-path a/b --tp 2"
 WORDS = ["--model-path", "a/b", "--tp", "2"]

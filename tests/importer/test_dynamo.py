@@ -12,8 +12,8 @@ from speclaunch.importer.effective_words import followed
 from speclaunch.importer.files import read_shell, read_text, read_words, read_yaml
 from speclaunch.importer.images import tagged_version
 from speclaunch.importer.interface import InvocationKind
-from tests.importer.helpers import at, dropped, env, lint_text, only, texts
-from tests.lint_report import collect
+from tests.support.importer.helpers import at, dropped, env, lint_text, only, texts
+from tests.support.lint_report import collect
 
 GRAPH = """\
 apiVersion: nvidia.com/v1alpha1

@@ -8,8 +8,8 @@ import pytest
 
 from speclaunch.errors import COMMAND_LINE, InputError
 from speclaunch.importer.files import read_file, read_markdown, read_text, read_words
-from tests.importer.helpers import SERVER, at, dropped, env, lint_text, only, texts
-from tests.lint_report import collect
+from tests.support.importer.helpers import SERVER, at, dropped, env, lint_text, only, texts
+from tests.support.lint_report import collect
 
 COMPOSE = "services:\n  a:\n    command: sglang serve --tp 2\n"
 POD = "# a pod\n\napiVersion: v1\nkind: Pod\nspec: {containers: [{command: [sglang, serve, --tp, '2']}]}\n"

@@ -19,8 +19,8 @@ from speclaunch.errors import Place
 from speclaunch.importer.files import read_file
 from speclaunch.importer.interface import Invocation, Reading
 from speclaunch.importer.kustomize.compose import composed_objects
-from tests.importer.helpers import texts
 from tests.importer.test_around import of, value
+from tests.support.importer.helpers import texts
 
 KUBECTL = shutil.which("kubectl")
 needs_kustomize = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on this machine")

@@ -12,7 +12,7 @@ from speclaunch.edit.import_recipes import require_same_command
 from speclaunch.edit.round_trip import RoundTripError
 from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_text
-from tests import program
+from tests.support import program
 
 KEY, TOKEN = "sk-9f2c1e7ab04d77", "hf_qWmZkTbYcRdLsVpNuXoJ"
 LAUNCH = "python3 -m sglang.launch_server --model-path m"

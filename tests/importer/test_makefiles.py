@@ -7,8 +7,8 @@ from pathlib import Path
 from speclaunch.edit.import_recipes import import_one
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Reading
-from tests.importer.helpers import SERVER, lint_text, only, texts
-from tests.loops import over
+from tests.support.importer.helpers import SERVER, lint_text, only, texts
+from tests.support.loops import over
 
 MAKEFILE = f"""\
 MODEL ?= org/m  # the model

@@ -10,7 +10,7 @@ from speclaunch.edit.migrate_file import migrate_data
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation
 from speclaunch.importer.templates import Masks
-from tests.importer.helpers import at, lint_text, only
+from tests.support.importer.helpers import at, lint_text, only
 
 HELM = """\
 {{- $registry := include "x" . | fromYaml }}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from speclaunch.importer.files import read_markdown, read_shell, read_text, read_yaml
 from speclaunch.importer.interface import Word
-from tests.importer.helpers import SERVER, only, shell, texts
+from tests.support.importer.helpers import SERVER, only, shell, texts
 
 BASH = shutil.which("bash")
 PASTED = (

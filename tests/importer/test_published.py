@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from speclaunch.importer.interface import InvocationKind
-from tests.importer.helpers import env, shell, slices, texts
+from tests.support.importer.helpers import env, shell, slices, texts
 
 COMMANDS = [
     # abbreviations, =, a trailing slash

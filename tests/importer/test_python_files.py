@@ -20,9 +20,9 @@ from speclaunch.importer.interface import Invocation, InvocationKind
 from speclaunch.importer.python_files import read_python
 from speclaunch.importer.python_values import ProgramPositions
 from speclaunch.importer.source_text import Document
-from tests.importer.helpers import at, env, lint_text, only
-from tests.lint_report import collect
-from tests.loops import over
+from tests.support.importer.helpers import at, env, lint_text, only
+from tests.support.lint_report import collect
+from tests.support.loops import over
 
 HEAD = "import os, shlex, subprocess, sys\nimport sglang as sgl\n"
 

@@ -10,7 +10,7 @@ from speclaunch.errors import InputError
 from speclaunch.importer.files import read_yaml
 from speclaunch.importer.interface import InvocationKind
 from speclaunch.importer.sglang_yaml import read_sglang_yaml
-from tests.importer.helpers import at, dropped, texts
+from tests.support.importer.helpers import at, dropped, texts
 
 CONFIG = """\
 # a remark

@@ -7,7 +7,7 @@ import pytest
 from speclaunch.errors import InputError
 from speclaunch.importer.files import read_shell
 from speclaunch.importer.interface import InvocationKind
-from tests.importer.helpers import SERVER, at, dropped, env, shell, slices, texts
+from tests.support.importer.helpers import SERVER, at, dropped, env, shell, slices, texts
 
 
 def test_a_command_over_several_lines() -> None:

@@ -7,7 +7,7 @@ import pytest
 from speclaunch.engine.catalogue import held_versions, load
 from speclaunch.importer.files import read_markdown, read_shell, read_words
 from speclaunch.importer.interface import InvocationKind
-from tests.importer.helpers import at, dropped, env, shell, texts
+from tests.support.importer.helpers import at, dropped, env, shell, texts
 
 ARRAY = """\
 SGLANG_ARGS=(

@@ -10,7 +10,7 @@ from speclaunch.edit.migrate_file import migrate_data
 from speclaunch.importer.deployment import to_deployment
 from speclaunch.importer.files import read_yaml
 from speclaunch.importer.interface import InvocationKind
-from tests.importer.helpers import at, dropped, env, lint_text, only, texts
+from tests.support.importer.helpers import at, dropped, env, lint_text, only, texts
 
 RECIPE = """\
 name: job

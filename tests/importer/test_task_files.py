@@ -6,7 +6,7 @@ import pytest
 
 from speclaunch.importer.files import read_yaml
 from speclaunch.importer.images import declared
-from tests.importer.helpers import at, env, only, texts
+from tests.support.importer.helpers import at, env, only, texts
 
 DSTACK = """\
 type: service

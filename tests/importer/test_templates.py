@@ -12,7 +12,7 @@ from speclaunch.importer.file_kinds import TemplateError, template_of
 from speclaunch.importer.files import read_text, read_yaml
 from speclaunch.importer.sglang_yaml import looks_like
 from tests.cli.test_cli import run
-from tests.lint_report import collect
+from tests.support.lint_report import collect
 
 DEPLOYMENT = """{{- if .Values.enabled }}
 apiVersion: apps/v1

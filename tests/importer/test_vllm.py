@@ -11,8 +11,8 @@ from speclaunch.edit.import_recipes import import_one
 from speclaunch.importer import vllm
 from speclaunch.importer.files import read_text
 from speclaunch.importer.interface import Invocation
-from tests.importer.helpers import lint_text, only, texts
-from tests.loops import over
+from tests.support.importer.helpers import lint_text, only, texts
+from tests.support.loops import over
 
 CHAIN = ["--speculative-eagle-topk", "1"]
 

@@ -17,8 +17,7 @@ from speclaunch.launch.client import Verification
 from speclaunch.launch.log.phases import PhaseTracker
 from speclaunch.launch.supervisor import EngineSpec
 from speclaunch.recipe.schema import Launch
-
-FAKE = Path(__file__).with_name("fake_engine.py")
+from tests.support.launch.fake_sglang import FAKE
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from speclaunch.launch.start import Attempt, LadderEnd
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
 from speclaunch.rules.examine import Lookup
-from tests.launch import fake_sglang
+from tests.support.launch import fake_sglang
 
 HEAVY = ("hydra", "omegaconf", "pydantic", "typer", "rich", "httpx", "yaml", "packaging")
 OURS = (

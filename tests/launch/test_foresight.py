@@ -26,7 +26,7 @@ from speclaunch.recipe.schema import Recovery, RecoveryPolicy
 from speclaunch.report.launching import PlainObserver
 from speclaunch.rules.examine import PreflightError
 from speclaunch.rules.registry import all_rules
-from tests.plan.memory.sized import plan_of, published
+from tests.support.plan.memory.sized import plan_of, published
 
 
 @pytest.fixture(autouse=True)

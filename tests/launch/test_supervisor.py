@@ -270,8 +270,8 @@ def test_an_interpreter_that_cannot_be_run_is_one_clear_error(order: Make, tmp_p
 _LAUNCHER = textwrap.dedent(
     """
     import os, pathlib, sys
-    sys.path.insert(0, {tests!r})
-    from launch.conftest import Recorder
+    sys.path.insert(0, {root!r})
+    from tests.launch.conftest import Recorder
     from speclaunch.engine.command import RenderedArgs
     from speclaunch.engine.hosts import Address
     from speclaunch.launch.supervisor import EngineSpec, supervise
@@ -293,7 +293,7 @@ def test_kill_9_leaves_no_engine(
     order: Make, port: int, tmp_path: Path, behaviour: str, victim: str
 ) -> None:
     code = _LAUNCHER.format(
-        tests=str(Path(__file__).parent.parent),
+        root=str(Path(__file__).parents[2]),
         fake=order("serve").argv[1],
         behaviour=behaviour,
         port=port,

@@ -17,7 +17,7 @@ from speclaunch.lint import cache as cache_module
 from speclaunch.lint import lint_files
 from speclaunch.reads import Reads, states
 from tests.lint.linting import ALL, ENGINE, GROUP, RECIPE, Place, Said, config
-from tests.work import calls
+from tests.support.work import calls
 
 
 @pytest.mark.thorough

@@ -7,7 +7,7 @@ import pytest
 
 from speclaunch.lint.collect import LintedFile
 from speclaunch.resources import conf_dir, recipes_dir
-from tests.lint_report import collect
+from tests.support.lint_report import collect
 
 COMMAND = "python3 -m sglang.launch_server --model-path m\n"
 

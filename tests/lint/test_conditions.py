@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.program import run
+from tests.support.program import run
 
 
 def lint(path: Path, script: str) -> list[dict[str, Any]]:

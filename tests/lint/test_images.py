@@ -11,7 +11,7 @@ from speclaunch.importer.images import image_version
 from speclaunch.lint.checked_file import Options
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
-from tests.lint_report import collect, lint
+from tests.support.lint_report import collect, lint
 
 COMPOSE = """services:
   old:

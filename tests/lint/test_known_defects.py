@@ -4,7 +4,6 @@ what has one obvious edit is set right, and nothing else is changed."""
 from __future__ import annotations
 
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import run
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "tools"))
-from corpora.known_meaning import as_texts, asked
-from corpora.known_repository import KnownFile, expected, repository, write
-from translating.bash import Sandbox, sandbox
+from tests.support.bash import Sandbox, sandbox
+from tests.support.corpora.known_meaning import as_texts, asked
+from tests.support.corpora.known_repository import KnownFile, expected, repository, write
+from tests.support.program import run
 
 SAYS_ITS_VERSION = {"recipe", "compose", "compose_crlf", "kubernetes"}
 INFOS = {"SPL801"}

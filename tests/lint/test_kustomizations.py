@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.importer.helpers import Lookup, Options, all_rules, collect, lint
 from tests.importer.test_kustomize import BASE, FILES, OVERLAY
 from tests.lint.linting import Place
 from tests.lint.test_reads import forget, heard, options, recorded_lint
+from tests.support.importer.helpers import Lookup, Options, all_rules, collect, lint
 
 __all__ = ["heard"]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from speclaunch.lint.left_out import LeftOut
 from speclaunch.lint.paths import find_files
-from tests.work import calls
+from tests.support.work import calls
 
 SERVER = "python3 -m sglang.launch_server --model-path m\n"
 FILES = ("a.sh", "b.sh", "gen/a.sh", "gen/deep/b.sh", "src/a.sh", "src/gen/c.sh", "src/x/a.sh")

@@ -16,7 +16,7 @@ from speclaunch.plan.request import Request
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.registry import all_rules
-from tests.lint_report import collect, lint
+from tests.support.lint_report import collect, lint
 
 NEWEST = held_versions()[-1]
 COMMAND = "python3 -m sglang.launch_server --model-path m {words}\n"

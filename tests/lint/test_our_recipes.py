@@ -12,7 +12,7 @@ from speclaunch.resources import recipes_dir
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
-from tests.lint_report import collect, lint
+from tests.support.lint_report import collect, lint
 
 
 @pytest.mark.thorough

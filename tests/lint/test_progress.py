@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.lint.progress import progress, waiting_for
-from tests import program
+from speclaunch.lint.lint_files import progress, waiting_for
+from tests.support import program
 
 
 @pytest.mark.thorough

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from lsprotocol import types
 
-from tests import program
 from tests.lsp.editor import UTF_8, UTF_16, UTF_32, Editor, applied, edit
+from tests.support import program
 
 RECIPE = """\
 defaults:

@@ -12,7 +12,7 @@ from speclaunch.engine.catalogue import held_versions, load
 from speclaunch.engine.versions import UnknownVersion
 from speclaunch.plan.architectures import architectures
 from speclaunch.rules.examine import Lookup
-from tests.rules.harness import request_of
+from tests.support.rules.harness import request_of
 
 NEWEST = held_versions()[-1]
 LATER = "0.9.0"

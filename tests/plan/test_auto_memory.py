@@ -20,8 +20,8 @@ from speclaunch.importer.requests import from_words
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import RequestedValue
 from speclaunch.plan.resolve import resolve
-from tests.plan import auto_memory
 from tests.plan.resolving import LLAMA
+from tests.support.plan import auto_memory
 
 RECORDS = auto_memory.records()
 GPUS: dict[str, tuple[int, int]] = auto_memory.document()["gpus"]

@@ -11,7 +11,7 @@ from speclaunch.plan.budget import Fit
 from speclaunch.plan.fit.best_for_load import Best, RequestLoad, best_for, load_of
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.plan import Plan
-from tests.plan.memory.sized import plan_of, published
+from tests.support.plan.memory.sized import plan_of, published
 
 LLAMA = published("meta-llama/Meta-Llama-3.1-8B (base)")
 FLAGS = {

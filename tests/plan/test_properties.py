@@ -15,10 +15,10 @@ from speclaunch.facts.facts import Facts
 from speclaunch.importer.requests import from_words
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.resolve import resolve
-from tests.conformance import data
-from tests.conformance.compare import checkpoint
 from tests.plan.resolving import A100, B200, CPU, H100, LLAMA, MI300X
 from tests.plan.test_reasons import unexplained
+from tests.support.conformance import data
+from tests.support.conformance.compare import checkpoint
 
 VERSIONS = ("0.4.6.post5", "0.5.2", "0.5.3.post3", "0.5.9", "0.5.13.post1", "0.5.18", "0.5.23")
 MACHINES = (None, A100, H100, B200, MI300X, CPU)

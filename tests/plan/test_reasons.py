@@ -15,9 +15,9 @@ from speclaunch.plan.plan import Plan
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load as load_recipe
-from tests.conformance import data
-from tests.conformance.compare import checkpoint, hardware
 from tests.plan.resolving import B200, H100, LLAMA, plan
+from tests.support.conformance import data
+from tests.support.conformance.compare import checkpoint, hardware
 
 VERSIONS = ("0.4.6.post5", "0.5.2", "0.5.3.post3", "0.5.10.post1", "0.5.14", "0.5.18", "0.5.23")
 SOURCE = re.compile(

@@ -26,8 +26,8 @@ from speclaunch.planning.ways import too_early, ways_for
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
-from tests.lint_report import collect, lint
 from tests.planning.helpers import NEWEST, wanted
+from tests.support.lint_report import collect, lint
 
 HARDWARE = ("rtx4090:1", "l40s:2", "a100-80gb:1", "h100:2", "h200:8", "b200:4")
 TARGETS = (

@@ -33,10 +33,10 @@ from speclaunch.report.plan.page import plan_page
 from speclaunch.report.plan.text import show_plan
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
-from tests.doctor.helpers import HEALTHY
-from tests.lint_report import collect, lint
 from tests.planning.helpers import NEWEST, wanted
-from tests.report.plan.helpers import shown
+from tests.support.doctor.helpers import HEALTHY
+from tests.support.lint_report import collect, lint
+from tests.support.report.plan.helpers import shown
 
 CASES, A_PART = 200, 10
 HARDWARE = ("rtx4090:1", "l40s:2", "a100-80gb:1", "h100:2", "h200:4", "b200:8", "h100:8")

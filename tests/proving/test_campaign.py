@@ -1,4 +1,4 @@
-"""The last campaign of tools/proof_campaign.py: complete, and all of it as it must be."""
+"""The last campaign of campaigns/proof.py: complete, and all of it as it must be."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tools.proof_campaign import LEAST_REQUESTS, RECIPES, count, objections, stored
-from tools.proof_faults import FAULTS, breakable_shim
+from campaigns.proof import LEAST_REQUESTS, RECIPES, count, objections, stored
+from tests.support.proof_faults import FAULTS, breakable_shim
 
 
 def of_kind(kind: str) -> list[dict[str, Any]]:
@@ -17,7 +17,7 @@ def of_kind(kind: str) -> list[dict[str, Any]]:
 
 
 def test_the_stored_campaign_is_as_it_must_be() -> None:
-    """After a change of the faults: `python tools/proof_campaign.py run --missing --store`."""
+    """After a change of the faults: `python -m campaigns proof run --missing --store`."""
     assert objections(stored()) == []
 
 

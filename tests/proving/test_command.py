@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import run
+from tests.support.program import run
 
 RECIPE = "recipe=cpu_ngram"
 FORCED = "+engine.env.SGLANG_SIMULATE_ACC_LEN=3"

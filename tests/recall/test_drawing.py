@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from recalling.drawing import draw
-from recalling.models import lay_out, read_models
 
+from campaigns.recalling.drawing import draw
+from campaigns.recalling.models import lay_out, read_models
 from speclaunch.engine.catalogue import load
 from speclaunch.importer.requests import from_words
 

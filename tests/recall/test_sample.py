@@ -11,9 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from recalling.comparing import Line, compare
-from recalling.generated import constraints, counts, section
-from recalling.reporting import page
+
+from campaigns.recalling.comparing import Line, compare
+from campaigns.recalling.generated import constraints, counts, section
+from campaigns.recalling.reporting import page
 
 SAMPLE = Path(__file__).parent / "sample.jsonl.xz"
 ALLOWED_ALARMS = 0

@@ -13,7 +13,7 @@ from speclaunch.recipe.load import load
 from speclaunch.recipe.schema import Engine
 from speclaunch.recipe.sections import plain_class
 from speclaunch.rules.examine import Lookup
-from tests.lint_report import collect, lint
+from tests.support.lint_report import collect, lint
 
 RECIPE = "defaults: [base]\nengine: {engine}\nargs: {{model_path: m}}\n"
 CASES = (

@@ -27,8 +27,8 @@ from speclaunch.recipe.json_schema import recipe_schema
 from speclaunch.recipe.load import load as load_recipe
 from speclaunch.recipe.sections import schema_paths
 from speclaunch.resources import conf_dir, recipes_dir
-from tests.program import COMMAND as PROGRAM
 from tests.recipe.test_compose import BAD_FILES
+from tests.support.program import COMMAND as PROGRAM
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference"
 NEWEST = held_versions()[-1]

@@ -24,7 +24,7 @@ from speclaunch.resources import conf_dir, recipes_dir
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
-from tests.lint_report import collect, lint
+from tests.support.lint_report import collect, lint
 
 RECIPES = sorted(recipe_names())
 

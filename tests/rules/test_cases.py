@@ -15,9 +15,9 @@ from speclaunch.engine.canonical import canonical
 from speclaunch.report.rule_page import explained
 from speclaunch.rules.interface import Fix, Rule
 from speclaunch.rules.registry import all_rules, by_code
-from tests.loops import each, over
-from tests.rules.harness import CASES, Case, complaint, load_cases, verdict
-from tests.rules.mutating import statements_of
+from tests.support.loops import each, over
+from tests.support.rules.harness import CASES, Case, complaint, load_cases, verdict
+from tests.support.rules.mutating import statements_of
 
 FILES = sorted(CASES.glob("*.yaml"))
 of_each_rule = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -18,7 +18,7 @@ from speclaunch.facts.read_checkpoint import from_config
 from speclaunch.plan.resolve import resolve
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.runner import BUG, judge
-from tests.rules.harness import CASES, Case, load_cases, request_of
+from tests.support.rules.harness import CASES, Case, load_cases, request_of
 
 
 def with_models() -> st.SearchStrategy[Case]:

@@ -1,6 +1,6 @@
 """A rule whose decisions are changed fails one of its cases; so does a rule that says nothing.
 
-`tests/rules/mutating.py` says what is changed; tests/rules/mutants.json holds what survives.
+`tests/support/rules/mutating.py` says what is changed; tests/rules/mutants.json holds what survives.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import pytest
 
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
-from tests.rules import mutating
-from tests.rules.edits import edits
-from tests.rules.mutating import EXEMPT, first_complaint, modules, stored, unnoticed
+from tests.support.rules import mutating
+from tests.support.rules.edits import edits
+from tests.support.rules.mutating import EXEMPT, first_complaint, modules, stored, unnoticed
 
 pytestmark = pytest.mark.slow
-_REMEDY = "add a case that notices, or see tools/mutants.py"
+_REMEDY = "add a case that notices, or see campaigns/rule_mutants.py"
 
 
 @pytest.mark.parametrize("module", modules(), ids=lambda name: name.rpartition(".")[2])
@@ -30,7 +30,7 @@ def test_no_further_mutant_survives(module: str) -> None:
     assert not new, f"{module}: {_REMEDY}:\n{new}"
     own = {(m.group, m.key) for m in mutating.source(module).mutants}
     dead = [one for one in known if one in own and one not in found]
-    assert not dead, f"run tools/mutants.py: a case notices:\n{dead}"
+    assert not dead, f"run python -m campaigns rule_mutants: a case notices:\n{dead}"
 
 
 @pytest.mark.parametrize("module", modules(), ids=lambda name: name.rpartition(".")[2])
@@ -49,7 +49,7 @@ def test_the_stored_mutants_are_there() -> None:
     there = {(m.group, m.key) for module in modules() for m in mutating.source(module).mutants}
     known = {(group, key) for group, keys in stored().items() for key in keys}
     assert known
-    assert not known - there, "run tools/mutants.py: their lines are others"
+    assert not known - there, "run python -m campaigns rule_mutants: their lines are others"
 
 
 def test_every_survivor_has_a_reason() -> None:

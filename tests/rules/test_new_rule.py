@@ -16,7 +16,7 @@ from speclaunch.rules import FAMILIES
 from speclaunch.rules.interface import no_verdict
 from speclaunch.rules.pages import parsed
 from speclaunch.rules.registry import all_rules
-from tests.rules.harness import complaint, load_cases
+from tests.support.rules.harness import complaint, load_cases
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "new_rule.py"
 

@@ -14,7 +14,7 @@ from speclaunch.resources import rule_pages_dir
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.pages import Page, page
 from speclaunch.rules.registry import all_rules
-from tests.loops import over
+from tests.support.loops import over
 
 SECTIONS = ["What it does", "Why it matters", "Example", "Use instead", "Sources"]
 SEEN = "Seen on the engine"

@@ -13,7 +13,7 @@ from speclaunch.lint.file_codes import FILE_CODES
 from speclaunch.rules import ELSEWHERE, FAMILIES, FAMILY_OF, interface
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules, by_code, import_checks, selected
-from tests.loops import over
+from tests.support.loops import over
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -15,10 +15,10 @@ from speclaunch.launch.diagnosis.interface import Direction
 from speclaunch.launch.log.marks import Phase
 from speclaunch.recipe.schema import Recovery
 from speclaunch.resources import conf_dir
-from tests.simulator.cases import VERSIONS, Case, random_case
-from tests.simulator.compare import compare, explained, failing_cases, summary
-from tests.simulator.engine import start, with_fraction
-from tests.simulator.quick import kept_weights
+from tests.support.simulator.cases import VERSIONS, Case, random_case
+from tests.support.simulator.compare import compare, explained, failing_cases, summary
+from tests.support.simulator.engine import start, with_fraction
+from tests.support.simulator.quick import kept_weights
 
 DEFAULT = Recovery(**yaml.safe_load((conf_dir() / "recovery" / "default.yaml").read_text()))
 PHASES = {
@@ -88,7 +88,7 @@ def test_the_draft_is_charged_to_the_pool_from_0_5_14_only() -> None:
 @pytest.mark.thorough
 def test_as_a_process_it_prints_its_log_and_ends_like_the_engine() -> None:
     case, run = next(failing_cases(1))
-    command = [sys.executable, "-m", "tests.simulator.process", str(case.number)]
+    command = [sys.executable, "-m", "tests.support.simulator.process", str(case.number)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert done.stdout.splitlines() == list(run.lines)

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from speclaunch.sweep.jobs import Folder, JobVerdict, Row
-from tests.launch import fake_sglang
+from tests.support.launch import fake_sglang
 
 pytestmark = pytest.mark.thorough
 

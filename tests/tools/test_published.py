@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from campaigns import published
+
 ROOT = Path(__file__).resolve().parents[2]
-PATH = ROOT / "tools" / "published.py"
 MANIFESTS = sorted(
     path
     for path in (ROOT / "tests" / "published").glob("*.json")
     if path.stem not in ("scores", "shell_scripts")
 )
-
-
-@pytest.fixture(scope="module")
-def published() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("published", PATH)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["published"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 SCRIPT = b"""#!/bin/bash
@@ -43,31 +30,31 @@ READ = {
 }
 
 
-def compare(published: ModuleType, *commands: object, data: bytes = SCRIPT) -> Any:
+def compare(*commands: object, data: bytes = SCRIPT) -> Any:
     file = published.PublishedFile("o/n", "c", "x.sh", "shell", commands)
     return published.compare(file, published.read(data, "x.sh"))
 
 
-def test_what_a_person_read_counts_as_right(published: ModuleType) -> None:
-    score = compare(published, READ)
+def test_what_a_person_read_counts_as_right() -> None:
+    score = compare(READ)
     assert (score.commands, score.found, score.placed, score.extra) == (1, 1, 1, 0)
     assert (score.values, score.right, score.invented) == (4, 4, 0), score.said
 
 
-def test_each_difference_counts(published: ModuleType) -> None:
+def test_each_difference_counts() -> None:
     wrong = {"line": 3, "values": {"--tp": None, "--port": "1", "--trust-remote-code": True}}
-    score = compare(published, wrong)
+    score = compare(wrong)
     assert (score.values, score.right, score.invented) == (3, 1, 1), score.said
 
 
-def test_a_command_that_is_not_found_counts_with_its_values(published: ModuleType) -> None:
-    score = compare(published, READ, data=b"true\n")
+def test_a_command_that_is_not_found_counts_with_its_values() -> None:
+    score = compare(READ, data=b"true\n")
     assert (score.commands, score.found, score.values, score.right) == (1, 0, 4, 0)
-    score = compare(published)
+    score = compare()
     assert (score.commands, score.extra) == (0, 1)
 
 
-def test_a_mirror_holds_files_or_git_repositories(published: ModuleType, tmp_path: Path) -> None:
+def test_a_mirror_holds_files_or_git_repositories(tmp_path: Path) -> None:
     (tmp_path / "o" / "n").mkdir(parents=True)
     (tmp_path / "o" / "n" / "x.sh").write_bytes(SCRIPT)
     file = published.PublishedFile("o/n", "HEAD", "x.sh", "shell", ())
@@ -94,7 +81,7 @@ def test_a_mirror_holds_files_or_git_repositories(published: ModuleType, tmp_pat
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
-def test_manifests_hold_facts_only(path: Path, published: ModuleType) -> None:
+def test_manifests_hold_facts_only(path: Path) -> None:
     assert json.loads(path.read_text())["family"] == path.stem
     files = published.load(path.stem)
     assert files

@@ -1,16 +1,13 @@
 """The shell reader sees what tree-sitter-bash sees: in generated scripts, and in 560 published ones.
 
-The published ones are compared by `tools/shell_oracle.py`, which has to be given them.
+The published ones are compared by `campaigns/shell_oracle.py`, which has to be given them.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -18,21 +15,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("tree_sitter_bash")
 
+from campaigns import shell_oracle
+
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = ROOT / "tests" / "published" / "shell_scripts.json"
-
-
-def oracle() -> ModuleType:
-    if "shell_oracle" not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            "shell_oracle", ROOT / "tools" / "shell_oracle.py"
-        )
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["shell_oracle"] = module
-        spec.loader.exec_module(module)
-    return sys.modules["shell_oracle"]
 
 
 WORDS = st.sampled_from(
@@ -75,13 +61,13 @@ BLOCKS = st.recursive(
 @given(st.lists(BLOCKS, min_size=1, max_size=5))
 def test_generated_scripts_are_seen_alike(blocks: list[str]) -> None:
     text = "#!/bin/bash\n" + "\n".join(blocks) + "\n"
-    said, _, differences = oracle().compare(text)
+    said, _, differences = shell_oracle.compare(text)
     if said != "not read by tree-sitter":
         assert said == "equal", (text, differences)
 
 
 def test_a_difference_is_told() -> None:
-    tool = oracle()
+    tool = shell_oracle
     mine, its = tool.ours("a b\n# c\n"), tool.theirs("a 'c'\n")
     assert [one.what for one in tool.differences(mine, its)] == ["words", "comment"]
     assert tool.compare("if [ a\n")[0] == "not read by tree-sitter"

@@ -1,8 +1,8 @@
-"""A translation means the same: a sample of the campaign of tools/translations.py.
+"""A translation means the same: a sample of the campaign of campaigns/translations.py.
 
 Each text is run by a real bash, before and after, with stand-ins that record what it would start.
 No engine is at hand here: the recorded words go to a parser that is built from the catalogue, which
-tools/translations.py compares with the releases' own. The end-to-end tests ask a real one.
+campaigns/translations.py compares with the releases' own. The end-to-end tests ask a real one.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from translating.bash import Sandbox, parses, sandbox
-from translating.campaign import Campaign, Outcome, shown
-from translating.manifests import processes
-from translating.meaning import Announced, Meaning, Reader, differences
-from translating.page import page
-from translating.releases import Catalogued
-from translating.texts import COUNT, KINDS, SEED, Text, digest, generate
-from translating.verbs import load_verbs
+
+from campaigns.translating.campaign import Campaign, Outcome, shown
+from campaigns.translating.manifests import processes
+from campaigns.translating.meaning import Announced, Meaning, Reader, differences
+from campaigns.translating.page import page
+from campaigns.translating.releases import Catalogued
+from campaigns.translating.verbs import load_verbs
+from tests.support.bash import Sandbox, parses, sandbox
+from tests.support.corpora.texts import COUNT, KINDS, SEED, Text, digest, generate
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 
@@ -199,7 +200,9 @@ PAGE = Path(__file__).parents[2] / "docs/reference/translations.md"
 @pytest.mark.thorough
 def test_the_stored_campaign_is_that_of_these_texts_and_left_nothing_open() -> None:
     stored = json.loads(STORED.read_text())
-    assert stored["digest"] == digest(generate(60, SEED)), "run tools/translations.py again"
+    assert stored["digest"] == digest(generate(60, SEED)), (
+        "run python -m campaigns translations again"
+    )
     assert stored["generated"] == COUNT
     assert set(KINDS) <= set(stored["kinds"])
     assert stored["open"] == []

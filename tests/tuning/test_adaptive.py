@@ -12,7 +12,7 @@ from speclaunch.errors import InputError, LaunchError
 from speclaunch.tuning.adaptive import adaptive_words, checked, configuration, require_adaptive
 from speclaunch.tuning.objective import objective, trial_models
 from speclaunch.tuning.space import DraftSetting, settings
-from tests.program import run
+from tests.support.program import run
 from tests.tuning.making import trial
 
 SPACE = settings("EAGLE3")

@@ -1,23 +1,17 @@
-"""What `tools/tuning_campaign.py` measured on the CPU engine, and what it has to show."""
+"""What `campaigns/tuning.py` measured on the CPU engine, and what it has to show."""
 
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from campaigns import tuning as campaign
 from speclaunch.tuning.objective import objective
 from speclaunch.tuning.search import next_trial, ranked
 from speclaunch.tuning.space import DraftSetting, settings
 from tests.tuning.making import trial
-
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-import tuning_campaign as campaign  # noqa: E402
 
 STORED = {path.stem: json.loads(path.read_text()) for path in sorted(campaign.STORE.glob("*.json"))}
 ALGORITHMS = {"cpu_standalone": "STANDALONE", "cpu_eagle3": "EAGLE3", "cpu_ngram": "NGRAM"}

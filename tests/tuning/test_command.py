@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import run
+from tests.support.program import run
 
 BASE = ("tune", "recipe=eagle3_llama8b", "--hardware", "h100", "--engine", "0.5.23", "--dry-run")
 

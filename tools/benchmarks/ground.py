@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from corpora.recipes import recipe
-from corpora.scripts import manifest, script
-
 from benchmarks.measuring import Clock, Spent, spend
+from tests.support.corpora.recipes import recipe
+from tests.support.corpora.scripts import manifest, script
 
 PYTHON = sys.executable
 SPECLAUNCH = str(Path(sys.executable).with_name("speclaunch"))

@@ -8,20 +8,19 @@ import random
 import re
 import shlex
 import shutil
-import sys
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.everything import Size, change, write_everything
-from corpora.recipes import recipe
-from corpora.scripts import manifest, script
-
 from netting.sides import Answer, Case
+from tests.support.conformance import data
+from tests.support.corpora.everything import Size, change, write_everything
+from tests.support.corpora.recipes import recipe
+from tests.support.corpora.scripts import manifest, script
+from tests.support.corpora.texts import generate
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [path for path in (str(ROOT), str(ROOT / "tools")) if path not in sys.path]
 
 JSON = ("--output-format", "json")
 RENDER_TARGETS = (
@@ -316,8 +315,6 @@ def _choices(verbs: Verbs, verb: str, option: str) -> list[str]:
 
 def version_cases(_scenes: Path, _verbs: Verbs) -> Iterator[Case]:
     """Every recipe, planned and checked for every other release with stored verdicts."""
-    from tests.conformance import data  # noqa: PLC0415 - the path is set above
-
     for name in _recipes():
         for version in data.versions()[::2]:
             engine = ("--engine", version, "--hardware", "h200:8", *JSON)
@@ -540,8 +537,6 @@ def work_scene(folder: Path, _quick: bool) -> None:
 
 def translation_scenes(folder: Path, quick: bool) -> None:
     """A folder for each generated text."""
-    from translating.texts import generate  # noqa: PLC0415 - the path is set above
-
     for number, text in enumerate(generate(60 if quick else 240, 29)):
         home = folder / f"texts/{number:04}"
         home.mkdir(parents=True)
@@ -569,8 +564,6 @@ def translation_cases(scenes: Path, _verbs: Verbs) -> Iterator[Case]:
 
 def configuration_scenes(folder: Path, quick: bool) -> None:
     """Commands that the engines were asked about, whose checkpoints are known."""
-    from tests.conformance import data  # noqa: PLC0415 - the path is set above
-
     dice = random.Random(20261122)  # noqa: S311 - not a secret
     home = folder / "configurations"
     home.mkdir()

@@ -21,8 +21,8 @@ SECONDS = 300
 
 CODE = ("speclaunch", "conf", "recipes", "models", "docs")
 """What an installation consists of, below its checkout."""
-SERVER = "tests/program.py"
-"""The server of a checkout that forks for each command line."""
+SERVERS = ("tests/support/program.py", "tests/program.py")
+"""The server of a checkout that forks for each command line: the present place, the former one."""
 
 PLAIN = (
     (re.compile(r"(?<=/sweeps/)[0-9a-f]{12}"), "DIGEST"),
@@ -78,11 +78,12 @@ class Side:
     def __init__(self, root: Path, python: Path, *, is_base: bool, hash_seed: str = "0") -> None:
         self.root, self.python, self.is_base = root.resolve(), python.absolute(), is_base
         self.hash_seed = hash_seed
+        self.server = next(p for name in SERVERS if (p := self.root / name).is_file())
 
     def digest(self) -> str:
         """Return a fingerprint of its code and data."""
         known = hashlib.sha256(str(self.python).encode())
-        paths = [self.root / SERVER]
+        paths = [self.server]
         for name in CODE:
             paths += sorted((self.root / name).rglob("*"))
         for path in paths:
@@ -100,7 +101,7 @@ class Side:
         shutil.rmtree(code, ignore_errors=True)
         for name in CODE:
             shutil.copytree(self.root / name, code / name)
-        shutil.copyfile(self.root / SERVER, code / "server.py")
+        shutil.copyfile(self.server, code / "server.py")
         with self._servers(net, jobs if any(not one.is_cold for one in cases) else 0) as servers:
             free = list(servers)
             lock = threading.Lock()

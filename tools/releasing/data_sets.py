@@ -14,8 +14,8 @@ import engine_states
 import refusals
 from packaging.version import Version
 
-from tests.conformance import data as verdicts
-from tests.plan import auto_memory as auto_memory_data
+from tests.support.conformance import data as verdicts
+from tests.support.plan import auto_memory as auto_memory_data
 
 
 @dataclass(frozen=True)

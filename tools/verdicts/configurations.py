@@ -10,8 +10,8 @@ given as they stand, in any version: misspellings, values of the wrong type, old
 
 from __future__ import annotations
 
+from tools.verdicts.building import Configuration, restart
 from verdicts import attention, features, lines, serving, speculation
-from verdicts.building import Configuration, restart
 
 GROUPS = (
     speculation.triples,

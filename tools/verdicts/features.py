@@ -5,7 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from verdicts.building import BASES, CHAIN, TREE, Args, Configuration, model, parameters, speculate
+from tools.verdicts.building import (
+    BASES,
+    CHAIN,
+    TREE,
+    Args,
+    Configuration,
+    model,
+    parameters,
+    speculate,
+)
 
 WITHOUT: list[Args] = [
     {"tokenizer_worker_num": 0},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
-from verdicts.building import (
+from tools.verdicts.building import (
     BASES,
     CHAIN,
     EAGLE_LIKE,

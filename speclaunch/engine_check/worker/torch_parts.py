@@ -3,7 +3,8 @@
 A judge without torch imports its release over this. Types are types, data types have names and
 sizes, there is no device, an operator exists only once it was registered; every other name is a
 stand-in (stubs.py). What torch's CPU build has not (`torch.npu`, `torch.version.musa`), this has
-not either. Facts are those of torch 2.13.0+cpu, the CPU engine's: tools/judge_equal.py compares.
+not either. Facts are those of torch 2.13.0+cpu, the CPU engine's:
+campaigns/judge_equal.py compares.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from campaigns import agreement as campaign
 from speclaunch.launch.free_port import free_port
-from tests.launch import fake_sglang
-from tools import agreement_campaign as campaign
+from tests.support.launch import fake_sglang
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(500)]
 ROOT = Path(__file__).parents[3]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 from speclaunch.engine.catalogue import held_versions
+from tests.support.launch.failure_log import Log
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -60,23 +58,11 @@ _REQUEST_ERROR = (
 )
 
 
-def texts() -> ModuleType:
-    """The tool that composes logs."""
-    name = "failure_texts"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
 def starts() -> Iterator[tuple[str, str]]:
     """A start that serves, for every release, with one or several ranks, and what users send."""
     for position, version in enumerate(held_versions()):
         for ranks in (("",), ("TP0", "TP1"), ("DP0 TP0", "DP1 TP1"), ("PP0 TP0", "PP1 TP0")):
-            log = texts().Log(version, ranks)
+            log = Log(version, ranks)
             model = HOSTILE[(position + len(ranks[0])) % len(HOSTILE)]
             log.arguments(model_path=f"/models/bloom-oom-{model}", served_model_name="CUDA OOM")
             log.say(_SURVIVED[(position + 1) % len(_SURVIVED)])

@@ -21,7 +21,7 @@ from speclaunch.launch.log.marks import Phase
 from speclaunch.rules.messages import rule_of
 from speclaunch.rules.pages import page
 from speclaunch.rules.registry import all_rules, by_code
-from tests.loops import over
+from tests.support.loops import over
 
 CAUSES = [known.cause for known in CATALOGUE]
 SIGNATURES = [one for known in CATALOGUE for one in known.signatures]

@@ -14,8 +14,9 @@ import yaml
 from speclaunch.launch.diagnosis.causes import CATALOGUE
 from speclaunch.launch.diagnosis.diagnose import diagnose
 from speclaunch.launch.diagnosis.interface import Diagnosis
-from tests.launch.diagnosis.healthy import others, starts, texts
-from tests.loops import over
+from tests.launch.diagnosis.healthy import others, starts
+from tests.support.loops import over
+from tools import failure_texts
 
 CORPUS = Path(__file__).parent / "corpus"
 LABELS: dict[str, dict[str, Any]] = yaml.safe_load((CORPUS / "labels.yaml").read_text())
@@ -89,7 +90,7 @@ def test_every_log_has_a_label_and_every_label_a_log() -> None:
 
 
 def test_the_composed_logs_are_what_the_tool_writes() -> None:
-    cases = list(texts().cases())
+    cases = list(failure_texts.cases())
     assert len(cases) >= 10
     for case in cases:
         written = (CORPUS / f"{case.name}.log").read_bytes()

@@ -13,14 +13,15 @@ from speclaunch.launch.diagnosis.interface import Diagnosis, Direction
 from speclaunch.launch.diagnosis.remedy import steps, turns
 from speclaunch.launch.log.lines import dead_process, describe_exit, last_error
 from speclaunch.launch.log.marks import Phase
-from tests.launch.diagnosis.healthy import HOSTILE, texts
+from tests.launch.diagnosis.healthy import HOSTILE
+from tests.support.launch import failure_log
 
 OUT = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 LOW = "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."
 
 
 def log(version: str = "0.5.10.post1", *ranks: str) -> object:
-    made = texts().Log(version, ranks or ("",))
+    made = failure_log.Log(version, ranks or ("",))
     return made.arguments().baseline()
 
 
@@ -48,13 +49,13 @@ def test_the_same_text_means_another_thing_in_each_phase() -> None:
 
 def test_without_milestones_the_traceback_tells_the_phase() -> None:
     """`--log-level warning`: no milestone is printed."""
-    made = texts().Log("0.5.10.post1")
+    made = failure_log.Log("0.5.10.post1")
     frame = ("model_executor/cuda_graph_runner.py", "capture", "self.capture_one_batch_size(")
     assert name(said(made.crash(OUT, frame))) == "capture-out-of-memory"
-    made = texts().Log("0.5.10.post1")
+    made = failure_log.Log("0.5.10.post1")
     assert name(said(made.crash(OUT, ("a.py", "f", "g()")))) == "out-of-memory"
-    made = texts().Log("0.5.10.post1")
-    draft = [("speculative/eagle_worker.py", "__init__", "x"), texts().FRAME_LOAD]
+    made = failure_log.Log("0.5.10.post1")
+    draft = [("speculative/eagle_worker.py", "__init__", "x"), failure_log.FRAME_LOAD]
     assert name(said(made.crash(OUT, *draft), version="0.5.10")) == "draft-weights-do-not-fit"
     assert name(said(made, version="0.5.18")) == "weights-do-not-fit"
 
@@ -69,7 +70,9 @@ def test_only_the_last_of_several_launches_counts() -> None:
     found = diagnose([*failed, *served, *failed])
     assert name(found) == "kv-pool-too-small" and found.launches == 3 and not found.served
     assert name(diagnose([*failed, *refused])) == "argument-ambiguous"
-    trace = texts().Log("0.5.10.post1").traceback("AssertionError: x", texts().FRAME_ARGS_OLD)
+    trace = failure_log.Log("0.5.10.post1").traceback(
+        "AssertionError: x", failure_log.FRAME_ARGS_OLD
+    )
     assert name(diagnose([*failed, *trace.lines])) == "arguments-refused"
 
 
@@ -80,7 +83,7 @@ def test_what_follows_a_request_to_stop_is_no_failure() -> None:
     made.say("Subprocess detokenizer (pid=2) crashed with exit code -9. Triggering SIGQUIT")
     found = said(made)
     assert found.stopped and not found.failed
-    made.crash(OUT, texts().FRAME_FORWARD)
+    made.crash(OUT, failure_log.FRAME_FORWARD)
     assert name(said(made)) == "forward-out-of-memory"
 
 
@@ -97,12 +100,12 @@ def test_an_error_that_the_engine_survived_is_no_cause() -> None:
 def test_a_rank_that_lives_on_does_not_hide_the_one_that_failed() -> None:
     made = log("0.5.20", "TP0", "TP1").load_begin()
     made.say("Scheduler hit an exception: Traceback (most recent call last):", "TP1")
-    made.frames(texts().FRAME_LOAD).raw(OUT, "").load_end(rank="TP0")
+    made.frames(failure_log.FRAME_LOAD).raw(OUT, "").load_end(rank="TP0")
     found = said(made)
     assert name(found) == "weights-do-not-fit" and found.rank == "TP1"
     made = log("0.5.20", "TP0", "TP1").serving()
     made.say("Scheduler hit an exception: Traceback (most recent call last):", "TP1")
-    made.frames(texts().FRAME_FORWARD).raw(OUT, "").batch().batch().sigquit()
+    made.frames(failure_log.FRAME_FORWARD).raw(OUT, "").batch().batch().sigquit()
     assert name(said(made)) == "forward-out-of-memory"
 
 
@@ -138,7 +141,7 @@ def test_a_fatal_error_with_much_life_after_it_is_unclear() -> None:
 
 def test_a_lone_start_after_a_failure_does_not_hide_it() -> None:
     failed = log().load_begin().load_end().crash(LOW).lines
-    found = diagnose([*failed, *texts().Log("0.5.23").arguments().lines])
+    found = diagnose([*failed, *failure_log.Log("0.5.23").arguments().lines])
     assert found.unclear and found.failed
     assert [one.cause.name for one in found.candidates] == ["kv-pool-too-small"]
     found = diagnose([*failed, *log().serving().lines])
@@ -168,7 +171,7 @@ def test_tracebacks_of_two_ranks_that_follow_each_other_are_both_read() -> None:
     made = log("0.5.20", "TP0", "TP1").weights()
     for rank, error in (("TP1", OUT), ("TP0", "RuntimeError: NCCL error: remote process exited")):
         made.say("Scheduler hit an exception: Traceback (most recent call last):", rank)
-        made.frames(texts().FRAME_POOL).raw(error)
+        made.frames(failure_log.FRAME_POOL).raw(error)
     found = said(made.sigquit())
     assert (name(found), found.rank) == ("pool-exceeds-gpu", "TP1")
 
@@ -188,7 +191,7 @@ def test_of_several_engines_in_one_log_the_one_that_failed_is_told() -> None:
 
 
 def test_an_unknown_failure_is_told_as_one() -> None:
-    found = said(log().weights().crash("KeyError: 'model.layers.0.foo'", texts().FRAME_LOAD))
+    found = said(log().weights().crash("KeyError: 'model.layers.0.foo'", failure_log.FRAME_LOAD))
     assert found.cause is None and found.failed
     assert proof(found) == "KeyError: 'model.layers.0.foo'"
     assert steps(found) == () and turns(found) == ()
@@ -199,7 +202,11 @@ def test_an_unknown_failure_is_told_as_one() -> None:
     [
         (-9, log().load_begin(), "killed-while-starting"),
         (137, log().serving(), "process-killed"),
-        (-9, texts().Log("0.5.23").arguments(device="cpu").weights().pool(), "killed-filling-pool"),
+        (
+            -9,
+            failure_log.Log("0.5.23").arguments(device="cpu").weights().pool(),
+            "killed-filling-pool",
+        ),
         (0, log().serving(), None),
         (None, log().serving(), None),
     ],
@@ -237,7 +244,9 @@ def test_the_engines_figures_become_the_remedys() -> None:
     ],
 )
 def test_the_remedy_is_spelled_for_the_version(version: str, flag: str) -> None:
-    found = said(log(version).weights().pool().capture_begin().crash(OUT, texts().FRAME_CAPTURE))
+    found = said(
+        log(version).weights().pool().capture_begin().crash(OUT, failure_log.FRAME_CAPTURE)
+    )
     by_name = {turn.argument: turn for turn in turns(found)}
     assert by_name["cuda_graph_max_bs_decode"].flag == flag
     assert by_name["cuda_graph_max_bs_decode"].override == "args.cuda_graph_max_bs_decode=24"
@@ -247,7 +256,7 @@ def test_the_remedy_is_spelled_for_the_version(version: str, flag: str) -> None:
 
 def test_advice_for_a_cpu_names_no_gpu() -> None:
     made = log("0.5.23").weights().crash(LOW)
-    cpu = texts().Log("0.5.23").arguments(device="cpu").baseline().weights().crash(LOW)
+    cpu = failure_log.Log("0.5.23").arguments(device="cpu").baseline().weights().crash(LOW)
     assert any("--tp-size" in step for step in steps(said(made)))
     found = steps(said(cpu))
     assert found[0] == "Raise --mem-fraction-static."
@@ -287,7 +296,7 @@ def test_the_last_word_is_one_sentence_for_every_end() -> None:
     )
     assert last_word([], 3) == "the engine ended with exit code 3 and printed no error"
     assert last_word([], None) == "the engine ended"
-    unknown = log().weights().crash("KeyError: 'x'", texts().FRAME_LOAD)
+    unknown = log().weights().crash("KeyError: 'x'", failure_log.FRAME_LOAD)
     assert last_word(unknown.lines) == "KeyError: 'x'"
 
 

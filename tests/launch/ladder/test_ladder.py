@@ -14,9 +14,8 @@ from speclaunch.launch.ladder.ladder import Ladder, forecast, outlook
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.start import Attempt, LadderEnd, Rung
 from speclaunch.plan.budget import MemoryUse
-from speclaunch.plan.fit.limits import Steppable
-from speclaunch.recipe.schema import Floors, Recovery, RecoveryLimits
-from tests.launch.ladder.deployments import (
+from speclaunch.recipe.schema import Floors, Recovery, RecoveryLimits, Steppable
+from tests.support.launch.ladder.deployments import (
     CAPTURE,
     CHAIN,
     DTYPE,

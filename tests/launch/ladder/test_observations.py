@@ -10,7 +10,7 @@ from speclaunch.launch.ladder.calibration import Observation, observe
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseStep
 from speclaunch.launch.start import Attempt
-from tests.launch.ladder.deployments import DTYPE, TREE, failed, planner
+from tests.support.launch.ladder.deployments import DTYPE, TREE, failed, planner
 
 PLAN = planner({**TREE, "mem_fraction_static": 0.9})({})
 HEAD = (

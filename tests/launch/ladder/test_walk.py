@@ -7,9 +7,15 @@ from typing import Any
 from speclaunch.launch.diagnosis.interface import Cause
 from speclaunch.launch.ladder.ladder import Ladder
 from speclaunch.launch.start import Attempt, LadderEnd, Rung
-from speclaunch.plan.fit.limits import Steppable
-from speclaunch.recipe.schema import Floors, Recovery
-from tests.launch.ladder.deployments import CAPTURE, NO_POOL, TREE, Arithmetic, failed, planner
+from speclaunch.recipe.schema import Floors, Recovery, Steppable
+from tests.support.launch.ladder.deployments import (
+    CAPTURE,
+    NO_POOL,
+    TREE,
+    Arithmetic,
+    failed,
+    planner,
+)
 
 BUDGET = Recovery(policy="budget", order=tuple(Steppable), max_attempts=30)
 DOCUMENTS = Recovery(

@@ -16,7 +16,7 @@ from speclaunch.plan.memory import kv, terms
 from speclaunch.plan.memory.kv import PoolLayout
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
-from tests.rules.harness import request_of
+from tests.support.rules.harness import request_of
 
 LLAMA_8B = Checkpoint(
     "llama-8b",

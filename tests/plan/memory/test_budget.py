@@ -15,7 +15,7 @@ from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.memory.kv import PoolLayout
 from speclaunch.plan.memory.pool import slot_settings
 from tests.plan.memory.deployments import PLAIN, SPECULATING, Sizes, give, plan
-from tests.work import calls
+from tests.support.work import calls
 
 GIB = 1 << 30
 MIB = 1 << 20

@@ -10,7 +10,7 @@ import pytest
 from speclaunch.facts.hardware import declare
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.memory.budget import budget
-from tests.rules.harness import CASES, load_cases, plan_of
+from tests.support.rules.harness import CASES, load_cases, plan_of
 
 FILES = sorted(CASES.glob("*.yaml"))
 

@@ -11,7 +11,7 @@ from speclaunch.facts.read_checkpoint import from_config
 from speclaunch.plan.budget import Fit, MemoryPhase
 from speclaunch.plan.memory.budget import budget
 from tests.plan.memory.deployments import LLAMA_8B
-from tests.plan.memory.sized import plan_of
+from tests.support.plan.memory.sized import plan_of
 
 GIB = 1 << 30
 QWEN_72B = {

@@ -22,7 +22,7 @@ from speclaunch.plan.memory import estimates, terms
 from speclaunch.plan.memory.budget import budget
 from speclaunch.plan.memory.estimates import NOTHING
 from speclaunch.plan.resolve import resolve
-from tests.rules.harness import request_of
+from tests.support.rules.harness import request_of
 
 DATA = json.loads((Path(__file__).with_name("cpu_measurements.json")).read_text())
 CASES: dict[str, dict[str, Any]] = DATA["cases"]

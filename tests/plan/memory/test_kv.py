@@ -12,7 +12,7 @@ from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.read_checkpoint import from_config
 from speclaunch.plan.memory.kv import PoolLayout, pool_cell, pool_layout, token_size
 from speclaunch.plan.plan import UnknownValueError
-from tests.plan.memory.sized import MODELS, STEPS, eagle3, llama, plan_of, published
+from tests.support.plan.memory.sized import MODELS, STEPS, eagle3, llama, plan_of, published
 
 EAGLE3 = "--speculative-algorithm EAGLE3" + STEPS
 EAGLE = "--speculative-algorithm EAGLE" + STEPS

@@ -13,7 +13,7 @@ from speclaunch.plan.fit.predict import SAFE, margins
 from speclaunch.plan.memory.budget import budget, memory_verdict
 from speclaunch.plan.memory.phases import EXPECTED
 from speclaunch.plan.resolve import resolve
-from tests.plan.memory.sized import NEWEST, llama, plan_of, published
+from tests.support.plan.memory.sized import NEWEST, llama, plan_of, published
 
 QWEN = published("meta-llama/Meta-Llama-3.1-8B (base)")
 

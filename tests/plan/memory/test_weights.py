@@ -21,7 +21,7 @@ from speclaunch.plan.memory.models import language_model
 from speclaunch.plan.memory.quantized import FP8_ROWS, MXFP4, NVFP4, ExcludedModules, Scheme
 from speclaunch.plan.memory.weights import config_bytes, weight_size
 from speclaunch.plan.plan import UnknownValueError
-from tests.plan.memory.sized import MODELS, STEPS, eagle3, llama, plan_of, published
+from tests.support.plan.memory.sized import MODELS, STEPS, eagle3, llama, plan_of, published
 
 GIB = 1 << 30
 

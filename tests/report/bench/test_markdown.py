@@ -14,8 +14,8 @@ from speclaunch.bench.gate import Objection
 from speclaunch.bench.schema import CertificateDocument
 from speclaunch.report.bench import columns
 from speclaunch.report.bench_markdown import certificate_markdown, difference_markdown, escaped
-from tests.report.bench.made import made
 from tests.report.bench.strategies import NAMES, certificates
+from tests.support.report.bench.made import made
 
 
 def tokens(text: str) -> list[str]:

@@ -15,9 +15,9 @@ from speclaunch.bench.schema import CertificateDocument
 from speclaunch.report.bench_markdown import certificate_markdown
 from speclaunch.report.bench_page import charts
 from speclaunch.report.bench_page.page import TEMPLATES, certificate_page
-from tests.report.bench.made import MEMORY, OURS, made
 from tests.report.bench.strategies import certificates
 from tests.report.plan.test_page import contrast, read
+from tests.support.report.bench.made import MEMORY, OURS, made
 
 REFUSED = (Objection("errors", "R: round 2: <b>3</b> requests failed"),)
 

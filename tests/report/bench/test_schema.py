@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from speclaunch.bench.between import difference
 from speclaunch.bench.gate import Objection
 from speclaunch.bench.schema import CertificateDocument, DifferenceDocument, SingleDocument
-from tests.report.bench.made import made
+from tests.support.report.bench.made import made
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "reference" / "bench.schema.json"
 REAL = Path(__file__).with_name("cpu_ngram.json")

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from speclaunch.bench.schema import CertificateDocument
 from speclaunch.report.bench_markdown import certificate_markdown
 from speclaunch.report.bench_page.page import certificate_page
-from tests.report.bench.made import made
+from tests.support.report.bench.made import made
 
 ONCE = "differs from start to start is not in"
 

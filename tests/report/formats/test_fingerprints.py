@@ -12,7 +12,7 @@ from speclaunch.report.formats.fingerprints import fingerprints
 from speclaunch.report.formats.interface import FormatInput
 from speclaunch.report.formats.sarif import FINGERPRINT
 from speclaunch.rules.finding import Finding, Severity
-from tests.report.formats.made import finding, report
+from tests.support.report.formats.made import finding, report
 
 TEXT = """python3 -m sglang.launch_server --model-path m \\
   --speculative-eagle-topk 4 --page-size 16

@@ -17,7 +17,7 @@ from speclaunch.report.formats.interface import FormatInput
 from speclaunch.resources import DOCS_URL_VARIABLE
 from speclaunch.rules.finding import Fix, Severity
 from tests.report.formats.lint_schema import FILE, LintDocument, published
-from tests.report.formats.made import finding, github_commands, official, report
+from tests.support.report.formats.made import finding, github_commands, official, report
 
 
 def test_each_format_has_its_module() -> None:

@@ -19,7 +19,7 @@ from speclaunch.report.formats import FORMATS, format_named
 from speclaunch.report.formats.interface import FormatInput, from_root, one_line, readable
 from speclaunch.rules.finding import Severity
 from tests.report.formats.lint_schema import LintDocument
-from tests.report.formats.made import (
+from tests.support.report.formats.made import (
     REPORTS,
     azure_commands,
     finding,

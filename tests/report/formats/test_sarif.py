@@ -20,7 +20,7 @@ from speclaunch.report.formats.sarif import MOST_DESCRIBED, rule_help
 from speclaunch.resources import DOCS_URL_VARIABLE
 from speclaunch.rules.finding import Fix, Severity
 from speclaunch.rules.table import RULES
-from tests.report.formats.made import finding, official, report
+from tests.support.report.formats.made import finding, official, report
 
 NOT_MODELLED = {"$schema", "columnKind"}
 """Of the standard, and not of the models."""

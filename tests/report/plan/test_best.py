@@ -20,8 +20,8 @@ from speclaunch.recipe.load import load
 from speclaunch.report.plan.document import plan_document
 from speclaunch.report.plan.page import plan_page
 from speclaunch.report.plan.text import show_plan
-from tests.report.plan.helpers import planned, shown
 from tests.report.plan.test_fitting import asked
+from tests.support.report.plan.helpers import planned, shown
 
 
 def having(found: Advice) -> PlannedDeployment:

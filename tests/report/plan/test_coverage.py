@@ -9,7 +9,7 @@ from speclaunch.planning.planned_deployment import (
     NoCoverage,
     coverage,
 )
-from tests.report.plan.helpers import planned
+from tests.support.report.plan.helpers import planned
 
 
 def test_captured_padded_and_uncovered_sizes() -> None:

@@ -19,7 +19,7 @@ from speclaunch.report.plan.document import (
     comparison_document,
     plan_document,
 )
-from tests.report.plan.helpers import FAILS, FITS, UNKNOWN, planned
+from tests.support.report.plan.helpers import FAILS, FITS, UNKNOWN, planned
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 

@@ -14,7 +14,7 @@ from speclaunch.plan.effective_arguments import (
     concern_of,
 )
 from speclaunch.planning.comparison import compared
-from tests.report.plan.helpers import FAILS, FITS, UNKNOWN, PlannedDeployment, planned
+from tests.support.report.plan.helpers import FAILS, FITS, UNKNOWN, PlannedDeployment, planned
 
 
 def row(found: PlannedDeployment, name: str) -> EffectiveArgument:

@@ -20,7 +20,7 @@ from speclaunch.recipe.load import load
 from speclaunch.report.plan.document import plan_document
 from speclaunch.report.plan.page import plan_page
 from speclaunch.report.plan.text import show_plan
-from tests.report.plan.helpers import (
+from tests.support.report.plan.helpers import (
     FAILS,
     FITS,
     TARGET,

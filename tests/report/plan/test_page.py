@@ -13,7 +13,7 @@ import pytest
 from speclaunch.plan.budget import RankBudget
 from speclaunch.planning.comparison import compared
 from speclaunch.report.plan.page import TEMPLATES, comparison_page, memory_bar, plan_page, printable
-from tests.report.plan.helpers import FAILS, FITS, UNKNOWN, planned
+from tests.support.report.plan.helpers import FAILS, FITS, UNKNOWN, planned
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 EVIL = "<script>alert('x')</script>\"&'\x1b[2J"

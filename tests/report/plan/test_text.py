@@ -14,7 +14,7 @@ from speclaunch.report.plan.pictures import COLORS, LETTERS, cells, ink, used
 from speclaunch.report.plan.side_by_side import show_comparison
 from speclaunch.report.plan.terminal_lines import wrapped
 from speclaunch.report.plan.text import show_plan
-from tests.report.plan.helpers import FAILS, FITS, GIB, UNKNOWN, planned, rank, shown
+from tests.support.report.plan.helpers import FAILS, FITS, GIB, UNKNOWN, planned, rank, shown
 
 WIDTHS = [(60, True), (80, True), (120, True), (200, True), (400, False)]
 

@@ -1,0 +1,1 @@
+"""Long searches for defects, and measurements: `python -m campaigns --list`."""

@@ -1,0 +1,1 @@
+"""What `campaigns/fuzz.py` asks, and with which texts."""

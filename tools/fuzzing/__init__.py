@@ -1,1 +1,0 @@
-"""What `tools/fuzz.py` asks, and with which texts."""
