@@ -36,7 +36,7 @@ from speclaunch.bench.certificate import certificate
 from speclaunch.bench.running import SIMULATED
 from speclaunch.bench.statistics import SpeedClaim
 from speclaunch.bench.workload import workload
-from speclaunch.launch.atomic_files import write_json
+from speclaunch.files import write_json
 from tests.support.bench.live.proxy import Through
 from tests.support.bench.live.sides import OURS, REQUESTS, THEIRS, Pair
 

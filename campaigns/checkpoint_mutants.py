@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.cpu.artifacts import MAKE_MODELS, engine_environment
-from speclaunch.cpu.environment import CpuEngine
+from speclaunch.facts.cpu_engine import CpuEngine
+from speclaunch.files import replace_file
 from speclaunch.home import speclaunch_home
 from tests.support.checkpoints import safetensors_bytes, stand_ins
 from tests.support.checkpoints.harmless import harmless

@@ -3,7 +3,7 @@
     python -m campaigns judge_against_launch run FILE --configs DIR [--first N] [--count N]
     python -m campaigns judge_against_launch judge FILE --configs DIR  ask the judge alone again
     python -m campaigns judge_against_launch compare FILE              counts, all disagreements
-    python -m campaigns judge_against_launch store FILE --configs DIR  tests/judge/launches.jsonl.xz
+    python -m campaigns judge_against_launch store FILE --configs DIR  launches.jsonl.xz
 
 A command line is a function of its number: over real configs (campaigns/recalling/drawing.py), each
 fourth with speculation over the tiny models of the CPU engine, each tenth with a word that no
@@ -39,11 +39,11 @@ from typing import Any
 from campaigns.recalling.drawing import Models, draw
 from campaigns.recalling.models import lay_out, read_models
 from speclaunch.cpu.artifacts import engine_environment, ensure_model
-from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.engine.catalogue import load
+from speclaunch.engine_check.installed_judges import cpu_judge, find_judge
+from speclaunch.engine_check.interface import EngineQuestion
+from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine
 from speclaunch.home import speclaunch_home
-from speclaunch.judge.environments import cpu_judge, find_judge
-from speclaunch.judge.interface import EngineQuestion
 from tests.support.evidence.engine import DIED, READY, read
 
 REPOSITORY = Path(__file__).resolve().parent.parent

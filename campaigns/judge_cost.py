@@ -31,13 +31,9 @@ from statistics import median
 
 from speclaunch.cli.lint import lint
 from speclaunch.cli.start_options import LintOptions
+from speclaunch.engine_check.engine_judge import command_of, environment_of
+from speclaunch.engine_check.installed_judges import AddedJudge, all_judges, kept
 from speclaunch.facts.project_settings import Ask
-from speclaunch.judge.engine_judge import command_of, environment_of
-from speclaunch.judge.environments import (
-    AddedJudge,
-    all_judges,
-    kept,
-)
 from tests.support.conformance import data
 from tools.verdicts.models import write
 

@@ -3,7 +3,7 @@
     python -m campaigns minimal_places ask FILE --configs DIR [--count N]  refusals, and their blame
     python -m campaigns minimal_places read FILE --sources DIR             what each condition names
     python -m campaigns minimal_places compare FILE                        counts, and what differs
-    python -m campaigns minimal_places store FILE                          those of tests/asking
+    python -m campaigns minimal_places store FILE                          places.jsonl.xz
 
 `ask` draws command lines over real configs on four machines, and takes the smallest set of
 arguments that the release refuses in the same way (speclaunch/engine_check/opinion.py). `read`
@@ -30,14 +30,14 @@ from typing import Any
 from campaigns.recalling.drawing import draw
 from campaigns.recalling.machines import MACHINES, hardware
 from campaigns.recalling.models import lay_out, read_models
-from speclaunch.asking.command import NotAskedError, asked_command
-from speclaunch.asking.opinion import converse, inquire, stands_in
-from speclaunch.cpu.environment import SGLANG_VERSION
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import load
-from speclaunch.judge.environments import cpu_judge
+from speclaunch.engine_check.command import NotAskedError, asked_command
+from speclaunch.engine_check.installed_judges import cpu_judge
+from speclaunch.engine_check.opinion import converse, inquire, stands_in
+from speclaunch.facts.cpu_engine import SGLANG_VERSION
+from speclaunch.importer.requests import from_words
 from speclaunch.plan.refusals import DATA
-from speclaunch.plan.request import from_words
 from speclaunch.plan.resolve import resolve
 from speclaunch.rules.examine import Lookup
 

@@ -32,8 +32,8 @@ from campaigns.translating.page import page
 from campaigns.translating.releases import Installed, Verdict, releases
 from campaigns.translating.sources import published, recipes
 from campaigns.translating.verbs import load_verbs
-from speclaunch.cpu.environment import CpuEngine
 from speclaunch.engine.catalogue import held_versions
+from speclaunch.facts.cpu_engine import CpuEngine
 from speclaunch.home import speclaunch_home
 from tests.support.bash import sandbox
 from tests.support.corpora.arguments import draw

@@ -47,7 +47,7 @@ from speclaunch.bench.statistics import interval
 from speclaunch.bench.workload import workload
 from speclaunch.cli.check_options import lookup
 from speclaunch.errors import LaunchError
-from speclaunch.launch.atomic_files import write_json
+from speclaunch.files import write_json
 from speclaunch.tuning.model import Trial
 from speclaunch.tuning.space import (
     NGRAM,

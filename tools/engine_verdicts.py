@@ -39,8 +39,8 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
 from speclaunch.engine.catalogue import held_versions, load, name_of  # noqa: E402
 from speclaunch.engine.command import spell  # noqa: E402
-from speclaunch.judge.engine_judge import LOADING_S, MEMORY, command_of, environment_of  # noqa: E402
-from speclaunch.judge.process import JsonWorker, WorkerError  # noqa: E402
+from speclaunch.engine_check.engine_judge import LOADING_S, MEMORY, command_of, environment_of  # noqa: E402
+from speclaunch.engine_check.worker_process import JsonWorker, WorkerError  # noqa: E402
 from tests.support.conformance import data  # noqa: E402
 from tests.support.conformance.report import main as print_report  # noqa: E402
 from tools.verdicts.configurations import generate  # noqa: E402

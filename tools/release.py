@@ -54,7 +54,7 @@ speclaunch/launch/diagnosis/causes/, speclaunch/launch/log/marks.py: messages th
 tools/failure_texts.py for new ones
 tests/conformance/exceptions.yaml: what `make verdicts` shows, where the engine is at fault
 python -m campaigns translations run --python PY --wheels DIR: the translations from and to it
-speclaunch/cpu/environment.py SGLANG_VERSION: when the CPU engine moves to it; then \
+speclaunch/facts/cpu_engine.py SGLANG_VERSION: when the CPU engine moves to it; then \
 tools/cpu_measurements.py run, make test-e2e
 CHANGELOG.md"""
 

@@ -9,7 +9,7 @@ from speclaunch.bench.gate import Objection
 from speclaunch.bench.measurement import Round, accepted_by_position, request_from
 from speclaunch.bench.schema import MeasuredRecord
 from speclaunch.bench.statistics import SpeedClaim
-from speclaunch.bench.stored import FILE, begin
+from speclaunch.bench.stored import FILE, begin_bench
 from tests.support.bench.making import PLAIN, a_round
 
 SAID = {

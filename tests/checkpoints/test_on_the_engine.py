@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.cpu.artifacts import ensure_model
-from speclaunch.cpu.environment import CpuEngine
+from speclaunch.facts.cpu_engine import CpuEngine
 from tests.support.checkpoints import safetensors_bytes
 from tests.support.checkpoints.mutants import BASES, MTP_LAYER
 

@@ -22,7 +22,7 @@ from speclaunch.engine.argv import parse_argv
 from speclaunch.errors import InputError
 from speclaunch.recipe.find_recipe import recipe_names
 from speclaunch.recipe.load import load
-from speclaunch.rules.examine import Lookup
+from speclaunch.rules.examine import Lookup, PreflightError
 from tests.support import program
 
 TARGETS = ("slurm", "srt-slurm", "ray")

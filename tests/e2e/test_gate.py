@@ -8,6 +8,7 @@ import pytest
 
 from speclaunch.bench.gate import Objection
 from speclaunch.errors import LaunchError
+from speclaunch.facts.cpu_engine import CpuEngine
 from tests.support.bench.live.broken import BROKEN, Dying, Failing
 from tests.support.bench.live.proxy import Through
 from tests.support.bench.live.sides import OURS, THEIRS, Make, Pair

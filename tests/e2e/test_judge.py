@@ -11,10 +11,11 @@ from random import Random
 import pytest
 
 from speclaunch.engine.catalogue import load, resolve_version
-from speclaunch.judge.add import add
-from speclaunch.judge.engine_judge import EngineJudge
-from speclaunch.judge.environments import all_judges, cpu_judge, find_judge, kept, remove
-from speclaunch.judge.interface import EngineAnswer, EngineQuestion
+from speclaunch.engine_check.add_judge import add
+from speclaunch.engine_check.engine_judge import EngineJudge
+from speclaunch.engine_check.installed_judges import all_judges, cpu_judge, find_judge, kept, remove
+from speclaunch.engine_check.interface import EngineAnswer, EngineQuestion
+from speclaunch.facts.cpu_engine import CpuEngine, site_packages
 from tests.support.conformance import data
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]

@@ -27,7 +27,7 @@ from speclaunch.recipe.load import validate
 from speclaunch.rules.finding import Finding
 from speclaunch.rules.registry import by_code
 from speclaunch.rules.runner import judge
-from tests.fixing import forms
+from tests.edit import forms
 from tests.support.loops import each
 from tests.support.rules.harness import CASES, Case, load_cases
 

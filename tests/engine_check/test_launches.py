@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from campaigns import judge_against_launch as tool
-from speclaunch.cpu.environment import CpuEngine
+from speclaunch.facts.cpu_engine import CpuEngine
 
 HEAD, *ROWS = tool.rows(tool.STORED)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.lint.lint_files import progress, waiting_for
+from speclaunch.lint.lint_files import progress
+from speclaunch.lint.progress import waiting_for
 from tests.support import program
 
 

@@ -9,7 +9,7 @@ from speclaunch.plan.fit.knobs import halves, steps_down
 from speclaunch.plan.fit.limits import FitFloors, FitLimits, Steppable
 from speclaunch.plan.fit.predict import Bounds
 from speclaunch.plan.fit.search import fractions
-from speclaunch.recipe.schema import Floors, Recovery, RecoveryLimits, Steppable
+from speclaunch.plan.fit.suggestion import Suggestion, suggest_fit
 from tests.support.launch.ladder.deployments import CHAIN, TREE, Arithmetic, planner
 
 TIGHT = {**CHAIN, "chunked_prefill_size": 8192, "mem_fraction_static": 0.97}

@@ -12,7 +12,7 @@ from speclaunch.launch.ladder.ladder import Ladder
 from speclaunch.launch.start import Attempt, LadderEnd
 from speclaunch.plan.fit.limits import Steppable
 from speclaunch.plan.fit.predict import key
-from speclaunch.recipe.schema import Recovery, Steppable
+from speclaunch.recipe.schema import Recovery
 from tests.support.launch.ladder.deployments import (
     CAPTURE,
     EXHAUSTED,

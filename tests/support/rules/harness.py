@@ -42,7 +42,6 @@ from speclaunch.rules.examine import examine_together
 from speclaunch.rules.finding import Judgement
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.runner import BUG, judge
-from speclaunch.surroundings import Group, Pod, Router, Service, Setting, Surroundings, Upstream
 from tests.support import TESTS
 from tests.support.rules.manifest import manifest
 

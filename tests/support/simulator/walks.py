@@ -13,7 +13,8 @@ from speclaunch.plan.budget import MemoryBudget
 from speclaunch.plan.fit.knobs import steps_down
 from speclaunch.plan.fit.limits import Steppable
 from speclaunch.plan.plan import Plan
-from speclaunch.recipe.schema import Recovery, Steppable
+from speclaunch.recipe.load import fit_limits
+from speclaunch.recipe.schema import Recovery
 from tests.support.simulator.cases import Case
 from tests.support.simulator.engine import Start, start, with_fraction
 
